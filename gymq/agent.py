@@ -1,0 +1,292 @@
+"""Agent: the loop that turns a task into a verified rollout, as an author writes it.
+
+A loop takes everything that can differ between two runs (model replies, tool results, verdicts) from `Rollout` and
+`Session`; these number every effect, so that the same loop can be run again over recorded effects.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import msgspec
+import pydantic
+
+from gymq import responses, subjects
+from gymq.authoring import Reference, Worker, WorkerOptions, not_implemented
+from gymq.messages import (
+    Call,
+    Close,
+    FailureClass,
+    Generate,
+    Generated,
+    Message,
+    Seed,
+    Seeded,
+    Stage,
+    ToolCall,
+    ToolResult,
+    Verified,
+    Verify,
+)
+from gymq.outcomes import InvalidTask, RolloutError
+from gymq.resources import Verdict
+
+# Names a model cannot call although a session understands them.
+RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
+
+
+class Caller(Protocol):
+    """Sends one request and gives the reply."""
+
+    async def call(self, subject: str, request: Call) -> Message:
+        """Raises RolloutError when there is no reply."""
+        ...
+
+    async def tell(self, subject: str, request: Call) -> None:
+        """Send without waiting for an answer."""
+        ...
+
+
+class AgentOptions(WorkerOptions):
+    """Options every agent has."""
+
+    resources_server: Reference | None = None
+    model_server: Reference | None = None
+    skip_verification: bool = False
+    skip_verification_reward: float = 0.0
+    model_timeout_s: pydantic.PositiveFloat = 1200.0  # for one model call, retries included
+    tool_timeout_s: pydantic.PositiveFloat = 600.0
+    verify_timeout_s: pydantic.PositiveFloat = 600.0
+
+
+class _RowHead(msgspec.Struct):
+    responses_create_params: dict[str, Any]
+
+
+_decode_head = msgspec.json.Decoder(_RowHead).decode
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What the model answered in one call."""
+
+    response: dict[str, Any]
+
+    @property
+    def output(self) -> list[dict[str, Any]]:
+        items: list[dict[str, Any]] = self.response["output"]
+        return items
+
+    @property
+    def function_calls(self) -> list[dict[str, Any]]:
+        return [item for item in self.output if item.get("type") == "function_call"]
+
+    @property
+    def has_message(self) -> bool:
+        return any(item.get("type") == "message" and item.get("role") == "assistant" for item in self.output)
+
+    @property
+    def incomplete(self) -> bool:
+        """The engine cut the reply short; calls in it must not be run."""
+        return bool(self.response.get("incomplete_details"))
+
+
+class Rollout:
+    """One rollout in progress: what an agent's loop is written against."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        rollout_id: str,
+        row: bytes,
+        options: AgentOptions,
+        deadline: float,
+    ) -> None:
+        """
+        Args:
+            row: JSON text of the task's row.
+            deadline: on the event loop's clock, seconds.
+
+        Raises:
+            InvalidTask: the row has no usable `responses_create_params`.
+        """
+        try:
+            params = _decode_head(row).responses_create_params
+            responses.check_params(params)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidTask(f"row: {error}") from None
+        except responses.InvalidRequest as error:
+            raise InvalidTask(f"responses_create_params.{error}") from None
+        self.id = rollout_id
+        self.row = row
+        self.params = params
+        given = params["input"]
+        self.input: list[dict[str, Any]] = [responses.user_message(given)] if isinstance(given, str) else given
+        self.output: list[dict[str, Any]] = []
+        self._caller = caller
+        self._options = options
+        self._deadline = deadline
+        self._envelope: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
+
+    def time_left(self) -> float:
+        """Seconds until the rollout's deadline.
+
+        Raises:
+            RolloutError: it has passed.
+        """
+        left = self._deadline - asyncio.get_running_loop().time()
+        if left <= 0:
+            raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the rollout's time is over")
+        return left
+
+    def session(self) -> Session:
+        """The rollout's session in its resources worker; use it with `async with`."""
+        if self._options.resources_server is None:
+            raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `resources_server` is not set")
+        return Session(self, self._options.resources_server.name)
+
+    def steps(self, max_steps: int | None) -> Iterator[int]:
+        """Counts model calls from 1, to `max_steps` (None or 0: without end)."""
+        step = 1
+        while not max_steps or step <= max_steps:
+            yield step
+            step += 1
+
+    async def respond(self) -> Reply:
+        """Ask the model to go on from all that was said; its output is recorded."""
+        if self._options.model_server is None:
+            raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
+        params = {**self.params, "input": self.input + self.output}
+        timeout_s = min(self.time_left(), self._options.model_timeout_s)
+        request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=self.id)
+        generated = await self.call(subjects.model(self._options.model_server.name), request, Stage.MODEL)
+        assert isinstance(generated, Generated)
+        response = generated.response
+        self.output += response["output"]
+        self._usage = responses.add_usage(self._usage, response.get("usage"))
+        self._envelope = response
+        return Reply(response)
+
+    def record(self, item: dict[str, Any]) -> None:
+        """Append an item, for example a tool's output, to what was said."""
+        self.output.append(item)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """The last reply's envelope around the output and the usage of all turns."""
+        if self._envelope is None:
+            raise RolloutError(FailureClass.AGENT_FAILED, "the model was never asked")
+        merged = {**self._envelope, "output": self.output}
+        if self._usage is not None:
+            merged["usage"] = self._usage
+        return merged
+
+    @property
+    def has_response(self) -> bool:
+        return self._envelope is not None
+
+    async def call(self, subject: str, request: Call, stage: Stage) -> Message:
+        try:
+            return await self._caller.call(subject, request)
+        except RolloutError as error:
+            raise error.at(stage) from None
+
+    async def tell(self, subject: str, request: Call) -> None:
+        await self._caller.tell(subject, request)
+
+
+class Session(AbstractAsyncContextManager["Session"]):
+    """The rollout's side of a session: seeded on entry, closed on exit, every call numbered."""
+
+    def __init__(self, rollout: Rollout, resources: str, *, seeded: bool = True) -> None:
+        self._rollout = rollout
+        self._resources = resources
+        self._seeded = seeded
+        self._address: str | None = None
+        self._calls = 0
+
+    async def __aenter__(self) -> Session:
+        rollout = self._rollout
+        row = rollout.row if self._seeded else None
+        request = Seed(rollout=rollout.id, timeout_s=self._timeout(), row=row)
+        seeded = await rollout.call(subjects.seed(self._resources), request, Stage.SEED)
+        assert isinstance(seeded, Seeded)
+        self._address = seeded.session
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._address is not None:
+            await self._rollout.tell(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
+
+    async def call(self, item: dict[str, Any]) -> dict[str, Any]:
+        """Run one `function_call` item; the `function_call_output` item to record. Tool errors are outputs too."""
+        return responses.function_call_output(item["call_id"], await self._output_of(item))
+
+    async def _output_of(self, item: dict[str, Any]) -> str:
+        name, arguments = item["name"], item.get("arguments")
+        try:
+            json.loads(arguments)
+        except (TypeError, ValueError, RecursionError) as error:
+            return json.dumps({"error": f"Invalid tool call arguments: {error}"})
+        if name in RESERVED_TOOL_NAMES:
+            return json.dumps({"error": f"there is no tool named {name!r}"})
+        request = ToolCall(
+            rollout=self._rollout.id,
+            timeout_s=self._timeout(),
+            number=self._next_number(),
+            name=name,
+            arguments=arguments,
+        )
+        result = await self._rollout.call(self._subject(), request, Stage.TOOL)
+        assert isinstance(result, ToolResult)
+        return result.output
+
+    async def verify(self, response: dict[str, Any]) -> Verdict:
+        """The verifier's verdict on the response."""
+        rollout = self._rollout
+        request = Verify(
+            rollout=rollout.id,
+            timeout_s=self._timeout(),
+            number=self._next_number(),
+            row=rollout.row,
+            response=response,
+        )
+        verified = await rollout.call(self._subject(), request, Stage.VERIFY)
+        assert isinstance(verified, Verified)
+        return Verdict(verified.reward, **verified.verdict)
+
+    def _subject(self) -> str:
+        return self._address or subjects.stateless(self._resources)
+
+    def _next_number(self) -> int:
+        self._calls += 1
+        return self._calls
+
+    def _timeout(self) -> float:
+        return min(self._rollout.time_left(), self._rollout._options.tool_timeout_s)
+
+
+class Agent(Worker):
+    """Turns a task into a verified rollout. Most agents define `converse`; one with another order defines `run`."""
+
+    Options = AgentOptions
+    max_concurrency = 4096
+
+    async def run(self, rollout: Rollout) -> Verdict:
+        """The whole rollout: seed, converse, verify."""
+        async with rollout.session() as session:
+            await self.converse(rollout, session)
+            if self.options.skip_verification:
+                return Verdict(self.options.skip_verification_reward, verification_skipped=True)
+            return await session.verify(rollout.response)
+
+    async def converse(self, rollout: Rollout, session: Session) -> None:
+        """The conversation of model and tools, without seeding and verifying."""
+        not_implemented(self, "converse")

@@ -1,0 +1,330 @@
+"""Every message that travels between gymq processes, and the codec for them.
+
+Bodies are msgpack maps; a body that starts with `{` or white space is read as JSON, so a person can publish by
+hand. Bodies above 64 KiB are compressed with zstd. The three encodings are told apart by their first byte, which
+no msgpack map shares with JSON or a zstd frame.
+
+Token ids and log probs are `array.array` objects ('i' int32, 'f' float32, 'd' float64) inside otherwise plain
+dicts; on the wire they are little-endian binary, see `gymq.tokens`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import zstandard
+
+from gymq.tokens import decode_ext, encode_ext
+
+COMPRESS_ABOVE_BYTES = 64 * 1024
+MAX_DECODED_BYTES = 512 * 1024 * 1024
+
+_ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
+_JSON_STARTS = b"{ \t\r\n"
+
+Index = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Token = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
+Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+
+
+class BadMessage(ValueError):
+    """A body that is not the message it should be. The text names the path of the wrong field."""
+
+
+class FailureClass(StrEnum):
+    """Why a rollout, or a call inside one, has no result."""
+
+    INVALID_TASK = "invalid_task"  # the row or its parameters do not fit; trying again cannot help
+    MODEL_FAILED = "model_failed"  # the model answered with an error or with nonsense
+    VERIFIER_FAILED = "verifier_failed"  # the verifier raised, or answered with nonsense
+    JUDGE_FAILED = "judge_failed"  # the verifier's judge model could not be asked
+    COMPONENT_FAILED = "component_failed"  # another service the verifier needs could not be asked
+    SESSION_LOST = "session_lost"  # the worker that held the session's state is gone
+    NO_WORKER = "no_worker"  # nobody serves the subject
+    WORKER_LOST = "worker_lost"  # the worker that had the call stopped answering
+    SATURATED = "saturated"  # the worker is full; another try may find room
+    DEADLINE_EXCEEDED = "deadline_exceeded"
+    AGENT_FAILED = "agent_failed"  # the agent's own code raised
+    BAD_REQUEST = "bad_request"  # a body that could not be read
+    NOT_STORABLE = "not_storable"  # the result could not be stored
+    REDELIVERED_TOO_OFTEN = "redelivered_too_often"  # every delivery of the task ended without an outcome
+    CANCELLED = "cancelled"
+
+
+class Stage(StrEnum):
+    """Where in a rollout something happened."""
+
+    QUEUE = "queue"
+    SEED = "seed"
+    MODEL = "model"
+    TOOL = "tool"
+    VERIFY = "verify"
+    STORE = "store"
+    AGENT = "agent"
+
+
+class Message(msgspec.Struct, tag_field="type", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """Base of all messages: unknown members are refused, members at their default are left out."""
+
+
+# What a person or a collector submits ---------------------------------------------------------------------------
+
+
+class Submission(Message, tag="submission.v1", kw_only=True):
+    """One row to roll out `num_repeats` times; published to `gym.tasks` by hand or by any program."""
+
+    run: Token
+    row: msgspec.Raw
+    agent: Token | None = None  # default: the row's `agent_ref.name`
+    task_index: Index | None = None  # default: a number the intake gives it
+    num_repeats: Count = 1
+    timeout_s: Seconds | None = None
+
+
+class Task(Message, tag="task.v1", kw_only=True):
+    """One rollout to make."""
+
+    run: Token
+    task_index: Index
+    rollout_index: Index
+    agent: Token
+    row: bytes  # JSON text of the row, exactly as materialised
+    timeout_s: Seconds
+    num_rollouts: Count | None = None  # rollouts this task has in all, where known
+    replaces: Index | None = None  # stream sequence of the failure that this try may replace
+
+
+# Outcomes: exactly one is stored for each (run, task, rollout) ---------------------------------------------------
+
+
+class _Outcome(Message, kw_only=True):
+    run: Token
+    task_index: Index
+    rollout_index: Index
+    agent: Token
+    row: bytes
+    attempt: Index = 0  # tries made before this one
+    num_rollouts: Count | None = None
+    worker: str = ""  # who made it
+    started_at: float = 0.0  # Unix time, seconds
+    duration_s: float = 0.0
+
+
+class Rollout(_Outcome, tag="rollout.v1", kw_only=True):
+    """A finished rollout: what the policy did and what the verifier says of it."""
+
+    response: dict[str, Any]  # Responses object of all turns
+    reward: float
+    verdict: dict[str, Any] = {}  # further members of the verifier's answer
+
+
+class Failure(_Outcome, tag="failure.v1", kw_only=True):
+    """A rollout that ended without a response."""
+
+    failure_class: FailureClass
+    stage: Stage
+    message: str
+    retryable: bool = False
+
+
+class Unresolved(_Outcome, tag="unresolved.v1", kw_only=True):
+    """A rollout whose response is there but which could not be verified; it can be scored again later."""
+
+    response: dict[str, Any]
+    failure_class: FailureClass
+    message: str
+    retryable: bool = True
+    stage: Stage = Stage.VERIFY
+
+
+Outcome = Rollout | Failure | Unresolved
+
+
+class DeadLetter(Message, tag="dead_letter.v1", kw_only=True):
+    """Something that could not be processed, kept so that a person can look at it."""
+
+    subject: str  # where it was published
+    reason: str  # one sentence
+    body: bytes
+    at: float  # Unix time, seconds
+
+
+class Run(Message, tag="run.v1", kw_only=True):
+    """What is known of a run from its start."""
+
+    run: Token
+    created_at: float
+    fingerprint: str = ""  # of the input and the configuration
+    models: list[str] = []  # what answers behind the policy, for table headers
+    num_rollouts: Index | None = None
+
+
+class Profile(Message, tag="profile.v1", kw_only=True):
+    """A run's live statistics; `state` restores the profiler up to and including stream sequence `sequence`."""
+
+    run: Token
+    sequence: Index
+    at: float
+    snapshot: dict[str, Any]
+    state: bytes
+
+
+# Calls inside a rollout ------------------------------------------------------------------------------------------
+
+
+class Call(Message, kw_only=True):
+    """What every request carries."""
+
+    rollout: str  # "run/task/rollout", or a name for a call outside any rollout
+    timeout_s: Seconds  # seconds left; shrinks as the call travels
+
+
+class Seed(Call, tag="seed.v1", kw_only=True):
+    """Open a session. `row` is the JSON text of the row; None opens one that is not seeded yet."""
+
+    row: bytes | None
+
+
+class Seeded(Message, tag="seeded.v1", kw_only=True):
+    """`session` is the subject for all further calls; None: the worker keeps no state and needs no session."""
+
+    session: str | None
+
+
+class ToolCall(Call, tag="tool_call.v1", kw_only=True):
+    number: Index  # position in the session; a repeated number is answered from memory
+    name: str
+    arguments: str  # JSON text, as the model wrote it
+
+
+class ToolResult(Message, tag="tool_result.v1", kw_only=True):
+    output: str
+    status: int = 200  # 404 no such tool, 422 arguments do not fit, 400 session not seeded, 500 the tool failed
+
+
+class Verify(Call, tag="verify.v1", kw_only=True):
+    number: Index
+    row: bytes
+    response: dict[str, Any]
+
+
+class Verified(Message, tag="verified.v1", kw_only=True):
+    reward: float
+    verdict: dict[str, Any] = {}
+
+
+class Close(Call, tag="close.v1", kw_only=True):
+    """The session is not needed any more."""
+
+
+class Closed(Message, tag="closed.v1", kw_only=True):
+    pass
+
+
+class Generate(Call, tag="generate.v1", kw_only=True):
+    """One model call: the parameters of an OpenAI Responses request, passed on without loss."""
+
+    params: dict[str, Any]
+    session: str  # calls with the same value share a prefix and should reach the same engine
+
+
+class Generated(Message, tag="generated.v1", kw_only=True):
+    response: dict[str, Any]
+
+
+# Frames of the call protocol -------------------------------------------------------------------------------------
+
+
+class Accepted(Message, tag="accepted.v1", kw_only=True):
+    """The worker has the call; `worker` can be pinged and told to cancel it."""
+
+    worker: Token
+
+
+class Fail(Message, tag="fail.v1", kw_only=True):
+    failure_class: FailureClass
+    message: str
+    retryable: bool = False
+
+
+class Cancel(Message, tag="cancel.v1", kw_only=True):
+    """Stop the call that answers to `reply`."""
+
+    reply: str
+
+
+class Claim(Message, tag="claim.v1", kw_only=True):
+    """Stands for a body larger than the server allows: `parts` messages `<subject>.<n>` in the stream PARTS."""
+
+    subject: str
+    parts: Count
+    num_bytes: Index
+    sha256: str
+
+
+ResourcesRequest = Seed | ToolCall | Verify | Close
+T = TypeVar("T")
+
+_encoder = msgspec.msgpack.Encoder(enc_hook=encode_ext)
+_compressor = zstandard.ZstdCompressor(level=3)
+_decompressor = zstandard.ZstdDecompressor()
+
+
+def encode(message: Message) -> bytes:
+    """The body of a message.
+
+    Raises:
+        BadMessage: a value has no msgpack form (an integer beyond 64 bits, a foreign object).
+    """
+    try:
+        body = _encoder.encode(message)
+    except (OverflowError, TypeError, NotImplementedError, RecursionError) as error:
+        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error}") from None
+    return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
+
+
+def decoder(*types: type[Message]) -> Decoder:
+    """A reusable decoder for one message type or a choice of several."""
+    union: Any = types[0]
+    for other in types[1:]:
+        union = union | other
+    return Decoder(union)
+
+
+class Decoder:
+    """Decodes bodies into one message type, or one of several."""
+
+    def __init__(self, union: Any) -> None:
+        self._decode = msgspec.msgpack.Decoder(union, ext_hook=decode_ext).decode
+
+    def __call__(self, body: bytes) -> Any:
+        """The message.
+
+        Raises:
+            BadMessage: naming the path of what is wrong.
+        """
+        try:
+            if body[:4] == _ZSTD_MAGIC:
+                body = _decompress(body)
+            if body and body[0] in _JSON_STARTS:
+                body = _encoder.encode(msgspec.json.decode(body))
+            return self._decode(body)
+        except BadMessage:
+            raise
+        except RecursionError:
+            raise BadMessage("nested too deeply") from None
+        except (msgspec.DecodeError, OverflowError, ValueError, TypeError, KeyError) as error:
+            raise BadMessage(str(error) or type(error).__name__) from None
+
+
+def _decompress(body: bytes) -> bytes:
+    try:
+        size = zstandard.frame_content_size(body)
+        if size < 0 or size > MAX_DECODED_BYTES:
+            raise BadMessage(f"compressed body of unknown or excessive size ({size} bytes)")
+        return _decompressor.decompress(body, max_output_size=MAX_DECODED_BYTES)
+    except zstandard.ZstdError as error:
+        raise BadMessage(f"damaged compressed body: {error}") from None

@@ -1,0 +1,213 @@
+"""The sessions of one resources worker: state in memory, calls one after another, repeated calls answered once.
+
+Nothing here knows NATS: requests are messages, answers are messages or `RolloutError`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import math
+import secrets
+import time
+from typing import Any
+
+from gymq.messages import (
+    Close,
+    Closed,
+    FailureClass,
+    Message,
+    ResourcesRequest,
+    Seed,
+    Seeded,
+    Stage,
+    ToolCall,
+    ToolResult,
+    Verified,
+    Verify,
+)
+from gymq.outcomes import InvalidTask, RolloutError, ToolError
+from gymq.processes import KillableProcesses
+from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
+
+
+class Session:
+    """The state of one rollout in one worker."""
+
+    __slots__ = ("_answers", "_lock", "_resources", "_seeded", "_state", "last_used")
+
+    def __init__(self, resources: ResourcesWorker) -> None:
+        self._resources = resources
+        self._lock = asyncio.Lock()
+        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._seeded = False
+        self._state: Any = None
+        self.last_used = time.monotonic()
+
+    async def seed(self, row: bytes) -> None:
+        author = self._resources.author
+        async with self._lock:
+            parsed = author.parse_row(row)
+            state = author.reseed(self._state, parsed) if self._seeded else author.open(parsed)  # type: ignore[attr-defined]
+            self._state = await state if inspect.isawaitable(state) else state
+            self._seeded = True
+
+    async def answer(self, request: ToolCall | Verify) -> Message:
+        """The answer to a numbered call: computed once, then remembered for as long as the session lives."""
+        self.last_used = time.monotonic()
+        known = self._answers.get(request.number)
+        if known is not None:
+            return await asyncio.shield(known)
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+        self._answers[request.number] = answer
+        try:
+            async with self._lock:
+                message = await self._run(request)
+        except asyncio.CancelledError:
+            # Whether the call had an effect is unknown, so the same number must never run again.
+            answer.set_exception(RolloutError(FailureClass.CANCELLED, "the call was cancelled while it ran"))
+            answer.exception()
+            raise
+        except Exception as error:
+            answer.set_exception(error)
+            answer.exception()
+            raise
+        answer.set_result(message)
+        self.last_used = time.monotonic()
+        return message
+
+    async def _run(self, request: ToolCall | Verify) -> Message:
+        if isinstance(request, Verify):
+            return await self._resources.verify(request, self._state)
+        if self._state is None:
+            try:
+                self._state = self._resources.author.open_unseeded()
+            except ToolError as error:
+                return ToolResult(output=json.dumps({"error": error.message}), status=error.status)
+        return await self._resources.call_tool(request, self._state)
+
+    async def close(self) -> None:
+        async with self._lock:
+            if self._state is not None:
+                done = self._resources.author.close(self._state)  # type: ignore[func-returns-value]
+                if inspect.isawaitable(done):
+                    await done
+                self._state = None
+
+
+class ResourcesWorker:
+    """Answers the requests to one `Resources` object."""
+
+    def __init__(self, author: Resources[Any], processes: KillableProcesses | None = None) -> None:
+        self.author = author
+        self.sessions: dict[str, Session] = {}
+        self._processes = processes or KillableProcesses()
+        self._verify_in_process = not inspect.iscoroutinefunction(author.verify)
+
+    async def open(self, request: Seed, address: str) -> Seeded:
+        """Open a session; its subject is `address` with the session's id in place of `*`."""
+        if not self.author.stateful:
+            return Seeded(session=None)
+        if len(self.sessions) >= self.author.max_sessions:
+            raise RolloutError(
+                FailureClass.SATURATED, f"{self.author.name} holds its limit of {self.author.max_sessions} sessions"
+            )
+        session = Session(self)
+        if request.row is not None:
+            await self._guarded(session.seed(request.row), Stage.SEED)
+        session_id = secrets.token_hex(12)
+        self.sessions[session_id] = session
+        return Seeded(session=address.replace("*", session_id))
+
+    async def in_session(self, session_id: str, request: ResourcesRequest) -> Message:
+        """Answer a request that was sent to a session's subject."""
+        if isinstance(request, Close):
+            await self.close(session_id)
+            return Closed()
+        session = self.sessions.get(session_id)
+        if session is None:
+            raise RolloutError(FailureClass.SESSION_LOST, f"{self.author.name} has no session {session_id}")
+        if isinstance(request, Seed):
+            if request.row is not None:
+                await self._guarded(session.seed(request.row), Stage.SEED)
+            return Seeded(session=None)
+        return await session.answer(request)
+
+    async def without_session(self, request: ResourcesRequest) -> Message:
+        """Answer a request to a stateless worker."""
+        if self.author.stateful:
+            raise RolloutError(FailureClass.SESSION_LOST, f"{self.author.name} keeps state: seed a session first")
+        if isinstance(request, Verify):
+            return await self.verify(request, None)
+        if isinstance(request, ToolCall):
+            return await self.call_tool(request, None)
+        raise RolloutError(FailureClass.BAD_REQUEST, f"{self.author.name} keeps no sessions")
+
+    async def call_tool(self, request: ToolCall, state: Any) -> ToolResult:
+        """Run one tool; whatever it raises is something the model reads."""
+        try:
+            arguments = json.loads(request.arguments)
+        except ValueError as error:
+            return ToolResult(output=json.dumps({"error": f"Invalid tool call arguments: {error}"}), status=422)
+        try:
+            result = await self.author.call_tool(state, request.name, arguments)
+            return ToolResult(output=tool_output(result))
+        except ToolError as error:
+            return ToolResult(output=json.dumps({"error": error.message}), status=error.status)
+        except RolloutError:
+            raise
+        except Exception as error:
+            text = f"{request.name} failed: {type(error).__name__}: {error}"
+            return ToolResult(output=json.dumps({"error": text}), status=500)
+
+    async def verify(self, request: Verify, state: Any) -> Verified:
+        """Score a response.
+
+        Raises:
+            RolloutError: there is no verdict; never a made-up one.
+        """
+        asked = VerifyRequest(self.author.parse_row(request.row), request.response)
+        verdict = await self._guarded(self._verdict(asked, state), Stage.VERIFY)
+        if not isinstance(verdict, Verdict):
+            raise RolloutError(
+                FailureClass.VERIFIER_FAILED, f"{self.author.name}.verify returned {type(verdict).__name__}, no Verdict"
+            )
+        if not math.isfinite(verdict.reward):
+            raise RolloutError(FailureClass.VERIFIER_FAILED, f"{self.author.name} gave the reward {verdict.reward}")
+        return Verified(reward=verdict.reward, verdict=verdict.members)
+
+    async def _verdict(self, asked: VerifyRequest[Any], state: Any) -> Verdict:
+        arguments = (asked, state) if self.author.stateful else (asked,)
+        if self._verify_in_process:
+            return await self._processes.run(self.author.verify_timeout_s, self.author.verify, *arguments)  # type: ignore[arg-type]
+        return await self.author.verify(*arguments)
+
+    async def _guarded(self, work: Any, stage: Stage) -> Any:
+        try:
+            return await work
+        except RolloutError as error:
+            raise error.at(stage) from None
+        except ToolError as error:
+            raise InvalidTask(error.message).at(stage) from None
+        except TimeoutError:
+            raise RolloutError(
+                FailureClass.VERIFIER_FAILED, f"{self.author.name} did not finish its {stage} in time", stage=stage
+            ) from None
+        except Exception as error:
+            text = f"{self.author.name} failed to {stage}: {type(error).__name__}: {error}"
+            raise RolloutError(FailureClass.VERIFIER_FAILED, text, stage=stage) from error
+
+    async def close(self, session_id: str) -> None:
+        """Forget a session and give back what it holds."""
+        session = self.sessions.pop(session_id, None)
+        if session is not None:
+            await session.close()
+
+    async def close_idle(self) -> int:
+        """Close the sessions nobody used for their time to live; how many there were."""
+        oldest = time.monotonic() - self.author.session_ttl_s
+        idle = [session_id for session_id, session in self.sessions.items() if session.last_used < oldest]
+        for session_id in idle:
+            await self.close(session_id)
+        return len(idle)

@@ -1,0 +1,151 @@
+"""Every subject and queue group. No other module spells one out.
+
+The table `SUBJECTS` is the contract that `subjects.md` shows; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+
+INBOX_PREFIX = "_INBOX_"
+SUBMIT = "gym.tasks"
+ALL_ROLLOUTS = "gym.rollouts.>"
+ALL_PROFILES = "gym.profiles.*"
+ALL_RUNS = "gym.runs.*"
+
+MODEL_GROUP = "model"
+RESOURCES_GROUP = "resources"
+
+
+class BadToken(ValueError):
+    """A name that cannot be part of a subject."""
+
+
+def token(value: str, what: str = "name") -> str:
+    """`value`, if it can be one token of a subject: 1 to 64 of A-Z a-z 0-9 _ -."""
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        shown = value if isinstance(value, str) and len(value) <= 80 else type(value).__name__
+        raise BadToken(f"{what} {shown!r} must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
+    return value
+
+
+def tasks(run: str, agent: str) -> str:
+    return f"gym.tasks.{token(run, 'run')}.{token(agent, 'agent')}"
+
+
+def tasks_of_agent(agent: str) -> str:
+    return f"gym.tasks.*.{token(agent, 'agent')}"
+
+
+def tasks_of_run(run: str) -> str:
+    return f"gym.tasks.{token(run, 'run')}.*"
+
+
+def rollout(run: str, task_index: int, rollout_index: int) -> str:
+    return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
+
+
+def rollouts_of_run(run: str) -> str:
+    return f"gym.rollouts.{token(run, 'run')}.>"
+
+
+def rollouts_of_task(run: str, task_index: int) -> str:
+    return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.*"
+
+
+def done_of_run(run: str) -> str:
+    return f"gym.done.{token(run, 'run')}.>"
+
+
+def seed(resources: str) -> str:
+    return f"gym.seed.{token(resources, 'resources')}"
+
+
+def stateless(resources: str) -> str:
+    return f"gym.resources.{token(resources, 'resources')}"
+
+
+def session(worker: str, session_id: str) -> str:
+    return f"gym.session.{worker}.{session_id}"
+
+
+def sessions_of_worker(worker: str) -> str:
+    return f"gym.session.{worker}.*"
+
+
+def model(name: str) -> str:
+    return f"gym.model.{token(name, 'model')}"
+
+
+def judge(name: str) -> str:
+    return f"gym.judge.{token(name, 'model')}"
+
+
+def ping(worker: str) -> str:
+    return f"gym.ping.{worker}"
+
+
+def cancel(worker: str) -> str:
+    return f"gym.cancel.{worker}"
+
+
+def rollout_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
+    return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.{rollout_index:d}.{token(digest)}"
+
+
+def rollout_parts_of_run(run: str) -> str:
+    return f"gym.parts.rollout.{token(run, 'run')}.>"
+
+
+def call_parts(unique: str) -> str:
+    return f"gym.parts.call.{token(unique)}"
+
+
+def dead_letters(source: str) -> str:
+    return f"gym.dead.{token(source)}"
+
+
+def run_record(run: str) -> str:
+    return f"gym.runs.{token(run, 'run')}"
+
+
+def profile(run: str) -> str:
+    return f"gym.profiles.{token(run, 'run')}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One row of the public contract; `subjects.md` tells the rest (who publishes, who receives, guarantees)."""
+
+    pattern: str
+    messages: str  # request → reply
+    stream: str = "-"  # "-": core NATS
+    group: str = "-"  # queue group or durable consumer
+
+
+SUBJECTS = (
+    Subject("gym.tasks", "Submission", "TASKS", "intake"),
+    Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "agents_<agent>"),
+    Subject("gym.rollouts.<run>.<task>.<rollout>", "Rollout, Failure, Unresolved, Claim", "ROLLOUTS", "profiler"),
+    Subject("gym.done.<run>.<task>.<rollout>", "headers only"),
+    Subject("gym.seed.<resources>", "Seed → Seeded", group="resources"),
+    Subject("gym.resources.<resources>", "ToolCall → ToolResult, Verify → Verified", group="resources"),
+    Subject(
+        "gym.session.<worker>.<session>",
+        "ToolCall → ToolResult, Verify → Verified, Seed → Seeded, Close → Closed",
+    ),
+    Subject("gym.model.<model>", "Generate → Generated", group="model"),
+    Subject("gym.judge.<model>", "Generate → Generated", group="model"),
+    Subject("gym.ping.<worker>", "empty → empty"),
+    Subject("gym.cancel.<worker>", "Cancel"),
+    Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS"),
+    Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS"),
+    Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS"),
+    Subject("gym.runs.<run>", "Run", "RUNS"),
+    Subject("gym.profiles.<run>", "Profile", "RUNS"),
+    Subject("$SRV.<verb>[.<name>[.<id>]]", "NATS services JSON"),
+    Subject("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>", "advisory JSON", "ADVISORIES", "janitor"),
+)

@@ -1,0 +1,151 @@
+"""Try a Resources class without a server: the same code paths as in a cluster, in this process.
+
+async def test_capital():
+    async with Harness(Capitals) as env:
+        verdict = await env.verify({"answer": "Bern", **prompt("Capital?")}, reply("Bern, of course"))
+        assert verdict.reward == 1.0
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gymq.messages import Seed, ToolCall, ToolResult, Verify
+from gymq.processes import KillableProcesses
+from gymq.resources import ModelCaller, Resources, Verdict
+from gymq.sessions import ResourcesWorker
+
+_TIMEOUT_S = 600.0
+
+
+def prompt(text: str, **params: Any) -> dict[str, Any]:
+    """The part of a row that asks the model: `responses_create_params` with one user message."""
+    return {"responses_create_params": {"input": [{"role": "user", "content": text}], **params}}
+
+
+def reply(*parts: str | dict[str, Any]) -> dict[str, Any]:
+    """A Responses object: a text makes an assistant message, a dict is taken as an output item."""
+    output = [
+        {
+            "id": f"msg_{position}",
+            "type": "message",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": part, "annotations": []}],
+        }
+        if isinstance(part, str)
+        else part
+        for position, part in enumerate(parts)
+    ]
+    return {
+        "id": "resp_test",
+        "object": "response",
+        "created_at": 0,
+        "model": "test",
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
+
+
+def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[str, Any]:
+    """A `function_call` output item; `arguments` that are no text are written as JSON."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {
+        "type": "function_call",
+        "id": call_id,
+        "call_id": call_id,
+        "name": name,
+        "arguments": text,
+        "status": "completed",
+    }
+
+
+class ScriptedModel(ModelCaller):
+    """Answers for a model worker: `answer(model, params)` gives a Responses object or raises."""
+
+    def __init__(self, answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]) -> None:
+        self._answer = answer
+
+    async def respond(self, model: str, params: dict[str, Any]) -> dict[str, Any]:
+        return await self._answer(model, params)
+
+
+class HarnessSession:
+    """One session of a harness."""
+
+    def __init__(self, worker: ResourcesWorker, session_id: str | None) -> None:
+        self._worker = worker
+        self._id = session_id
+        self._calls = 0
+
+    async def seed(self, row: dict[str, Any]) -> None:
+        """Seed it (again)."""
+        if self._id is not None:
+            await self._worker.in_session(self._id, Seed(rollout="test", timeout_s=_TIMEOUT_S, row=_json(row)))
+
+    async def call(self, name: str, arguments: Any) -> ToolResult:
+        """Call a tool as the model would; `arguments` is any JSON value."""
+        self._calls += 1
+        request = ToolCall(
+            rollout="test", timeout_s=_TIMEOUT_S, number=self._calls, name=name, arguments=json.dumps(arguments)
+        )
+        answer = await self._send(request)
+        assert isinstance(answer, ToolResult)
+        return answer
+
+    async def verify(self, row: dict[str, Any], response: dict[str, Any]) -> Verdict:
+        """Score a response in this session."""
+        self._calls += 1
+        request = Verify(rollout="test", timeout_s=_TIMEOUT_S, number=self._calls, row=_json(row), response=response)
+        answer = await self._send(request)
+        return Verdict(answer.reward, **answer.verdict)
+
+    async def _send(self, request: ToolCall | Verify) -> Any:
+        if self._id is None:
+            return await self._worker.without_session(request)
+        return await self._worker.in_session(self._id, request)
+
+
+class Harness:
+    """Runs a Resources class in this process. Failures arrive as `gymq.RolloutError`."""
+
+    def __init__(
+        self,
+        resources: type[Resources[Any]],
+        options: dict[str, Any] | None = None,
+        *,
+        models: ModelCaller | None = None,
+    ) -> None:
+        self.author = resources(options)
+        if models is not None:
+            self.author.models = models
+        self._processes = KillableProcesses()
+        self.worker = ResourcesWorker(self.author, self._processes)
+
+    async def __aenter__(self) -> Harness:
+        await self.author.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for session_id in list(self.worker.sessions):
+            await self.worker.close(session_id)
+        await self.author.stop()
+        self._processes.close()
+
+    async def session(self, row: dict[str, Any] | None) -> HarnessSession:
+        """A session seeded with the row; None leaves it unseeded."""
+        request = Seed(rollout="test", timeout_s=_TIMEOUT_S, row=None if row is None else _json(row))
+        seeded = await self.worker.open(request, "*")
+        return HarnessSession(self.worker, seeded.session)
+
+    async def verify(self, row: dict[str, Any], response: dict[str, Any]) -> Verdict:
+        """Score a response in a fresh session of its own."""
+        return await (await self.session(row)).verify(row, response)
+
+
+def _json(row: dict[str, Any]) -> bytes:
+    return json.dumps(row).encode()

@@ -1,0 +1,91 @@
+"""Token ids and log probs as packed arrays.
+
+In memory they are `array.array`: 'i' for ids (int32), 'f' or 'd' for log probs. float32 is used where it holds every
+value exactly, which is so for what an engine samples; anything else keeps float64, so packing never changes a number.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from array import array
+from typing import Any
+
+import msgspec
+
+ID_MEMBERS = ("prompt_token_ids", "generation_token_ids")
+LOG_PROB_MEMBER = "generation_log_probs"
+TOKEN_MEMBERS = (*ID_MEMBERS, LOG_PROB_MEMBER)
+
+_EXT_OF_TYPECODE = {"i": 1, "f": 2, "d": 3}
+_TYPECODE_OF_EXT = {code: typecode for typecode, code in _EXT_OF_TYPECODE.items()}
+
+
+def pack(response: dict[str, Any]) -> None:
+    """Replace the token lists of all items of a Responses object by packed arrays, in place.
+
+    Raises:
+        ValueError: an id that is no 32-bit integer, a log prob that is no finite number, or counts that differ.
+    """
+    for position, item in enumerate(response.get("output") or ()):
+        if "generation_token_ids" not in item and "prompt_token_ids" not in item:
+            continue
+        where = f"output[{position}]"
+        for member in ID_MEMBERS:
+            if isinstance(item.get(member), list):
+                item[member] = _pack_ids(item[member], f"{where}.{member}")
+        log_probs = item.get(LOG_PROB_MEMBER)
+        if isinstance(log_probs, list):
+            item[LOG_PROB_MEMBER] = _pack_log_probs(log_probs, f"{where}.{LOG_PROB_MEMBER}")
+            if len(log_probs) != len(item.get("generation_token_ids") or ()):
+                raise ValueError(f"{where}: {len(log_probs)} log probs for another number of generated tokens")
+
+
+def _pack_ids(values: list[Any], where: str) -> array[int]:
+    try:
+        return array("i", [int(value) for value in values])
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"{where}: token ids must be 32-bit integers") from None
+
+
+def _pack_log_probs(values: list[Any], where: str) -> array[float]:
+    try:
+        exact = array("d", values)
+    except TypeError:
+        raise ValueError(f"{where}: log probs must be numbers") from None
+    if not all(map(math.isfinite, exact)):
+        raise ValueError(f"{where}: log probs must be finite")
+    try:
+        packed = array("f", values)
+    except OverflowError:
+        return exact
+    return packed if packed.tolist() == exact.tolist() else exact
+
+
+def encode_ext(value: Any) -> Any:
+    """msgspec `enc_hook` for msgpack: packed arrays become extension values."""
+    if isinstance(value, array):
+        if sys.byteorder == "big":
+            value = value[:]
+            value.byteswap()
+        return msgspec.msgpack.Ext(_EXT_OF_TYPECODE[value.typecode], value.tobytes())
+    raise NotImplementedError(f"{type(value).__name__} has no wire form")
+
+
+def decode_ext(code: int, data: memoryview) -> array[Any]:
+    """msgspec `ext_hook`: the reverse of `encode_ext`."""
+    typecode = _TYPECODE_OF_EXT.get(code)
+    if typecode is None:
+        raise ValueError(f"unknown extension type {code}")
+    values: array[Any] = array(typecode)
+    values.frombytes(data)
+    if sys.byteorder == "big":
+        values.byteswap()
+    return values
+
+
+def encode_json(value: Any) -> Any:
+    """msgspec `enc_hook` for JSON: packed arrays become lists of numbers."""
+    if isinstance(value, array):
+        return value.tolist()
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,25 @@
+"""simple_agent: ask the model, run the tools it calls, until it answers without calling any."""
+
+from __future__ import annotations
+
+import gymq
+
+
+class SimpleAgent(gymq.Agent):
+    """Model and tools in turn; the reply that calls no tool ends the rollout."""
+
+    class Options(gymq.AgentOptions):
+        max_steps: int | None = None  # model calls; None or 0: no limit
+        max_silent_replies: int = 16  # replies in a row with neither a message nor a call
+
+    async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
+        silent = 0
+        for _ in rollout.steps(self.options.max_steps):
+            reply = await rollout.respond()
+            if reply.incomplete or (reply.has_message and not reply.function_calls):
+                return
+            silent = 0 if reply.function_calls else silent + 1
+            if silent == self.options.max_silent_replies:
+                return
+            for call in reply.function_calls:
+                rollout.record(await session.call(call))
