@@ -1,0 +1,36 @@
+"""Suites and resources workers whose case files may be skipped because they do not exist yet.
+
+A name leaves this list when its suite or worker is added: a case file whose name is not here must pass.
+"""
+
+NOT_BUILT_YET = [
+    "model_exchange",
+    "arc_agi",
+    "aviary",
+    "calendar",
+    "circle_click",
+    "code_gen",
+    "equivalence_llm_judge",
+    "ether0",
+    "genrm_compare",
+    "google_search",
+    "instruction_following",
+    "jailbreak_detection",
+    "math_advanced_calculations",
+    "math_formal_lean",
+    "math_with_code",
+    "mini_swe_agent",
+    "multichallenge",
+    "newton_bench",
+    "ns_tools",
+    "over_refusal_detection",
+    "reasoning_gym",
+    "single_step_tool_use_with_argument_comparison",
+    "structured_outputs",
+    "swerl_gen",
+    "swerl_llm_judge",
+    "tavily_search",
+    "terminus_judge",
+    "text_to_sql",
+    "xlam_fc",
+]

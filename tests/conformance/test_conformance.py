@@ -1,0 +1,60 @@
+"""Every case of every case file is a test of its own; its id is the case's id."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from .cases import CASE_FILE, BadLine, CaseFile, CoreCase, MalformedCaseError, cases_folder, read_folder
+from .comparison import Mismatch
+from .core import check_core, find_suite
+from .not_built_yet import NOT_BUILT_YET
+from .suites.resources import check_resources, find_worker
+
+EMPTY_FOLDER = CaseFile(cases_folder(), cases_folder().name, False, ())
+
+
+def _parameters() -> list[Any]:
+    try:
+        files = read_folder(cases_folder())
+    except MalformedCaseError as error:
+        return [pytest.param(EMPTY_FOLDER, BadLine("folder", str(error)), id="folder")]
+    return [pytest.param(file, case, id=case.id) for file in files for case in file.cases]
+
+
+@pytest.mark.parametrize(("file", "case"), _parameters())
+async def test_case(file: CaseFile, case: Any, record_property: Callable[[str, object], None]) -> None:
+    record_property(CASE_FILE, file.label)
+    if isinstance(case, BadLine):
+        pytest.fail(case.problem, pytrace=False)
+    try:
+        await _check(file, case)
+    except Mismatch as mismatch:
+        if case.loose:
+            pytest.xfail(f"{case.loose}: {mismatch}")
+        pytest.fail(f"{case.id}: {case.note}\n{mismatch}", pytrace=False)
+    except MalformedCaseError as error:
+        pytest.fail(f"{file.path}: {case.id} is malformed: {error}", pytrace=False)
+
+
+async def _check(file: CaseFile, case: Any) -> None:
+    built = find_suite(file.name) if file.is_core else find_worker(file.name)
+    if built is None:
+        _not_built(file)
+    elif isinstance(case, CoreCase):
+        await check_core(built, case)
+    else:
+        await check_resources(built, case, file.path.parent)
+
+
+def _not_built(file: CaseFile) -> None:
+    kind = "suite" if file.is_core else "resources worker"
+    if file.name in NOT_BUILT_YET:
+        pytest.skip(f"the {kind} {file.name} is not built yet")
+    pytest.fail(f"{file.path}: there is no {kind} named {file.name}", pytrace=False)
+
+
+@pytest.mark.parametrize("name", NOT_BUILT_YET)
+def test_what_is_listed_as_not_built_does_not_exist(name: str) -> None:
+    assert find_suite(name) is None
+    assert find_worker(name) is None
