@@ -1,0 +1,182 @@
+"""A Chat Completions request as Responses create parameters, for agents that only speak chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymq.responses.errors import InvalidRequest, Unsupported
+from gymq.responses.items import Item, function_call_output, new_id
+from gymq.responses.tokens import token_members
+
+_SAME_NAME = (
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "service_tier",
+    "store",
+    "stream",
+    "temperature",
+    "top_logprobs",
+    "top_p",
+    "user",
+)
+
+
+def chat_to_params(request: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a Chat Completions request into create parameters; `validate_params` checks the result.
+
+    Members that the Responses API does not have are dropped, as chat servers do with members they do not know;
+    those that would change the answer (`n`, `stop`) are refused.
+
+    Raises:
+        InvalidRequest: `messages`, a message, part or tool does not fit.
+        Unsupported: it fits, but cannot be said in a Responses request.
+    """
+    if request.get("n") not in (None, 1):
+        raise Unsupported("n", "one request gives one response; send several requests")
+    if request.get("stop"):
+        raise Unsupported("stop", "the Responses API has no stop sequences")
+    params: dict[str, Any] = {"input": chat_messages_to_items(_a_list(request.get("messages"), "messages"))}
+    for name in _SAME_NAME:
+        if request.get(name) is not None:
+            params[name] = request[name]
+    for name in ("max_completion_tokens", "max_tokens"):
+        if request.get(name) is not None:
+            params.setdefault("max_output_tokens", request[name])
+    if request.get("reasoning_effort") is not None:
+        params["reasoning"] = {"effort": request["reasoning_effort"]}
+    if request.get("tools"):
+        tools = _a_list(request["tools"], "tools")
+        params["tools"] = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
+    if request.get("tool_choice") is not None:
+        params["tool_choice"] = _tool_choice(request["tool_choice"])
+    return params
+
+
+def chat_messages_to_items(messages: Sequence[Any]) -> list[Item]:
+    """Convert a chat history into items; `path`s in errors start with `messages`.
+
+    An assistant message becomes reasoning, message and function calls, in this order; its token members go on the
+    last of them.
+
+    Raises:
+        InvalidRequest, Unsupported: see `chat_to_params`.
+    """
+    items: list[Item] = []
+    for index, message in enumerate(messages):
+        try:
+            items += _items(_an_object(message, ""))
+        except (InvalidRequest, Unsupported) as error:
+            raise error.within(f"messages[{index}]") from None
+    return items
+
+
+def _items(message: Mapping[str, Any]) -> list[Item]:
+    match message.get("role"):
+        case "assistant":
+            return _assistant_items(message)
+        case "tool":
+            output = _content(message.get("content"), ("text",))
+            call_id = message.get("tool_call_id")
+            if not isinstance(call_id, str):
+                raise InvalidRequest("tool_call_id", "missing in a tool message")
+            return [{**function_call_output(call_id, ""), "output": output}]
+        case "system" | "developer" | "user" as role:
+            return [{"type": "message", "role": role, "content": _content(message.get("content"), tuple(_PARTS))}]
+        case other:
+            raise InvalidRequest(
+                "role", f"{other!r} is not a role; expected system, developer, user, assistant or tool"
+            )
+
+
+def _assistant_items(message: Mapping[str, Any]) -> list[Item]:
+    items: list[Item] = []
+    thought = message.get("reasoning_content") or message.get("reasoning")
+    if thought:
+        items.append({"type": "reasoning", "id": new_id("rs"), "summary": [{"type": "summary_text", "text": thought}]})
+    calls = message.get("tool_calls") or []
+    content = message.get("content")
+    if content or not (items or calls):
+        items.append({"type": "message", "role": "assistant", "content": _content(content or "", ("text",))})
+    for index, call in enumerate(_a_list(calls, "tool_calls")):
+        path = f"tool_calls[{index}]"
+        call = _an_object(call, path)
+        function = _an_object(call.get("function"), f"{path}.function")
+        items.append(
+            {
+                "type": "function_call",
+                "call_id": call.get("id"),
+                "name": function.get("name"),
+                "arguments": function.get("arguments"),
+            }
+        )
+    items[-1].update(token_members(message) or {})
+    return items
+
+
+def _content(content: object, types: tuple[str, ...]) -> str | list[Item]:
+    if isinstance(content, str):
+        return content
+    parts = []
+    for index, value in enumerate(_a_list(content, "content")):
+        path = f"content[{index}]"
+        part = _an_object(value, path)
+        if part.get("type") not in types:
+            raise Unsupported(f"{path}.type", f"parts of type {part.get('type')} cannot be converted here")
+        parts.append(_PARTS[part["type"]](part, path))
+    return parts
+
+
+def _text_part(part: Mapping[str, Any], path: str) -> Item:
+    return {"type": "input_text", "text": part.get("text")}
+
+
+def _image_part(part: Mapping[str, Any], path: str) -> Item:
+    image = _an_object(part.get("image_url"), f"{path}.image_url")
+    return {"type": "input_image", "image_url": image.get("url"), "detail": image.get("detail") or "auto"}
+
+
+def _video_part(part: Mapping[str, Any], path: str) -> Item:
+    video = _an_object(part.get("video_url"), f"{path}.video_url")
+    return {"type": "input_video", "video_url": video.get("url")}
+
+
+_PARTS = {"text": _text_part, "image_url": _image_part, "video_url": _video_part}
+
+
+def _tool(tool: object, path: str) -> Item:
+    tool = _an_object(tool, path)
+    if tool.get("type") != "function":
+        raise Unsupported(f"{path}.type", "only function tools can be converted")
+    function = _an_object(tool.get("function"), f"{path}.function")
+    flat = {
+        "type": "function",
+        "name": function.get("name"),
+        "parameters": function.get("parameters") or {"type": "object", "properties": {}},
+        "strict": function.get("strict"),
+    }
+    if function.get("description") is not None:
+        flat["description"] = function["description"]
+    return flat
+
+
+def _tool_choice(choice: object) -> object:
+    if isinstance(choice, str):
+        return choice
+    named = _an_object(choice, "tool_choice")
+    if named.get("type") != "function":
+        raise Unsupported("tool_choice", "only auto, none, required and a choice of function can be converted")
+    return {"type": "function", "name": _an_object(named.get("function"), "tool_choice.function").get("name")}
+
+
+def _a_list(value: object, path: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise InvalidRequest(path, f"expected a list, got {type(value).__name__}")
+    return value
+
+
+def _an_object(value: object, path: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidRequest(path, f"expected an object, got {type(value).__name__}")
+    return value

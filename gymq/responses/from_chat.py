@@ -1,0 +1,180 @@
+"""A chat completion as a Responses object."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any
+
+import msgspec
+
+from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
+from gymq.responses.items import Item, new_id
+from gymq.responses.schema import ChatToolCall
+from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_members
+from gymq.responses.usage import usage_from_chat
+
+_THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+
+# Settings of the request that a Responses object repeats when they were set.
+_ECHOED = (
+    "background",
+    "instructions",
+    "max_output_tokens",
+    "max_tool_calls",
+    "metadata",
+    "previous_response_id",
+    "prompt",
+    "reasoning",
+    "service_tier",
+    "temperature",
+    "text",
+    "top_logprobs",
+    "top_p",
+    "truncation",
+    "user",
+)
+
+_INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+
+
+class _Message(msgspec.Struct):
+    content: str | None = None
+    tool_calls: list[ChatToolCall] | None = None
+
+
+class _Choice(msgspec.Struct):
+    message: _Message
+    finish_reason: str | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: dict[str, Any] | None = None
+    completion_tokens_details: dict[str, Any] | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[dict[str, Any]]
+    created: float
+    usage: _Usage | None = None
+
+
+def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool = False) -> list[Item]:
+    """The output items of one choice: reasoning, message, function calls, in this order, at least one.
+
+    Args:
+        choice: an element of `choices` of a chat completion.
+        split_reasoning: take complete think blocks out of the text and make them a reasoning item.
+        token_ids: put the token members of the choice's message, if it has any, on the last item.
+
+    Raises:
+        InvalidReply: the choice does not fit the schema, or its token members do not fit together.
+    """
+    try:
+        checked = msgspec.convert(choice, _Choice)
+        tokens = token_members(choice["message"]) if token_ids else None
+    except msgspec.ValidationError as error:
+        fault = invalid_request(error)
+        raise InvalidReply(fault.path, fault.reason) from None
+    except InvalidRequest as fault:
+        raise InvalidReply(f"message.{fault.path}", fault.reason) from None
+    if tokens is not None:
+        _check_lengths(tokens)
+
+    text = checked.message.content or ""
+    calls = checked.message.tool_calls or []
+    items: list[Item] = []
+    if split_reasoning and (thoughts := _THINK_BLOCK.findall(text)):
+        summary = [{"type": "summary_text", "text": thought} for thought in thoughts]
+        items.append({"type": "reasoning", "id": new_id("rs"), "summary": summary})
+        text = _THINK_BLOCK.sub("", text)
+    if text or not (items or calls):
+        items.append(
+            {
+                "type": "message",
+                "id": new_id("msg"),
+                "role": "assistant",
+                "status": "completed",
+                "content": [{"type": "output_text", "text": text, "annotations": []}],
+            }
+        )
+    for call in calls:
+        items.append(
+            {
+                "type": "function_call",
+                "id": call.id,
+                "call_id": call.id,
+                "name": call.function.name,
+                "arguments": call.function.arguments,
+                "status": "completed",
+            }
+        )
+    if tokens is not None:
+        items[-1].update(tokens)
+    return items
+
+
+def chat_to_response(
+    completion: Mapping[str, Any],
+    params: Mapping[str, Any],
+    *,
+    model: str,
+    split_reasoning: bool,
+    token_ids: bool = False,
+) -> Item:
+    """The first choice of a chat completion as a Responses object.
+
+    Args:
+        completion: the provider's chat completion.
+        params: the create parameters that were answered; their settings are repeated in the result.
+        model: the name that the model worker goes by.
+        split_reasoning, token_ids: see `chat_choice_to_items`.
+
+    Raises:
+        InvalidReply: the completion does not fit the schema.
+    """
+    try:
+        checked = msgspec.convert(completion, _Completion)
+    except msgspec.ValidationError as error:
+        fault = invalid_request(error)
+        raise InvalidReply(fault.path, fault.reason) from None
+    if not checked.choices:
+        raise InvalidReply("choices", "empty; expected one choice")
+    choice = checked.choices[0]
+    try:
+        output = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids)
+    except InvalidReply as fault:
+        raise fault.within("choices[0]") from None
+
+    reason = _INCOMPLETE_REASONS.get(choice.get("finish_reason") or "")
+    response: Item = {
+        "id": new_id("resp"),
+        "object": "response",
+        "created_at": completion["created"],
+        "model": model,
+        "status": "incomplete" if reason else "completed",
+        "incomplete_details": {"reason": reason} if reason else None,
+        "output": output,
+        "parallel_tool_calls": params.get("parallel_tool_calls") is not False,
+        "tool_choice": params.get("tool_choice") or "auto",
+        "tools": params.get("tools") or [],
+        "usage": usage_from_chat(completion["usage"]) if checked.usage else None,
+    }
+    for name in _ECHOED:
+        if params.get(name) is not None:
+            response[name] = params[name]
+    return response
+
+
+def _check_lengths(tokens: Mapping[str, Any]) -> None:
+    generated, log_probs = tokens[GENERATION_TOKEN_IDS], tokens[GENERATION_LOG_PROBS]
+    if len(generated) != len(log_probs):
+        reason = f"{len(log_probs)} log probs for {len(generated)} generated tokens"
+        raise InvalidReply(f"message.{GENERATION_LOG_PROBS}", reason)
+    # One NaN or infinity makes the sum one: far cheaper than looking at each.
+    if not isfinite(sum(log_probs)):
+        raise InvalidReply(f"message.{GENERATION_LOG_PROBS}", "not finite; such a sample cannot be trained on")

@@ -1,0 +1,92 @@
+"""Reading and making items of the Responses API. Everything here works on plain dicts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+from uuid import uuid4
+
+Item = dict[str, Any]
+
+_NOT_MADE_BY_MODELS = frozenset(
+    {
+        "function_call_output",
+        "computer_call_output",
+        "local_shell_call_output",
+        "custom_tool_call_output",
+        "mcp_approval_response",
+    }
+)
+
+
+def is_message(item: Mapping[str, Any]) -> bool:
+    """Whether an item is a message, in the short form `{role, content}` too."""
+    kind = item.get("type")
+    return kind == "message" or (kind is None and "role" in item)
+
+
+def new_id(prefix: str) -> str:
+    """A random id as the Responses API makes them: `msg_` and 32 hexadecimal digits."""
+    return f"{prefix}_{uuid4().hex}"
+
+
+def user_message(text: str) -> Item:
+    """A user message item."""
+    return {"type": "message", "role": "user", "content": text}
+
+
+def function_call_output(call_id: str, output: str) -> Item:
+    """The item that answers the function call `call_id`."""
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def function_calls(response: Mapping[str, Any]) -> list[Item]:
+    """The function calls of a response, in order. `arguments` is JSON text as the model wrote it."""
+    return [item for item in response["output"] if item.get("type") == "function_call"]
+
+
+def output_text(response: Mapping[str, Any]) -> str:
+    """All text: every `output_text` part of every message of any role, joined with nothing, not trimmed."""
+    return "".join(
+        text
+        for item in response["output"]
+        if is_message(item)
+        for text in _texts(item.get("content"), only_type="output_text")
+    )
+
+
+def assistant_text(response: Mapping[str, Any]) -> str:
+    """The text parts of all assistant messages, joined with newlines, trimmed."""
+    return "\n".join(text for item in _assistant_messages(response) for text in _texts(item.get("content"))).strip()
+
+
+def last_assistant_text(response: Mapping[str, Any]) -> str:
+    """The text parts of the last assistant message, joined with newlines, trimmed; empty if there is none."""
+    messages = _assistant_messages(response)
+    return "\n".join(_texts(messages[-1].get("content"))).strip() if messages else ""
+
+
+def split_at_first_generated(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
+    """Split a conversation into the prompt and everything from the first item on that a model made."""
+    for index, item in enumerate(items):
+        made_by_model = (
+            item.get("role") == "assistant" if is_message(item) else item.get("type") not in _NOT_MADE_BY_MODELS
+        )
+        if made_by_model:
+            return list(items[:index]), list(items[index:])
+    return list(items), []
+
+
+def _assistant_messages(response: Mapping[str, Any]) -> list[Item]:
+    return [item for item in response["output"] if is_message(item) and item.get("role") == "assistant"]
+
+
+def _texts(content: object, only_type: str | None = None) -> Iterator[str]:
+    """The texts of a message's content. A plain string is one text; refusals have none."""
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        for part in content:
+            text = part.get("text")
+            if isinstance(text, str) and only_type in (None, part.get("type")):
+                yield text

@@ -1,0 +1,112 @@
+"""Checking the create parameters of a Responses request. They are closed: an unknown member is an error."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gymq.responses.errors import InvalidRequest, invalid_request
+from gymq.responses.schema import check_items
+
+
+class _ReasoningParams(msgspec.Struct):
+    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+
+
+class _Prompt(msgspec.Struct):
+    id: str
+    variables: dict[str, Any] | None = None
+    version: str | None = None
+
+
+class _FunctionTool(msgspec.Struct, forbid_unknown_fields=True):
+    type: Literal["function"]
+    name: str
+    parameters: dict[str, Any] | None
+    strict: bool | None
+    description: str | None = None
+
+
+class _Params(msgspec.Struct):
+    input: Any
+    background: bool | None = None
+    include: list[str] | None = None
+    instructions: str | None = None
+    max_output_tokens: int | None = None
+    max_tool_calls: int | None = None
+    metadata: dict[str, str] | None = None
+    model: str | None = None
+    parallel_tool_calls: bool | None = None
+    previous_response_id: str | None = None
+    prompt: _Prompt | None = None
+    reasoning: _ReasoningParams | None = None
+    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    temperature: float | None = None
+    text: dict[str, Any] | None = None
+    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    tools: list[Any] | None = None
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    truncation: Literal["auto", "disabled"] | None = None
+    user: str | None = None
+
+
+_KNOWN = frozenset(_Params.__struct_fields__)
+_NUMBERS_AND_FLAGS = frozenset(
+    {
+        "background",
+        "max_output_tokens",
+        "max_tool_calls",
+        "parallel_tool_calls",
+        "store",
+        "stream",
+        "temperature",
+        "top_logprobs",
+        "top_p",
+    }
+)
+
+
+def validate_params(params: object) -> dict[str, Any]:
+    """Check Responses create parameters and return them, ready for `responses_to_chat`.
+
+    A null member counts as absent. Numbers and flags written as text (`"0.5"`) and whole floats for integers are
+    accepted and put right. `stream` may only be false: workers answer with the whole reply, the HTTP bridge replays it.
+    Tools other than functions are left to the endpoint that knows them.
+
+    Raises:
+        InvalidRequest: with the path of the first member that does not fit.
+    """
+    if not isinstance(params, dict):
+        raise InvalidRequest("", f"expected an object with the member `input`, got {type(params).__name__}")
+    if not params.keys() <= _KNOWN:
+        name = next(name for name in params if name not in _KNOWN)
+        raise InvalidRequest(str(name), f"unknown member; known are {', '.join(sorted(_KNOWN))}")
+    try:
+        checked = msgspec.convert(params, _Params, strict=False)
+    except msgspec.ValidationError as error:
+        raise invalid_request(error) from None
+    if checked.stream:
+        raise InvalidRequest("stream", "only false is possible here")
+    for index, tool in enumerate(checked.tools or ()):
+        _check_tool(tool, f"tools[{index}]")
+
+    result = {name: getattr(checked, name) if name in _NUMBERS_AND_FLAGS else params[name] for name in params}
+    if not isinstance(checked.input, str):
+        result["input"] = check_items(checked.input, "input")
+    return result
+
+
+def _check_tool(tool: object, path: str) -> None:
+    if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
+        raise InvalidRequest(f"{path}.type", "expected a tool, an object with `type`")
+    if tool["type"] == "function":
+        try:
+            msgspec.convert(tool, _FunctionTool)
+        except msgspec.ValidationError as error:
+            raise invalid_request(error).within(path) from None

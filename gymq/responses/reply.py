@@ -1,0 +1,57 @@
+"""Checking what a model answered."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
+from gymq.responses.schema import check_items
+
+
+class _Usage(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: dict[str, Any] | None = None
+    output_tokens_details: dict[str, Any] | None = None
+
+
+class _IncompleteDetails(msgspec.Struct):
+    reason: str | None = None
+
+
+class _Response(msgspec.Struct):
+    id: str
+    created_at: float
+    model: str
+    object: Literal["response"]
+    output: list[dict[str, Any]]
+    parallel_tool_calls: bool
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
+    incomplete_details: _IncompleteDetails | None = None
+    usage: _Usage | None = None
+
+
+def validate_response(body: object) -> dict[str, Any]:
+    """Check a Responses object and return it; its items go through the same checks as input items.
+
+    Raises:
+        InvalidReply: with the path of the first member that does not fit.
+    """
+    if not isinstance(body, dict):
+        raise InvalidReply("", f"expected a Responses object, got {type(body).__name__}")
+    try:
+        msgspec.convert(body, _Response)
+    except msgspec.ValidationError as error:
+        fault = invalid_request(error)
+        raise InvalidReply(fault.path, fault.reason) from None
+    for index, item in enumerate(body["output"]):
+        if item.get("type") is None:
+            raise InvalidReply(f"output[{index}].type", "missing; an output item has a type")
+    try:
+        return {**body, "output": check_items(body["output"], "output")}
+    except InvalidRequest as error:
+        raise InvalidReply(error.path, error.reason) from None

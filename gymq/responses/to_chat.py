@@ -1,0 +1,227 @@
+"""A Responses request as a Chat Completions request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from gymq.responses.errors import InvalidRequest, Unsupported
+from gymq.responses.items import Item
+from gymq.responses.tokens import token_members
+
+_SAME_NAME = (
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "service_tier",
+    "store",
+    "stream",
+    "temperature",
+    "tool_choice",
+    "top_logprobs",
+    "top_p",
+    "user",
+)
+_LEADING_ROLES = ("system", "developer")
+
+
+def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> dict[str, Any]:
+    """Convert create parameters (as `validate_params` returns them) into a Chat Completions request.
+
+    Everything the assistant said between two other messages becomes one assistant message: reasoning in think tags,
+    texts without separator, calls. With `token_ids` that message carries the token members of its last item that has
+    them. Members of the request that chat has no place for (`truncation`, `include`, `text`, ...) are dropped.
+
+    Raises:
+        Unsupported: the request holds an item, part, tool or tool choice that cannot be said in chat.
+        InvalidRequest: a member that chat needs is null or empty, or a tool call is required without tools.
+    """
+    messages = _messages(params["input"], token_ids=token_ids)
+    if params.get("instructions"):
+        messages = _with_instructions(params["instructions"], messages)
+    request: dict[str, Any] = {"messages": messages}
+    for name in _SAME_NAME:
+        if params.get(name) is not None:
+            request[name] = params[name]
+    if params.get("max_output_tokens") is not None:
+        request["max_tokens"] = params["max_output_tokens"]
+    effort = (params.get("reasoning") or {}).get("effort")
+    if effort is not None:
+        request["reasoning_effort"] = effort
+
+    tool_choice = params.get("tool_choice")
+    if isinstance(tool_choice, dict):
+        raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
+    if params.get("tools"):
+        request["tools"] = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(params["tools"])]
+    elif tool_choice == "required":
+        raise InvalidRequest("tool_choice", "a tool call is required, but there are no tools")
+    else:
+        # Endpoints refuse these two beside an absent list of tools.
+        request.pop("tool_choice", None)
+        request.pop("parallel_tool_calls", None)
+    return request
+
+
+class _AssistantTurn:
+    """What the assistant said since the last message of somebody else."""
+
+    def __init__(self, *, token_ids: bool) -> None:
+        self.token_ids = token_ids
+        self.texts: list[str] = []
+        self.calls: list[dict[str, Any]] = []
+        self.tokens: dict[str, Any] | None = None
+
+    def add(self, item: Item) -> None:
+        if self.token_ids:
+            self.tokens = token_members(item) or self.tokens
+        match item.get("type"):
+            case "reasoning":
+                self.texts += [f"<think>{entry['text']}</think>" for entry in item["summary"] if entry["text"]]
+            case "function_call":
+                self.calls.append(_call(item["call_id"], item["name"], item.get("arguments")))
+            case _:
+                self.texts.append(_assistant_text(item.get("content")))
+                for call in item.get("tool_calls") or ():
+                    self.calls.append(_call(call["id"], call["function"]["name"], call["function"]["arguments"]))
+
+    def message(self) -> dict[str, Any]:
+        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.texts) or None}
+        if self.calls:
+            message["tool_calls"] = self.calls
+        if self.tokens:
+            message.update(self.tokens)
+        return message
+
+
+def _messages(items: str | Iterable[Item], *, token_ids: bool) -> list[dict[str, Any]]:
+    if isinstance(items, str):
+        return [{"role": "user", "content": [{"type": "text", "text": items}]}]
+    messages: list[dict[str, Any]] = []
+    turn: _AssistantTurn | None = None
+    for index, item in enumerate(items):
+        try:
+            message = _other_message(item)
+            if message is None:
+                turn = turn or _AssistantTurn(token_ids=token_ids)
+                turn.add(item)
+                continue
+        except (InvalidRequest, Unsupported) as error:
+            raise error.within(f"input[{index}]") from None
+        if turn is not None:
+            messages.append(turn.message())
+            turn = None
+        messages.append(message)
+    if turn is not None:
+        messages.append(turn.message())
+    return messages
+
+
+def _other_message(item: Item) -> dict[str, Any] | None:
+    """The message of an item that the assistant did not make; None for an item that it did."""
+    match item.get("type"):
+        case "function_call" | "reasoning":
+            return None
+        case "function_call_output":
+            content = _content(item["output"], ("input_text",), "output")
+            return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
+        case "message" | None:
+            role = item["role"]
+            if role == "assistant":
+                return None
+            if role == "tool":
+                content = _content(item["content"], ("input_text", "text"), "content")
+                return {"role": role, "tool_call_id": item["tool_call_id"], "content": content}
+            return {"role": role, "content": _content(item["content"], tuple(_PARTS), "content")}
+        case other:
+            raise Unsupported("type", f"items of type {other} cannot be converted to chat")
+
+
+def _content(content: str | list[Item], types: tuple[str, ...], path: str) -> str | list[dict[str, Any]]:
+    if isinstance(content, str):
+        return content
+    parts = []
+    for index, part in enumerate(content):
+        if part["type"] not in types:
+            raise Unsupported(f"{path}[{index}].type", f"parts of type {part['type']} cannot be converted to chat here")
+        try:
+            parts.append(_PARTS[part["type"]](part))
+        except (InvalidRequest, Unsupported) as error:
+            raise error.within(f"{path}[{index}]") from None
+    return parts
+
+
+def _text_part(part: Item) -> dict[str, Any]:
+    return {"type": "text", "text": part["text"]}
+
+
+def _image_part(part: Item) -> dict[str, Any]:
+    url = part.get("image_url")
+    if not url and part.get("file_id"):
+        raise Unsupported("file_id", "an uploaded file cannot be converted to chat; send the image in image_url")
+    if not url:
+        raise InvalidRequest("image_url", "an image needs a URL or data URI")
+    return {"type": "image_url", "image_url": {"url": url, "detail": part.get("detail") or "auto"}}
+
+
+def _video_part(part: Item) -> dict[str, Any]:
+    if not part["video_url"]:
+        raise InvalidRequest("video_url", "a video needs a URL or data URI")
+    return {"type": "video_url", "video_url": {"url": part["video_url"]}}
+
+
+_PARTS = {"input_text": _text_part, "text": _text_part, "input_image": _image_part, "input_video": _video_part}
+
+
+def _assistant_text(content: str | list[Item] | None) -> str:
+    if content is None or isinstance(content, str):
+        return content or ""
+    texts = []
+    for index, part in enumerate(content):
+        if "text" in part:
+            texts.append(part["text"])
+        elif part["type"] != "refusal":
+            reason = f"parts of type {part['type']} cannot be converted to chat in an assistant message"
+            raise Unsupported(f"content[{index}].type", reason)
+    return "".join(texts)
+
+
+def _call(call_id: str, name: str, arguments: str | None) -> dict[str, Any]:
+    if arguments is None:
+        raise InvalidRequest("arguments", "missing; a call in the history needs its arguments as JSON text")
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+
+
+def _tool(tool: Item, path: str) -> dict[str, Any]:
+    if tool["type"] != "function":
+        raise Unsupported(f"{path}.type", f"only function tools can be converted to chat, not {tool['type']}")
+    function = {"name": tool["name"]}
+    for name in ("description", "parameters"):
+        if name in tool:
+            if tool[name] is None:
+                raise InvalidRequest(f"{path}.{name}", "null cannot be converted to chat")
+            function[name] = tool[name]
+    return {"type": "function", "function": function}
+
+
+def _with_instructions(instructions: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """One system message in front: the instructions and the system and developer messages that follow at once."""
+    texts = [instructions]
+    rest = 0
+    for message in messages:
+        if message["role"] not in _LEADING_ROLES:
+            break
+        texts.append(_folded_text(message["content"], rest))
+        rest += 1
+    system = {"role": "system", "content": "\n\n".join(text for text in texts if text)}
+    return [system, *messages[rest:]]
+
+
+def _folded_text(content: str | list[dict[str, Any]], index: int) -> str:
+    if isinstance(content, str):
+        return content
+    if any(part["type"] != "text" for part in content):
+        raise Unsupported(
+            f"input[{index}].content", "only text can be folded into the system message of `instructions`"
+        )
+    return "".join(part["text"] for part in content)

@@ -1,0 +1,68 @@
+"""Token accounting of model calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+# Where providers put numbers that OpenAI reports in the nested details.
+_CACHED_ALIASES = ("cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
+_REASONING_ALIASES = ("reasoning_tokens",)
+
+
+def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """The usage (Responses form, tokens) of a rollout after one more model call; None while no call reported any.
+
+    A call that reported nothing adds nothing. A detail that one call did not know stays unknown (null) in the sum.
+    """
+    if turn is None:
+        return None if total is None else dict(total)
+    turn_cached = _detail(turn, "input_tokens_details", "cached_tokens")
+    turn_reasoning = _detail(turn, "output_tokens_details", "reasoning_tokens")
+    if total is None:
+        return _usage(turn["input_tokens"], turn_cached, turn["output_tokens"], turn_reasoning, turn["total_tokens"])
+    return _usage(
+        total["input_tokens"] + turn["input_tokens"],
+        _sum(_detail(total, "input_tokens_details", "cached_tokens"), turn_cached),
+        total["output_tokens"] + turn["output_tokens"],
+        _sum(_detail(total, "output_tokens_details", "reasoning_tokens"), turn_reasoning),
+        total["total_tokens"] + turn["total_tokens"],
+    )
+
+
+def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Usage of a chat completion in Responses form; the total is the provider's, unknown details stay null."""
+    if usage is None:
+        return None
+    cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
+    reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
+    return _usage(
+        usage["prompt_tokens"],
+        _first(usage, _CACHED_ALIASES) if cached is None else cached,
+        usage["completion_tokens"],
+        _first(usage, _REASONING_ALIASES) if reasoning is None else reasoning,
+        usage["total_tokens"],
+    )
+
+
+def _usage(input_: int, cached: int | None, output: int, reasoning: int | None, total: int) -> dict[str, Any]:
+    return {
+        "input_tokens": input_,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens": output,
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "total_tokens": total,
+    }
+
+
+def _detail(usage: Mapping[str, Any], details: str, name: str) -> int | None:
+    nested = usage.get(details)
+    return None if nested is None else nested.get(name)
+
+
+def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
+    return next((usage[name] for name in names if usage.get(name) is not None), None)
+
+
+def _sum(left: int | None, right: int | None) -> int | None:
+    return None if left is None or right is None else left + right
