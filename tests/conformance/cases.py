@@ -36,6 +36,9 @@ NOT_FROM_THE_VERDICT = ("rewards", "error", "seed", "judge_calls", "verdicts", "
 """Keys of `expect` in a resources case that are no fields of the verify answer."""
 
 
+_JUDGE_REPLY_FORMS = ({"output"}, {"status", "body"}, {"raise"})
+
+
 class MalformedCaseError(ValueError):
     """A case does not have the documented form."""
 
@@ -183,8 +186,26 @@ def _parse_resources(line: str, name: str) -> ResourcesCase:
         raise MalformedCaseError(f"`server` is {case.server!r}, but the file is {name}.jsonl")
     if case.response is not None and case.responses:
         raise MalformedCaseError("`response` and `responses` exclude each other")
+    for position, element in enumerate(case.judge_replies):
+        _check_judge_reply(element, f"`judge_replies[{position}]`")
+    for position, element in enumerate(case.component_replies):
+        if not isinstance(element.get("component"), str):
+            raise MalformedCaseError(f"`component_replies[{position}]` needs a `component`")
     _check_expectation(case)
     return case
+
+
+def _check_judge_reply(element: Any, what: str) -> None:
+    if isinstance(element, dict) and "when" in element:
+        if element.keys() != {"when", "reply"} or not isinstance(element["when"], dict) or not element["when"]:
+            raise MalformedCaseError(f"{what} must have `when` with conditions, and `reply`")
+        if not _is_list_of_texts(element["when"].get("contains", [""])):
+            raise MalformedCaseError(f"{what}.when.contains must be a list of texts")
+        element = element["reply"]
+    if not isinstance(element, str) and not (isinstance(element, dict) and set(element) in _JUDGE_REPLY_FORMS):
+        raise MalformedCaseError(
+            f"{what} is neither a text nor an object with `output`, `status` and `body`, or `raise`"
+        )
 
 
 def _check_expectation(case: ResourcesCase) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from .cases import CoreCase, ExpectedError
 from .comparison import CORE, Mismatch, differences, mention_differences
+from .plain import plain
 from .refused import Refused
 
 SUITES = f"{__package__}.suites"
@@ -48,4 +49,4 @@ def _answer_differences(suite: ModuleType, expect: Any, answer: Any, wanted: Exp
     if wanted is not None:
         return [f"a refusal ({wanted.kind}) is expected, but it was answered: {answer!r}"]
     normalise = getattr(suite, "normalise", lambda value: value)
-    return differences(normalise(expect), normalise(answer), CORE)
+    return differences(normalise(expect), normalise(plain(answer)), CORE)

@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymq.outcomes import JudgeFailed
+from gymq.responses import InvalidReply, validate_response
 from gymq.testing import reply
-
-from .cases import MalformedCaseError
-
-_REPLY_FORMS = ({"output"}, {"status", "body"}, {"raise"})
 
 
 @dataclass
@@ -84,14 +81,9 @@ class ScriptedComponents:
 
 
 def _read_reply(element: Any) -> _JudgeReply:
-    when: dict[str, Any] = {}
     if isinstance(element, dict) and "when" in element:
-        if element.keys() != {"when", "reply"} or not isinstance(element["when"], dict):
-            raise MalformedCaseError(f"a conditional judge reply has `when` and `reply`, got {element}")
-        when, element = element["when"], element["reply"]
-    if not isinstance(element, str) and not (isinstance(element, dict) and set(element) in _REPLY_FORMS):
-        raise MalformedCaseError(f"unknown form of a judge reply: {element}")
-    return _JudgeReply(when, element)
+        return _JudgeReply(element["when"], element["reply"])
+    return _JudgeReply({}, element)
 
 
 def _answer(scripted: Any) -> dict[str, Any]:
@@ -101,7 +93,12 @@ def _answer(scripted: Any) -> dict[str, Any]:
         return reply(*scripted["output"])
     if "raise" in scripted:
         raise JudgeFailed(scripted["raise"])
-    raise JudgeFailed(f"the judge answered with status {scripted['status']}: {scripted['body']}")
+    if scripted["status"] >= 400:
+        raise JudgeFailed(f"the judge answered with status {scripted['status']}: {scripted['body']}")
+    try:
+        return validate_response(scripted["body"])
+    except InvalidReply as error:
+        raise JudgeFailed(f"the judge's reply is no Responses object: {error}") from None
 
 
 def _agrees(when: dict[str, Any], params: dict[str, Any]) -> bool:

@@ -98,6 +98,42 @@ def test_a_resources_case_that_makes_no_sense_is_refused(tmp_path, change):
 
 
 @pytest.mark.parametrize(
+    "reply",
+    [
+        7,
+        None,
+        {},
+        {"text": "A"},
+        {"output": [], "raise": "x"},
+        {"status": 500},
+        {"when": {}, "reply": "A"},
+        {"when": [], "reply": "A"},
+        {"when": {"n": "1"}},
+        {"when": {"n": "1"}, "reply": {}},
+        {"when": {"contains": "text"}, "reply": "A"},
+    ],
+    ids=json.dumps,
+)
+def test_an_unknown_form_of_a_judge_reply_is_refused(tmp_path, reply):
+    problem = only_problem(write(tmp_path, "env.jsonl", RESOURCES | {"judge_replies": ["A", reply]}))
+    assert "judge_replies[1]" in problem
+
+
+@pytest.mark.parametrize(
+    "reply",
+    ["A", {"output": []}, {"status": 500, "body": "down"}, {"raise": "x"}, {"when": {"contains": ["a"]}, "reply": "A"}],
+)
+def test_the_documented_forms_of_a_judge_reply_are_accepted(tmp_path, reply):
+    file = read_file(write(tmp_path, "env.jsonl", RESOURCES | {"judge_replies": [reply]}))
+    assert isinstance(file.cases[0], ResourcesCase)
+
+
+def test_a_component_reply_needs_its_component(tmp_path):
+    case = RESOURCES | {"component_replies": [{"reply": 1}]}
+    assert "component" in only_problem(write(tmp_path, "env.jsonl", case))
+
+
+@pytest.mark.parametrize(
     "expect", [{}, {"error": {}}, {"error": {"kind": "config"}, "resolved": {}}, {"error": {"kind": "x", "text": "y"}}]
 )
 def test_a_core_expectation_that_makes_no_sense_is_refused(tmp_path, expect):

@@ -27,14 +27,19 @@ async def test_case(file: CaseFile, case: Any, record_property: Callable[[str, o
     record_property(CASE_FILE, file.label)
     if isinstance(case, BadLine):
         pytest.fail(case.problem, pytrace=False)
+    problem = await _problem(file, case)
+    if problem and case.loose:
+        pytest.xfail(f"{case.loose}: {problem}")
+    if problem:
+        pytest.fail(f"{case.id}: {case.note}\n{problem}", pytrace=False)
+
+
+async def _problem(file: CaseFile, case: Any) -> str | None:
     try:
         await _check(file, case)
     except Mismatch as mismatch:
-        if case.loose:
-            pytest.xfail(f"{case.loose}: {mismatch}")
-        pytest.fail(f"{case.id}: {case.note}\n{mismatch}", pytrace=False)
-    except MalformedCaseError as error:
-        pytest.fail(f"{file.path}: {case.id} is malformed: {error}", pytrace=False)
+        return str(mismatch)
+    return None
 
 
 async def _check(file: CaseFile, case: Any) -> None:

@@ -67,7 +67,6 @@ async def check_resources(worker: type[Resources[Any]], case: ResourcesCase, fol
 
     Raises:
         Mismatch: something differs from what the case expects.
-        MalformedCaseError: a scripted reply has an unknown form.
     """
     judge = ScriptedJudge(case.judge_replies)
     components = ScriptedComponents(case.component_replies)
