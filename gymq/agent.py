@@ -117,8 +117,7 @@ class Rollout:
             InvalidTask: the row has no usable `responses_create_params`.
         """
         try:
-            params = _decode_head(row).responses_create_params
-            responses.check_params(params)
+            params = responses.validate_params(_decode_head(row).responses_create_params)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidTask(f"row: {error}") from None
         except responses.InvalidRequest as error:
@@ -127,7 +126,7 @@ class Rollout:
         self.row = row
         self.params = params
         given = params["input"]
-        self.input: list[dict[str, Any]] = [responses.user_message(given)] if isinstance(given, str) else given
+        self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[dict[str, Any]] = []
         self._caller = caller
         self._options = options
@@ -168,7 +167,11 @@ class Rollout:
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=self.id)
         generated = await self.call(subjects.model(self._options.model_server.name), request, Stage.MODEL)
         assert isinstance(generated, Generated)
-        response = generated.response
+        try:
+            response = responses.validate_response(generated.response)
+        except responses.InvalidReply as error:
+            text = f"the model's reply is no Responses object: {error}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
         self.output += response["output"]
         self._usage = responses.add_usage(self._usage, response.get("usage"))
         self._envelope = response
@@ -230,10 +233,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         return responses.function_call_output(item["call_id"], await self._output_of(item))
 
     async def _output_of(self, item: dict[str, Any]) -> str:
-        name, arguments = item["name"], item.get("arguments")
+        name, arguments = item["name"], item.get("arguments") or ""
         try:
             json.loads(arguments)
-        except (TypeError, ValueError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             return json.dumps({"error": f"Invalid tool call arguments: {error}"})
         if name in RESERVED_TOOL_NAMES:
             return json.dumps({"error": f"there is no tool named {name!r}"})

@@ -256,6 +256,19 @@ class Cancel(Message, tag="cancel.v1", kw_only=True):
     reply: str
 
 
+class Ping(Message, tag="ping.v1", kw_only=True):
+    """Does the worker live, and does it still work on the calls `<inbox>.<number>`?"""
+
+    inbox: str
+    calls: list[int]
+
+
+class Pong(Message, tag="pong.v1", kw_only=True):
+    """The numbers of those calls that are not (any more) in the worker's hands."""
+
+    gone: list[int] = []
+
+
 class Claim(Message, tag="claim.v1", kw_only=True):
     """Stands for a body larger than the server allows: `parts` messages `<subject>.<n>` in the stream PARTS."""
 

@@ -12,7 +12,8 @@ import pydantic
 
 from gymq import responses
 from gymq.authoring import Worker, first_problem, not_implemented
-from gymq.outcomes import InvalidTask, JudgeFailed, ToolError
+from gymq.outcomes import InvalidTask, JudgeFailed, RolloutError, ToolError
+from gymq.processes import KillableProcesses
 
 
 class Row(pydantic.BaseModel):
@@ -28,8 +29,7 @@ class Row(pydantic.BaseModel):
     @pydantic.field_validator("responses_create_params")
     @classmethod
     def _check_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        responses.check_params(params)
-        return params
+        return responses.validate_params(params)
 
 
 RowT = TypeVar("RowT", bound=Row)
@@ -133,9 +133,12 @@ class Resources(Worker, Generic[RowT]):
     Defining `open` makes it stateful: each rollout then has a session with a state of its own, and `verify` and tools
     receive it. A `verify` that is not `async` runs in a separate process that is killed at the time limit, so it may
     compute as much as it likes.
+
+    `open` may name a row type of its own in its signature: seeding then asks only for the members of that type.
     """
 
     row_type: ClassVar[type[Row]] = Row
+    seed_row_type: ClassVar[type[Row]] = Row
     tools: ClassVar[dict[str, Tool]] = {}
     stateful: ClassVar[bool] = False
     session_ttl_s: ClassVar[float] = 900.0  # an idle session is closed after this many seconds
@@ -143,6 +146,7 @@ class Resources(Worker, Generic[RowT]):
     verify_timeout_s: ClassVar[float] = 60.0  # for a `verify` in a process
 
     models: ModelCaller  # set by whoever runs the worker
+    processes: KillableProcesses  # set by whoever runs the worker; for computations that may take too long
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -151,11 +155,16 @@ class Resources(Worker, Generic[RowT]):
                 if isinstance(argument, type) and issubclass(argument, Row):
                     cls.row_type = argument
         cls.stateful = hasattr(cls, "open")
+        cls.seed_row_type = _seed_row_type_of(cls)
         cls.tools = cls.tools | {
             name: _tool_of(function)
             for name, function in vars(cls).items()
             if getattr(function, "__gymq_tool__", False)
         }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a process gets to run `verify`: everything but connections and processes."""
+        return {name: value for name, value in vars(self).items() if name not in ("models", "processes")}
 
     async def verify(self, request: VerifyRequest[Any], *state: Any) -> Verdict:
         """Score a response. Stateful classes take the session's state as second argument."""
@@ -203,18 +212,22 @@ class Resources(Worker, Generic[RowT]):
         """
         if not hasattr(self, "models"):
             raise JudgeFailed(f"{self.name} runs where no model can be asked")
-        return await self.models.respond(model, params)
+        try:
+            return await self.models.respond(model, params)
+        except RolloutError as error:
+            raise JudgeFailed(f"{model}: {error.message}") from None
 
-    def parse_row(self, row: bytes | dict[str, Any]) -> Any:
-        """The row in the class's row type.
+    def parse_row(self, row: bytes | dict[str, Any], row_type: type[Row] | None = None) -> Any:
+        """The row in the class's row type, or in another.
 
         Raises:
             InvalidTask: naming the member that does not fit.
         """
+        row_type = row_type or self.row_type
         try:
             if isinstance(row, bytes):
-                return self.row_type.model_validate_json(row)
-            return self.row_type.model_validate(row)
+                return row_type.model_validate_json(row)
+            return row_type.model_validate(row)
         except pydantic.ValidationError as error:
             raise InvalidTask(f"row does not fit {self.name}: {first_problem(error)}") from None
         except responses.InvalidRequest as error:
@@ -228,6 +241,15 @@ def tool_output(result: Any) -> str:
     if isinstance(result, pydantic.BaseModel):
         return result.model_dump_json()
     return json.dumps(result, ensure_ascii=False)
+
+
+def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:
+    """The type that the signature of `open` gives its row; the class's row type if it gives none."""
+    if resources.stateful:
+        for hint in get_type_hints(resources.open).values():  # type: ignore[attr-defined]
+            if isinstance(hint, type) and issubclass(hint, Row):
+                return hint
+    return resources.row_type
 
 
 def _tool_of(function: Callable[..., Any]) -> Tool:

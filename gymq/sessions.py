@@ -35,23 +35,21 @@ from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
 class Session:
     """The state of one rollout in one worker."""
 
-    __slots__ = ("_answers", "_lock", "_resources", "_seeded", "_state", "last_used")
+    __slots__ = ("_answers", "_lock", "_resources", "_state", "last_used")
 
     def __init__(self, resources: ResourcesWorker) -> None:
         self._resources = resources
         self._lock = asyncio.Lock()
         self._answers: dict[int, asyncio.Future[Message]] = {}
-        self._seeded = False
         self._state: Any = None
         self.last_used = time.monotonic()
 
     async def seed(self, row: bytes) -> None:
         author = self._resources.author
         async with self._lock:
-            parsed = author.parse_row(row)
-            state = author.reseed(self._state, parsed) if self._seeded else author.open(parsed)  # type: ignore[attr-defined]
+            parsed = author.parse_row(row, author.seed_row_type)
+            state = author.open(parsed) if self._state is None else author.reseed(self._state, parsed)  # type: ignore[attr-defined]
             self._state = await state if inspect.isawaitable(state) else state
-            self._seeded = True
 
     async def answer(self, request: ToolCall | Verify) -> Message:
         """The answer to a numbered call: computed once, then remembered for as long as the session lives."""
@@ -102,7 +100,7 @@ class ResourcesWorker:
     def __init__(self, author: Resources[Any], processes: KillableProcesses | None = None) -> None:
         self.author = author
         self.sessions: dict[str, Session] = {}
-        self._processes = processes or KillableProcesses()
+        self._processes = author.processes = processes or KillableProcesses()
         self._verify_in_process = not inspect.iscoroutinefunction(author.verify)
 
     async def open(self, request: Seed, address: str) -> Seeded:

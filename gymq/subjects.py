@@ -139,7 +139,7 @@ SUBJECTS = (
     ),
     Subject("gym.model.<model>", "Generate → Generated", group="model"),
     Subject("gym.judge.<model>", "Generate → Generated", group="model"),
-    Subject("gym.ping.<worker>", "empty → empty"),
+    Subject("gym.ping.<worker>", "Ping → Pong"),
     Subject("gym.cancel.<worker>", "Cancel"),
     Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS"),
     Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS"),

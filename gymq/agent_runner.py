@@ -1,0 +1,277 @@
+"""Runs an agent over the tasks of its queue: as many at once as there are slots, each ending in one stored outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from typing import Any
+
+from gymq import parts, streams, subjects
+from gymq.agent import Agent, Rollout
+from gymq.authoring import CurrentCall, current_call
+from gymq.bus import Bus, BusError
+from gymq.calls import Calls
+from gymq.dead_letters import bury
+from gymq.jetstream import Delivery, JetStream, Pull
+from gymq.messages import (
+    BadMessage,
+    Claim,
+    Failure,
+    FailureClass,
+    Outcome,
+    Stage,
+    Task,
+    Unresolved,
+    decoder,
+)
+from gymq.messages import Rollout as RolloutMessage
+from gymq.outcome_store import OutcomeStore
+from gymq.outcomes import RolloutError
+
+log = logging.getLogger("gymq.agent")
+
+MAX_TRIES = 3  # of a rollout, within one delivery of its task
+STORE_PATIENCE_S = 600.0
+ASK_AT_ONCE = 256
+
+_decode_task = decoder(Task, Claim)
+
+
+class AgentRunner:
+    """Takes tasks of one agent instance from the queue."""
+
+    def __init__(self, bus: Bus, calls: Calls, agent: Agent, *, worker: str) -> None:
+        self.agent = agent
+        self.num_done = 0
+        self.num_failed = 0
+        self.busy_s = 0.0
+        self._bus = bus
+        self._js = JetStream(bus)
+        self._calls = calls
+        self._outcomes = OutcomeStore(bus)
+        self._worker = worker
+        self._slots = agent.options.max_concurrency or agent.max_concurrency
+        self._running: dict[asyncio.Task[None], Delivery] = {}
+        self._pull = Pull(bus, streams.TASKS, streams.agent_consumer(agent.name), self._on_delivery)
+        self._room = asyncio.Event()
+        self._asking: asyncio.Task[None] | None = None
+        self._beating: asyncio.Task[None] | None = None
+        self._draining = False
+
+    @property
+    def num_running(self) -> int:
+        return len(self._running)
+
+    async def start(self) -> None:
+        self._pull.on_end = self._room.set
+        self._bus.on_reconnect(self._pull.reset)
+        await self._pull.start()
+        self._asking = asyncio.create_task(self._ask())
+        self._beating = asyncio.create_task(self._beat())
+
+    async def drain(self, deadline_s: float) -> None:
+        """Take no more tasks, finish those running within `deadline_s`, give back the rest."""
+        self._draining = True
+        if self._asking is not None:
+            self._asking.cancel()
+        await self._pull.stop()
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=deadline_s)
+        for task in list(self._running):
+            task.cancel()
+        if self._running:
+            await asyncio.wait(list(self._running), timeout=5.0)
+        if self._beating is not None:
+            self._beating.cancel()
+
+    async def _ask(self) -> None:
+        """Keep as many tasks asked for as there are free slots, in batches."""
+        while True:
+            self._room.clear()
+            free = self._slots - len(self._running)
+            wanted = min(free, ASK_AT_ONCE)
+            outstanding = self._pull.outstanding
+            # Asking again for every single free slot would double the messages of a busy agent.
+            if wanted - outstanding >= max(1, wanted // 2):
+                try:
+                    await self._pull.ask(wanted - outstanding)
+                except BusError as error:
+                    log.warning("cannot ask for tasks: %s", error)
+                    await asyncio.sleep(1.0)
+            else:
+                await self._room.wait()
+
+    async def _beat(self) -> None:
+        """Tell the server that the tasks in hand are being worked on."""
+        while True:
+            await asyncio.sleep(streams.ACK_WAIT_S / 3)
+            for delivery in list(self._running.values()):
+                try:
+                    await delivery.in_progress()
+                except BusError:
+                    break
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        task = asyncio.get_running_loop().create_task(self._handle(delivery))
+        self._running[task] = delivery
+        task.add_done_callback(self._finished)
+        self._room.set()
+
+    def _finished(self, task: asyncio.Task[None]) -> None:
+        self._running.pop(task, None)
+        self._room.set()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("task not settled, it will be delivered again", exc_info=task.exception())
+
+    async def _handle(self, delivery: Delivery) -> None:
+        if self._draining:
+            await delivery.nak()
+            return
+        try:
+            task = await self._read(delivery)
+            if task is None:
+                return
+            if await self._is_done(task):
+                await delivery.ack()
+                return
+            started = time.monotonic()
+            outcome = await self._outcome(task, delivery.num_delivered)
+            self.busy_s += time.monotonic() - started
+            if _wait_in_queue(outcome) and delivery.num_delivered < streams.MAX_DELIVERIES:
+                await delivery.nak(delay_s=min(30.0, 2.0**delivery.num_delivered) * random.uniform(0.7, 1.0))
+                return
+            await self._store(task, outcome)
+            await delivery.ack()
+        except asyncio.CancelledError:
+            await delivery.nak()
+            raise
+        except BusError as error:
+            log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
+
+    async def _read(self, delivery: Delivery) -> Task | None:
+        try:
+            message = _decode_task(delivery.data)
+            if isinstance(message, Claim):
+                message = _decode_task(await parts.get(self._bus, message))
+            if not isinstance(message, Task):
+                raise BadMessage("a claim on a claim")
+            if subjects.tasks(message.run, message.agent) != delivery.subject:
+                raise BadMessage(f"run {message.run} and agent {message.agent} do not belong on {delivery.subject}")
+            return message
+        except (BadMessage, RecursionError) as error:
+            await bury(self._bus, "agent", delivery.subject, f"not a task: {error}", delivery.data)
+            await delivery.ack()
+            return None
+
+    async def _is_done(self, task: Task) -> bool:
+        stored = await self._outcomes.find(task.run, task.task_index, task.rollout_index)
+        return stored is not None and stored.sequence != task.replaces
+
+    async def _outcome(self, task: Task, num_delivered: int) -> Outcome:
+        """Run the agent, again after a failure that another try may cure."""
+        loop = asyncio.get_running_loop()
+        rollout_id = f"{task.run}/{task.task_index}/{task.rollout_index}"
+        deadline = loop.time() + task.timeout_s
+        current_call.set(CurrentCall(rollout_id, deadline))
+        common: dict[str, Any] = {
+            "run": task.run,
+            "task_index": task.task_index,
+            "rollout_index": task.rollout_index,
+            "num_rollouts": task.num_rollouts,
+            "agent": task.agent,
+            "row": task.row,
+            "worker": self._worker,
+            "started_at": time.time(),
+        }
+        attempt = num_delivered - 1
+        pause = 0.1
+        while True:
+            rollout: Rollout | None = None
+            started = loop.time()
+            try:
+                rollout = Rollout(
+                    self._calls, rollout_id=rollout_id, row=task.row, options=self.agent.options, deadline=deadline
+                )
+                async with asyncio.timeout_at(deadline):
+                    verdict = await self.agent.run(rollout)
+                return RolloutMessage(
+                    **common,
+                    attempt=attempt,
+                    duration_s=loop.time() - started,
+                    response=rollout.response,
+                    reward=verdict.reward,
+                    verdict=verdict.members,
+                )
+            except RolloutError as error:
+                failed = error
+            except TimeoutError:
+                failed = RolloutError(
+                    FailureClass.DEADLINE_EXCEEDED, f"not finished within {task.timeout_s:g} s", stage=Stage.AGENT
+                )
+            except Exception as error:
+                log.exception("agent %s failed", self.agent.name)
+                failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
+            common["duration_s"] = loop.time() - started
+            if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
+                return _unresolved(common, attempt, failed, rollout)
+            tries = attempt - num_delivered + 2
+            if not failed.retryable or tries >= MAX_TRIES or loop.time() + pause >= deadline:
+                return _failure(common, attempt, failed)
+            if failed.failure_class is FailureClass.NO_WORKER:
+                return _failure(common, attempt, failed)
+            log.info("trying again after %s: %s", failed.failure_class, failed.message)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause *= 4
+            attempt += 1
+
+    async def _store(self, task: Task, outcome: Outcome) -> None:
+        try:
+            await self._outcomes.put(outcome, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
+        except BadMessage as error:
+            unstorable = RolloutError(FailureClass.NOT_STORABLE, str(error), stage=Stage.STORE)
+            common = {name: getattr(outcome, name) for name in _COMMON}
+            failure = _failure(common, outcome.attempt, unstorable)
+            await self._outcomes.put(failure, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
+            outcome = failure
+        if isinstance(outcome, RolloutMessage):
+            self.num_done += 1
+        else:
+            self.num_failed += 1
+            log.warning("%s at %s: %s", outcome.failure_class, outcome.stage, outcome.message)
+
+
+_COMMON = ("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "worker", "started_at", "duration_s")
+
+
+def _failure(common: dict[str, Any], attempt: int, error: RolloutError) -> Failure:
+    return Failure(
+        **common,
+        attempt=attempt,
+        failure_class=error.failure_class,
+        stage=error.stage or Stage.AGENT,
+        message=error.message[:4000],
+        retryable=error.retryable,
+    )
+
+
+def _unresolved(common: dict[str, Any], attempt: int, error: RolloutError, rollout: Rollout) -> Unresolved:
+    return Unresolved(
+        **common,
+        attempt=attempt,
+        failure_class=error.failure_class,
+        message=error.message[:4000],
+        retryable=error.retryable,
+        response=rollout.response,
+    )
+
+
+def _wait_in_queue(outcome: Outcome) -> bool:
+    """Whether the task should go back to the queue: nobody was there to do it."""
+    return isinstance(outcome, Failure) and outcome.failure_class is FailureClass.NO_WORKER
+
+
+def _only_verdict_missing(error: RolloutError) -> bool:
+    """Whether the response can be kept and scored later; a verdict on lost state needs a new attempt."""
+    return error.stage is Stage.VERIFY and error.failure_class is not FailureClass.SESSION_LOST

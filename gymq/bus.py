@@ -1,0 +1,227 @@
+"""The connection to NATS. Only this module and `jetstream.py` know the client library.
+
+Everything here is bounded: connects, requests and publishes end at a deadline, buffers have a size, and a connection
+that looks alive but hears nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import logging
+import random
+import re
+from collections.abc import Awaitable, Callable
+
+import nats
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from gymq import subjects
+
+log = logging.getLogger("gymq.bus")
+
+HEADER_ROOM_BYTES = 4096  # headers count towards the server's limit; one byte over closes the connection for good
+WATCHDOG_S = 5
+OUTAGE_BUFFER_BYTES = 64 << 20
+PENDING_BYTES = 512 << 20
+
+Handler = Callable[[Msg], Awaitable[None]]
+
+
+class BusError(Exception):
+    """NATS could not be reached, or refused; one sentence."""
+
+
+class NoResponders(BusError):
+    """Nobody subscribes to the subject; the request was not delivered."""
+
+
+class NoAnswer(BusError):
+    """No answer came in time; whether the request was delivered is unknown."""
+
+
+class Bus:
+    """One connection, shared by everything in a process."""
+
+    def __init__(self, client: Client, role: str) -> None:
+        self._nc = client
+        self.inbox = f"{subjects.INBOX_PREFIX}{role}.{_random_token()}"
+        self.max_body_bytes = client.max_payload - HEADER_ROOM_BYTES
+        self.reconnects = 0
+        self._numbers = itertools.count(1)
+        self._expected: dict[str, Callable[[Msg], None]] = {}
+        self._watchdog: asyncio.Task[None] | None = None
+        self._on_reconnect: list[Callable[[], None]] = []
+        self.lost = asyncio.Event()  # set when the connection is closed for good
+
+    @classmethod
+    async def connect(cls, url: str, *, role: str, name: str, timeout_s: float = 10.0) -> Bus:
+        """Connect to one server or, comma-separated, to any of several.
+
+        Args:
+            role: first part of the inbox, which permissions are given by: agent, model, resources, client, …
+            name: shown by the server's monitoring.
+
+        Raises:
+            BusError: nobody answers within `timeout_s`, or the server refuses the credentials.
+        """
+        box: list[Bus] = []
+
+        async def on_error(error: Exception) -> None:
+            log.warning("nats: %s", redact(f"{type(error).__name__} {error}"))
+
+        async def on_reconnected() -> None:
+            if box:
+                box[0].reconnects += 1
+                log.warning("nats: reconnected")
+                for callback in box[0]._on_reconnect:
+                    callback()
+
+        async def on_closed() -> None:
+            if box:
+                box[0].lost.set()
+
+        try:
+            client = await asyncio.wait_for(
+                nats.connect(
+                    url.split(","),
+                    name=name,
+                    error_cb=on_error,
+                    reconnected_cb=on_reconnected,
+                    closed_cb=on_closed,
+                    inbox_prefix=f"{subjects.INBOX_PREFIX}{role}".encode(),
+                    connect_timeout=2,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.25,
+                    ping_interval=10,
+                    max_outstanding_pings=2,
+                    pending_size=OUTAGE_BUFFER_BYTES,
+                    drain_timeout=30,
+                ),
+                timeout_s,
+            )
+        except nats.errors.Error as error:
+            raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
+        except (TimeoutError, OSError, ValueError) as error:
+            reason = redact(str(error)) or f"no answer within {timeout_s:g} s"
+            raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
+        bus = cls(client, role)
+        box.append(bus)
+        await client.subscribe(bus.inbox + ".*", cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
+        bus._watchdog = asyncio.create_task(bus._watch())
+        return bus
+
+    async def close(self) -> None:
+        """Send what is buffered, then disconnect."""
+        if self._watchdog:
+            self._watchdog.cancel()
+        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+            if self._nc.is_connected:
+                await self._nc.flush(timeout=5)
+        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+            await self._nc.close()
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._nc.is_connected)
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each reconnect."""
+        self._on_reconnect.append(callback)
+
+    async def _watch(self) -> None:
+        # nats-py can keep a connection whose read loop is dead; rtt() notices, is_connected and flush() do not.
+        while not self._nc.is_closed:
+            await asyncio.sleep(WATCHDOG_S)
+            if not self._nc.is_connected:
+                continue
+            try:
+                await self._nc.rtt(timeout=WATCHDOG_S)
+            except Exception:
+                if self._nc.is_connected:
+                    log.warning("nats: the connection hears nothing, replacing it")
+                    with contextlib.suppress(Exception):
+                        await self._nc.force_reconnect()
+
+    # Core ---------------------------------------------------------------------------------------------------------
+
+    async def publish(
+        self, subject: str, body: bytes, *, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Send without waiting for anything; while disconnected it is buffered up to a limit.
+
+        Raises:
+            BusError: the body is too large, the buffer is full or the connection is closed for good.
+        """
+        if len(body) > self.max_body_bytes:
+            raise BusError(f"a body of {len(body)} bytes exceeds the server's limit of {self.max_body_bytes}")
+        try:
+            await self._nc.publish(subject, body, reply=reply, headers=headers)
+        except nats.errors.Error as error:
+            raise BusError(f"cannot publish to {subject}: {error}") from None
+
+    async def subscribe(self, subject: str, handler: Handler, *, group: str = "") -> Subscription:
+        """Hand every message on `subject` to `handler`, in order; with a group, each goes to one of its members."""
+        return await self._nc.subscribe(subject, queue=group, cb=handler, pending_bytes_limit=PENDING_BYTES)
+
+    def expect(self, on_reply: Callable[[Msg], None]) -> str:
+        """A fresh reply subject; `on_reply` gets what arrives there until `forget`."""
+        reply = f"{self.inbox}.{next(self._numbers)}"
+        self._expected[reply] = on_reply
+        return reply
+
+    def forget(self, reply: str) -> None:
+        self._expected.pop(reply, None)
+
+    async def _on_reply(self, message: Msg) -> None:
+        on_reply = self._expected.get(message.subject) or self._expected.get("late")
+        if on_reply is not None:
+            on_reply(message)
+
+    def on_late_reply(self, on_reply: Callable[[Msg], None]) -> None:
+        """What to do with replies that nobody expects any more."""
+        self._expected["late"] = on_reply
+
+    async def request(
+        self, subject: str, body: bytes, *, timeout_s: float, headers: dict[str, str] | None = None
+    ) -> Msg:
+        """One request, one reply.
+
+        Raises:
+            NoResponders, NoAnswer, BusError
+        """
+        answer: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+
+        def on_reply(message: Msg) -> None:
+            if not answer.done():
+                answer.set_result(message)
+
+        reply = self.expect(on_reply)
+        try:
+            await self.publish(subject, body, reply=reply, headers=headers)
+            async with asyncio.timeout(timeout_s):
+                message = await answer
+        except TimeoutError:
+            raise NoAnswer(f"no answer on {subject} within {timeout_s:g} s") from None
+        finally:
+            self.forget(reply)
+        if is_no_responders(message):
+            raise NoResponders(f"nobody serves {subject}")
+        return message
+
+
+def is_no_responders(message: Msg) -> bool:
+    return not message.data and (message.headers or {}).get("Status") == "503"
+
+
+def redact(text: str) -> str:
+    """`text` with the credentials of any URL in it hidden."""
+    return re.sub(r"(\w+://)[^/@\s]+@", r"\1***@", text)
+
+
+def _random_token() -> str:
+    return f"{random.SystemRandom().getrandbits(80):020x}"

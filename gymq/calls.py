@@ -1,0 +1,258 @@
+"""Calls that may take minutes: noticed when the worker dies, cancelled when nobody waits any more.
+
+A worker that needs longer than a moment first answers `Accepted`. From then on the caller asks it every second whether
+it still has the call. A dead worker is known in about a second instead of at the call's timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import msgspec
+from nats.aio.msg import Msg
+
+from gymq import parts, subjects
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders, is_no_responders
+from gymq.messages import (
+    Accepted,
+    BadMessage,
+    Call,
+    Cancel,
+    Claim,
+    Closed,
+    Fail,
+    FailureClass,
+    Generated,
+    Message,
+    Ping,
+    Pong,
+    Seeded,
+    ToolResult,
+    Verified,
+    decoder,
+    encode,
+)
+from gymq.outcomes import RolloutError
+
+ACCEPT_TIMEOUT_S = 3.0  # a living worker answers or accepts well within this
+PROBE_EVERY_S = 1.0
+PROBE_TIMEOUT_S = 2.0
+NO_WORKER_PATIENCE_S = 10.0  # how long a call waits for somebody to serve its subject
+
+_decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
+_decode_pong = decoder(Pong)
+
+
+class CallLost(RolloutError):
+    """Nobody has the call any more; whether it ran is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.WORKER_LOST, message)
+
+
+class NoWorker(RolloutError):
+    """Nobody took the call; it did not run."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(FailureClass.NO_WORKER, f"no worker serves {subject}")
+
+
+class _Pending:
+    __slots__ = ("deadline", "future", "number", "reply", "subject", "timer", "worker")
+
+    def __init__(self, subject: str, deadline: float, future: asyncio.Future[Message]) -> None:
+        self.subject = subject
+        self.deadline = deadline  # on the event loop's clock
+        self.future = future
+        self.reply = ""
+        self.number = 0
+        self.timer: asyncio.TimerHandle | None = None
+        self.worker: str | None = None
+
+
+class Calls:
+    """The calling side; one for a process."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._of_worker: dict[str, dict[int, _Pending]] = {}
+        self._probes: dict[str, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        bus.on_late_reply(self._on_late_reply)
+
+    async def call(self, subject: str, request: Call) -> Message:
+        """Send a request and wait for its reply; where that is safe, repeat it until the request's time is over.
+
+        Raises:
+            RolloutError: with the class of what went wrong.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeout_s
+        patience = min(deadline, loop.time() + NO_WORKER_PATIENCE_S)
+        pause = 0.05
+        losses = 0
+        while True:
+            try:
+                return await self._once(subject, request, deadline)
+            except NoWorker as error:
+                if subject.startswith("gym.session."):
+                    raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone") from None
+                if loop.time() + pause > patience:
+                    raise
+                problem: RolloutError = error
+            except CallLost as error:
+                losses += 1
+                # A model call and a seed may run twice; a session answers a repeated number from memory.
+                if losses >= 3 or loop.time() + pause > deadline:
+                    raise
+                problem = error
+            except RolloutError as error:
+                if error.failure_class is not FailureClass.SATURATED or loop.time() + pause > deadline:
+                    raise
+                problem = error
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, 2.0)
+            request = _with_time_left(request, deadline - loop.time(), problem)
+
+    async def tell(self, subject: str, request: Call) -> None:
+        """Send a request nobody answers; lost without a word if nobody serves it."""
+        try:
+            await self._bus.publish(subject, encode(request))
+        except BusError:
+            return
+
+    async def _once(self, subject: str, request: Call, deadline: float) -> Message:
+        body = encode(request)
+        if len(body) > self._bus.max_body_bytes:
+            try:
+                body = await parts.put_for_call(self._bus, body)
+            except BusError as error:
+                raise CallLost(f"a large request could not be sent: {error}") from None
+        loop = asyncio.get_running_loop()
+        pending = _Pending(subject, deadline, loop.create_future())
+        pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message))
+        pending.number = int(pending.reply.rpartition(".")[2])
+        pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
+        try:
+            await self._bus.publish(subject, body, reply=pending.reply)
+            reply = await pending.future
+            if isinstance(reply, Claim):
+                reply = _decode_reply(await parts.get(self._bus, reply))
+        except asyncio.CancelledError:
+            if pending.worker is not None:
+                self._cancel(pending.worker, pending.reply)
+            raise
+        except BadMessage as error:
+            raise RolloutError(FailureClass.BAD_REQUEST, f"unreadable reply on {subject}: {error}") from None
+        except BusError as error:
+            raise CallLost(str(error)) from None
+        finally:
+            self._forget(pending)
+        if isinstance(reply, Fail):
+            raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable)
+        return reply
+
+    def _on_reply(self, pending: _Pending, message: Msg) -> None:
+        if pending.future.done():
+            return
+        if is_no_responders(message):
+            pending.future.set_exception(NoWorker(pending.subject))
+            return
+        try:
+            reply = _decode_reply(message.data)
+        except BadMessage as error:
+            text = f"unreadable reply on {pending.subject}: {error}"
+            pending.future.set_exception(RolloutError(FailureClass.BAD_REQUEST, text))
+            return
+        if isinstance(reply, Accepted):
+            self._accepted(pending, reply.worker)
+        else:
+            pending.future.set_result(reply)
+
+    def _accepted(self, pending: _Pending, worker: str) -> None:
+        if pending.timer is not None:
+            pending.timer.cancel()
+        pending.timer = asyncio.get_running_loop().call_at(pending.deadline, self._too_late, pending)
+        pending.worker = worker
+        self._of_worker.setdefault(worker, {})[pending.number] = pending
+        if worker not in self._probes:
+            self._probes[worker] = asyncio.create_task(self._probe(worker))
+
+    def _not_accepted(self, pending: _Pending) -> None:
+        if asyncio.get_running_loop().time() >= pending.deadline:
+            self._too_late(pending)
+        elif not pending.future.done():
+            pending.future.set_exception(CallLost(f"nobody accepted the call on {pending.subject}"))
+
+    def _too_late(self, pending: _Pending) -> None:
+        if not pending.future.done():
+            text = f"no reply on {pending.subject} before its deadline"
+            pending.future.set_exception(RolloutError(FailureClass.DEADLINE_EXCEEDED, text))
+        if pending.worker is not None:
+            self._cancel(pending.worker, pending.reply)
+
+    def _forget(self, pending: _Pending) -> None:
+        self._bus.forget(pending.reply)
+        if pending.timer is not None:
+            pending.timer.cancel()
+        if pending.worker is not None:
+            calls = self._of_worker.get(pending.worker, {})
+            calls.pop(pending.number, None)
+            if not calls:
+                self._of_worker.pop(pending.worker, None)
+                probe = self._probes.pop(pending.worker, None)
+                if probe is not None:
+                    probe.cancel()
+
+    async def _probe(self, worker: str) -> None:
+        """Ask a worker about its calls for as long as it has any."""
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            calls = dict(self._of_worker.get(worker, {}))
+            reconnects = self._bus.reconnects
+            if not self._bus.is_connected:
+                continue
+            try:
+                ping = encode(Ping(inbox=self._bus.inbox, calls=list(calls)))
+                answer = await self._bus.request(subjects.ping(worker), ping, timeout_s=PROBE_TIMEOUT_S)
+                gone = _decode_pong(answer.data).gone
+                reason = "finished, but its answer was lost"
+            except NoResponders:
+                gone, reason = list(calls), "is gone"
+            except (NoAnswer, BadMessage):
+                gone, reason = list(calls), "does not answer"
+            except BusError:
+                continue
+            if self._bus.reconnects != reconnects or not self._bus.is_connected:
+                continue  # the silence was ours
+            for number in gone:
+                pending = calls.get(number)
+                if pending is not None and not pending.future.done():
+                    pending.future.set_exception(CallLost(f"worker {worker} {reason} ({pending.subject})"))
+
+    def _on_late_reply(self, message: Msg) -> None:
+        """A worker that accepts a call nobody waits for any more is told to stop."""
+        try:
+            reply = _decode_reply(message.data)
+        except BadMessage:
+            return
+        if isinstance(reply, Accepted):
+            self._cancel(reply.worker, message.subject)
+
+    def _cancel(self, worker: str, reply: str) -> None:
+        async def send() -> None:
+            try:
+                await self._bus.publish(subjects.cancel(worker), encode(Cancel(reply=reply)))
+            except BusError:
+                return
+
+        task = asyncio.create_task(send())
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _with_time_left(request: Call, seconds: float, problem: RolloutError) -> Call:
+    if seconds <= 0:
+        raise problem
+    return msgspec.structs.replace(request, timeout_s=seconds)

@@ -1,0 +1,119 @@
+"""Turns what people publish to `gym.tasks` into tasks; what cannot be a task becomes a dead letter."""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from gymq import streams, subjects
+from gymq.bus import Bus
+from gymq.consumer import Consumer
+from gymq.dead_letters import bury
+from gymq.jetstream import WRONG_LAST_SEQUENCE, Delivery, JetStream, JetStreamError
+from gymq.messages import BadMessage, Run, Submission, Task, decoder, encode
+
+DEFAULT_TIMEOUT_S = 3600.0
+
+_decode_submission = decoder(Submission)
+
+
+class _AgentRef(msgspec.Struct):
+    name: str
+
+
+class _Head(msgspec.Struct):
+    responses_create_params: dict[str, object]
+    agent_ref: _AgentRef | None = None
+
+
+_decode_head = msgspec.json.Decoder(_Head).decode
+
+
+class Intake:
+    """Consumes `gym.tasks`."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._js = JetStream(bus)
+        self._consumer = Consumer(bus, streams.TASKS, "intake", self._handle)
+        self._known_agents: set[str] = set()
+        self._known_runs: set[str] = set()
+
+    async def start(self) -> None:
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        await self._consumer.stop()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        await self._take(delivery)
+        await delivery.ack()
+
+    async def _take(self, delivery: Delivery) -> None:
+        try:
+            submission, row, agent = read_submission(delivery.data)
+        except BadMessage as error:
+            await bury(self._bus, "intake", delivery.subject, f"not a task: {error}", delivery.data)
+            return
+        if not await self._serves(agent):
+            reason = f"no agent named {agent!r} is running; `gymq status` lists those that are"
+            await bury(self._bus, "intake", delivery.subject, reason, delivery.data)
+            return
+        await self._open_run(submission.run)
+        # The sequence is the same when this submission is delivered again, so its tasks are too.
+        task_index = delivery.sequence if submission.task_index is None else submission.task_index
+        for rollout_index in range(submission.num_repeats):
+            task = Task(
+                run=submission.run,
+                task_index=task_index,
+                rollout_index=rollout_index,
+                agent=agent,
+                row=row,
+                timeout_s=submission.timeout_s or DEFAULT_TIMEOUT_S,
+                num_rollouts=submission.num_repeats,
+            )
+            headers = {"Nats-Msg-Id": f"{task.run}/{task_index}/{rollout_index}"}
+            subject = subjects.tasks(task.run, agent)
+            await self._js.store_surely(subject, encode(task), headers, patience_s=20.0)
+            await delivery.in_progress()
+
+    async def _serves(self, agent: str) -> bool:
+        if agent not in self._known_agents and await streams.has_agent(self._js, agent):
+            self._known_agents.add(agent)
+        return agent in self._known_agents
+
+    async def _open_run(self, run: str) -> None:
+        if run in self._known_runs:
+            return
+        record = encode(Run(run=run, created_at=time.time()))
+        headers = {"Nats-Expected-Last-Subject-Sequence": "0"}
+        try:
+            await self._js.store_surely(subjects.run_record(run), record, headers, patience_s=20.0)
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+        self._known_runs.add(run)
+
+
+def read_submission(body: bytes) -> tuple[Submission, bytes, str]:
+    """A submission, its row as JSON text, and the agent it is for.
+
+    Raises:
+        BadMessage: one sentence naming the member that is wrong.
+    """
+    submission: Submission = _decode_submission(body)
+    try:
+        row = msgspec.json.encode(msgspec.msgpack.decode(submission.row))
+        head = _decode_head(row)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise BadMessage(f"`row`: {error}") from None
+    except (OverflowError, TypeError, ValueError) as error:
+        raise BadMessage(f"`row` has no JSON form: {error}") from None
+    agent = submission.agent or (head.agent_ref.name if head.agent_ref else None)
+    if agent is None:
+        raise BadMessage("`agent` is missing: name the agent instance there or in `row.agent_ref.name`")
+    try:
+        return submission, row, subjects.token(agent, "agent")
+    except subjects.BadToken as error:
+        raise BadMessage(f"`row.agent_ref.name`: {error}") from None

@@ -1,0 +1,88 @@
+"""Gives an outcome to tasks that were delivered too often without one."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from gymq import parts, streams
+from gymq.bus import Bus
+from gymq.consumer import Consumer
+from gymq.dead_letters import bury
+from gymq.jetstream import MESSAGE_NOT_FOUND, Delivery, JetStream, JetStreamError
+from gymq.messages import BadMessage, Claim, Failure, FailureClass, Stage, Task, decoder
+from gymq.outcome_store import OutcomeStore
+
+log = logging.getLogger("gymq.janitor")
+
+_decode_task = decoder(Task, Claim)
+
+
+class _Advisory(msgspec.Struct):
+    stream_seq: int
+    deliveries: int = 0
+
+
+_decode_advisory = msgspec.json.Decoder(_Advisory).decode
+
+
+class Janitor:
+    """Consumes the server's advisories on tasks that reached their last delivery."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._js = JetStream(bus)
+        self._outcomes = OutcomeStore(bus)
+        self._consumer = Consumer(bus, streams.ADVISORIES, "janitor", self._handle)
+
+    async def start(self) -> None:
+        await self._consumer.start()
+
+    async def stop(self) -> None:
+        await self._consumer.stop()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        try:
+            await self._settle(_decode_advisory(delivery.data))
+        except msgspec.DecodeError as error:
+            log.warning("an advisory that cannot be read: %s", error)
+        await delivery.ack()
+
+    async def _settle(self, advisory: _Advisory) -> None:
+        try:
+            answer = await self._js.api(f"STREAM.MSG.GET.{streams.TASKS}", {"seq": advisory.stream_seq})
+        except JetStreamError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return  # settled in the meantime
+            raise
+        subject = answer["message"]["subject"]
+        body = msgspec.convert(answer["message"].get("data", ""), bytes)
+        try:
+            task = _decode_task(body)
+            if isinstance(task, Claim):
+                task = _decode_task(await parts.get(self._bus, task))
+            await self._outcomes.put(
+                Failure(
+                    run=task.run,
+                    task_index=task.task_index,
+                    rollout_index=task.rollout_index,
+                    num_rollouts=task.num_rollouts,
+                    agent=task.agent,
+                    row=task.row,
+                    attempt=advisory.deliveries,
+                    failure_class=FailureClass.REDELIVERED_TOO_OFTEN,
+                    stage=Stage.QUEUE,
+                    message=f"delivered {advisory.deliveries} times, and no agent finished it",
+                    retryable=True,
+                ),
+                replaces=task.replaces,
+                patience_s=30.0,
+            )
+        except BadMessage as error:
+            await bury(self._bus, "janitor", subject, f"not a task: {error}", body)
+        try:
+            await self._js.api(f"STREAM.MSG.DELETE.{streams.TASKS}", {"seq": advisory.stream_seq})
+        except JetStreamError as error:
+            if error.code != MESSAGE_NOT_FOUND:
+                raise

@@ -1,0 +1,298 @@
+"""Streams on top of the bus: store, read by subject or sequence, and pull from a durable consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders, is_no_responders
+
+# JetStream's error codes that this code acts upon.
+WRONG_LAST_SEQUENCE = 10071
+STREAM_FULL = 10077
+SERVER_FULL = 10023
+EXISTS_DIFFERENTLY = 10058
+CONSUMER_NOT_FOUND = 10014
+MESSAGE_NOT_FOUND = 10037
+STREAM_NOT_FOUND = 10059
+
+
+class JetStreamError(BusError):
+    """JetStream refused a request."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One message of a stream."""
+
+    subject: str
+    sequence: int
+    data: bytes
+
+
+class _ApiError(msgspec.Struct):
+    err_code: int = 0
+    description: str = "unknown error"
+
+
+class PubAck(msgspec.Struct):
+    """JetStream's answer to a publish."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: _ApiError | None = None
+
+
+_decode_ack = msgspec.json.Decoder(PubAck).decode
+
+
+class JetStream:
+    """JetStream requests over one bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+
+    async def api(self, subject: str, body: Any = None, *, timeout_s: float = 10.0) -> dict[str, Any]:
+        """One request to JetStream's API (`$JS.API.` is put in front).
+
+        Raises:
+            JetStreamError, NoAnswer
+        """
+        payload = b"" if body is None else msgspec.json.encode(body)
+        try:
+            message = await self._bus.request(f"$JS.API.{subject}", payload, timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer("JetStream is not available") from None
+        answer: dict[str, Any] = msgspec.json.decode(message.data)
+        if "error" in answer:
+            error = answer["error"]
+            raise JetStreamError(error.get("err_code", 0), error.get("description", "unknown error"))
+        return answer
+
+    async def store(
+        self, subject: str, body: bytes, *, headers: dict[str, str] | None = None, timeout_s: float = 5.0
+    ) -> PubAck:
+        """Publish into a stream and wait until the server has it.
+
+        Raises:
+            JetStreamError: refused; `code` says why.
+            NoAnswer: not acknowledged in time; repeat it with a message id or an expected sequence.
+        """
+        try:
+            message = await self._bus.request(subject, body, timeout_s=timeout_s, headers=headers)
+        except NoResponders:
+            raise NoAnswer(f"no stream takes {subject}") from None
+        ack = _decode_ack(message.data)
+        if ack.error is not None:
+            raise JetStreamError(ack.error.err_code, ack.error.description)
+        return ack
+
+    async def store_surely(self, subject: str, body: bytes, headers: dict[str, str], *, patience_s: float) -> PubAck:
+        """`store`, repeated with backoff while the server is away or full. The headers must make repeats harmless.
+
+        Raises:
+            JetStreamError: refused for a reason that waiting does not cure.
+            NoAnswer: not stored within `patience_s`.
+        """
+        give_up = asyncio.get_running_loop().time() + patience_s
+        pause = 0.1
+        while True:
+            try:
+                return await self.store(subject, body, headers=headers)
+            except JetStreamError as error:
+                if error.code not in (STREAM_FULL, SERVER_FULL):
+                    raise
+                problem: BusError = error
+            except BusError as error:
+                problem = error
+            if asyncio.get_running_loop().time() + pause > give_up:
+                raise problem
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 2, 5.0)
+
+    async def last(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
+        """The last message a stream holds for one subject.
+
+        Raises:
+            NoAnswer
+        """
+        try:
+            message = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
+        return _stored(message)
+
+    async def read(
+        self, stream: str, subject: str, *, after: int = 0, batch: int = 256, timeout_s: float = 10.0
+    ) -> AsyncIterator[Stored]:
+        """All messages of a stream that match `subject`, beyond sequence `after`, in order, up to now.
+
+        No consumer is made; a reader is as cheap as its requests.
+
+        Raises:
+            NoAnswer: the stream did not answer within `timeout_s`.
+        """
+        while True:
+            messages = await self._read_batch(stream, subject, after + 1, batch, timeout_s)
+            for message in messages:
+                yield message
+            if len(messages) < batch:
+                return
+            after = messages[-1].sequence
+
+    async def _read_batch(self, stream: str, subject: str, sequence: int, batch: int, timeout_s: float) -> list[Stored]:
+        arrived: asyncio.Queue[Msg] = asyncio.Queue()
+        reply = self._bus.expect(arrived.put_nowait)
+        query = {"seq": sequence, "next_by_subj": subject, "batch": batch, "max_bytes": 32 << 20}
+        found: list[Stored] = []
+        try:
+            await self._bus.publish(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), reply=reply)
+            while True:
+                async with asyncio.timeout(timeout_s):
+                    message = await arrived.get()
+                if is_no_responders(message):
+                    raise NoAnswer(f"the stream {stream} is not available")
+                stored = _stored(message)
+                if stored is None:
+                    return found
+                found.append(stored)
+                if (message.headers or {}).get("Nats-Num-Pending") == "0" and len(found) == batch:
+                    return found
+        except TimeoutError:
+            raise NoAnswer(f"the stream {stream} did not answer within {timeout_s:g} s") from None
+        finally:
+            self._bus.forget(reply)
+
+    async def count_by_subject(self, stream: str, subject: str) -> dict[str, int]:
+        """How many messages a stream holds for each subject that matches."""
+        counts: dict[str, int] = {}
+        while True:
+            query = {"subjects_filter": subject, "offset": len(counts)}
+            info = await self.api(f"STREAM.INFO.{stream}", query, timeout_s=30.0)
+            page = info["state"].get("subjects") or {}
+            counts.update(page)
+            if not page or len(counts) >= info.get("total", 0):
+                return counts
+
+
+class Delivery:
+    """One message of a consumer, to be settled exactly once."""
+
+    __slots__ = ("_bus", "_reply", "data", "num_delivered", "sequence", "subject")
+
+    def __init__(self, bus: Bus, message: Msg) -> None:
+        self._bus = bus
+        self._reply = message.reply
+        self.subject = message.subject
+        self.data = message.data
+        # $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.<stream sequence>.<…>.<time>.<pending>
+        fields = message.reply.split(".")
+        delivered = 4 if len(fields) == 9 else 6
+        self.num_delivered = int(fields[delivered])
+        self.sequence = int(fields[delivered + 1])
+
+    async def ack(self) -> None:
+        """Done. If this is lost the message comes again."""
+        await self._bus.publish(self._reply, b"+ACK")
+
+    async def nak(self, delay_s: float = 0.0) -> None:
+        """Give it back, to be delivered again after `delay_s` seconds."""
+        option = b' {"delay": %d}' % int(delay_s * 1e9) if delay_s else b""
+        await self._bus.publish(self._reply, b"-NAK" + option)
+
+    async def in_progress(self) -> None:
+        """Still working on it."""
+        await self._bus.publish(self._reply, b"+WPI")
+
+
+class Pull:
+    """Asks a durable consumer for messages and hands each to a callback as it arrives.
+
+    Args:
+        on_delivery: called on the event loop for each message; must not block.
+    """
+
+    EXPIRES_S = 30.0
+
+    def __init__(self, bus: Bus, stream: str, consumer: str, on_delivery: Callable[[Delivery], None]) -> None:
+        self._bus = bus
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        self._inbox = f"{bus.inbox}.{consumer}"
+        self._on_delivery = on_delivery
+        self._numbers = itertools.count(1)
+        self._asked: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._subscription: Subscription | None = None
+        self.on_end: Callable[[], None] = lambda: None
+
+    @property
+    def outstanding(self) -> int:
+        """Messages asked for and not arrived yet."""
+        return sum(left for left, _ in self._asked.values())
+
+    async def start(self) -> None:
+        self._subscription = await self._bus.subscribe(self._inbox + ".*", self._on_message)
+
+    async def ask(self, count: int) -> None:
+        """Ask for `count` more messages.
+
+        Raises:
+            BusError: not connected for too long.
+        """
+        reply = f"{self._inbox}.{next(self._numbers)}"
+        # A server that restarts forgets waiting requests without a word, hence the timer.
+        timer = asyncio.get_running_loop().call_later(self.EXPIRES_S + 2.0, self._end, reply)
+        self._asked[reply] = (count, timer)
+        request = b'{"batch": %d, "expires": %d}' % (count, int(self.EXPIRES_S * 1e9))
+        await self._bus.publish(self._subject, request, reply=reply)
+
+    def reset(self) -> None:
+        """Forget what was asked for, after a reconnect."""
+        for reply in list(self._asked):
+            self._end(reply)
+
+    async def stop(self) -> None:
+        """Take no more; what has arrived so far was handed over."""
+        if self._subscription is not None:
+            await self._subscription.drain()  # type: ignore[no-untyped-call]
+            self._subscription = None
+        for _, timer in self._asked.values():
+            timer.cancel()
+        self._asked.clear()
+
+    async def _on_message(self, message: Msg) -> None:
+        if message.headers and "Status" in message.headers:
+            if message.headers["Status"] != "100":
+                self._end(message.subject)
+            return
+        left, timer = self._asked.get(message.subject, (0, None))
+        if left > 1 and timer is not None:
+            self._asked[message.subject] = (left - 1, timer)
+        elif timer is not None:
+            timer.cancel()
+            del self._asked[message.subject]
+        self._on_delivery(Delivery(self._bus, message))
+
+    def _end(self, reply: str) -> None:
+        asked = self._asked.pop(reply, None)
+        if asked is not None:
+            asked[1].cancel()
+            self.on_end()
+
+
+def _stored(message: Msg) -> Stored | None:
+    headers = message.headers or {}
+    if "Status" in headers:
+        return None
+    return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), message.data)

@@ -1,0 +1,218 @@
+"""From the lines of a data set to the rows of a run: agents, overrides, prompts, repeats, indices, seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import islice
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gymq.jsonl import JsonlError, LineSource, parse_object
+from gymq.ledger import RunningNumbers, TaskCounts
+from gymq.prompt import PromptError, PromptTemplate
+from gymq.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX, AgentRef, Index, MaterialisedRow, RowError
+
+MAX_PROBLEMS = 20
+"""So many unusable rows are looked for and reported together."""
+
+DEFAULT_REPEATS = "_default"
+
+Members = dict[str, Any]
+"""Members of a row on its way out: JSON text as it came in, or a value that takes its place."""
+
+
+class MaterialiseOptions(BaseModel):
+    """What happens to each row of a data set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent_name: str | None = None
+    """Agent of the rows that have no `agent_ref` member."""
+    limit: Annotated[int, Field(ge=0)] | None = None
+    """Read only so many lines; 0 and None: all."""
+    num_repeats: int | dict[str, int] = 1
+    """Rollouts a row: a number, or a number for each agent's name, where `_default` stands for the others."""
+    num_repeats_add_seed: bool = False
+    """Put the rollout index as `seed` into the JSON text `responses_create_params.metadata.extra_body`."""
+    responses_create_params: dict[str, Any] = {}
+    """Members that replace those of each row's `responses_create_params`."""
+    prompt: PromptTemplate | None = None
+    """Makes the `input` of each row, which then must have none of its own."""
+
+    @field_validator("num_repeats")
+    @classmethod
+    def _at_least_once(cls, repeats: int | dict[str, int]) -> int | dict[str, int]:
+        for name, number in (repeats if isinstance(repeats, dict) else {"num_repeats": repeats}).items():
+            if number < 1:
+                raise ValueError(f"{name} is {number}, but a row is rolled out at least once")
+        return repeats
+
+
+class Materialisation:
+    """One pass over a data set. Use it as a context manager.
+
+    Attributes:
+        warnings: sentences about what looks wrong but can be used; complete after the pass.
+    """
+
+    def __init__(self, options: MaterialiseOptions) -> None:
+        self._options = options
+        self._overrides = {
+            name: msgspec.Raw(msgspec.json.encode(value)) for name, value in options.responses_create_params.items()
+        }
+        self._numbers = RunningNumbers()
+        self._rollouts = TaskCounts()
+        self._agents: set[str] = set()
+        self.warnings: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._numbers.close()
+        self._rollouts.close()
+
+    def num_rollouts(self, task_index: int) -> int:
+        """How many rollouts a task has. Final only after the pass: a line may come again at the very end."""
+        return self._rollouts[task_index]
+
+    def rows(self, source: LineSource) -> Iterator[MaterialisedRow]:
+        """The rows of the run, in order. Rows that were given out before an error is raised are worthless.
+
+        Raises:
+            RowError: lines that cannot be used; up to `MAX_PROBLEMS` of them are named.
+        """
+        problems: list[str] = []
+        for number, line in enumerate(islice(source, self._options.limit or None), 1):
+            try:
+                rows = self._rows_of_line(line, number)
+            except (RowError, JsonlError, PromptError) as error:
+                problems.append(f"{source.name}:{number}: {error}")
+                if len(problems) == MAX_PROBLEMS:
+                    break
+                continue
+            if not problems:
+                yield from rows
+        if problems:
+            raise RowError(_report(problems))
+        self._warn_of_unknown_agents()
+
+    def _rows_of_line(self, line: bytes, number: int) -> Iterator[MaterialisedRow]:
+        members: Members = dict(parse_object(line))
+        params = self._params(members)
+        agent = self._agent(members)
+        repeats = self._repeats(agent)
+        task_index = self._task_index(members, line)
+        return self._rollouts_of_row(members, params, agent, task_index, repeats, number)
+
+    def _rollouts_of_row(
+        self, members: Members, params: Members, agent: str, task_index: int, repeats: int, number: int
+    ) -> Iterator[MaterialisedRow]:
+        first = self._rollouts.add(task_index, repeats)
+        for rollout_index in range(first, first + repeats):
+            members[ROLLOUT_INDEX] = rollout_index
+            if self._options.num_repeats_add_seed:
+                members[PARAMS] = _with_seed(params, rollout_index)
+            yield MaterialisedRow(number, task_index, rollout_index, agent, msgspec.json.encode(members))
+
+    def _params(self, members: Members) -> Members:
+        """The create parameters of a row, with prompt and overrides; written back into the row if they changed."""
+        if PARAMS not in members and self._options.prompt is None:
+            raise RowError(f"the row has no member `{PARAMS}`")
+        params: Members = _object(members.get(PARAMS, msgspec.Raw(b"{}")), PARAMS)
+        if self._options.prompt is not None:
+            if "input" in params and msgspec.json.decode(params["input"]):
+                raise RowError(f"the row has a `{PARAMS}.input` of its own, so no prompt template can make one")
+            params["input"] = self._options.prompt.messages(members)
+        params.update(self._overrides)
+        if self._options.prompt is not None or self._overrides:
+            members[PARAMS] = params
+        if self._options.num_repeats_add_seed:
+            _with_seed(params, 0)  # refuses what cannot take a seed before any row is given out
+        return params
+
+    def _agent(self, members: Members) -> str:
+        if self._options.agent_name and AGENT_REF not in members:
+            members[AGENT_REF] = {"name": self._options.agent_name}
+            name = self._options.agent_name
+        else:
+            name = _agent_name(members.get(AGENT_REF))
+        self._agents.add(name)
+        return name
+
+    def _repeats(self, agent: str) -> int:
+        repeats = self._options.num_repeats
+        if isinstance(repeats, int):
+            return repeats
+        found = repeats.get(agent, repeats.get(DEFAULT_REPEATS))
+        if found is None:
+            raise RowError(f"num_repeats has neither the row's agent {agent!r} nor `{DEFAULT_REPEATS}`")
+        return found
+
+    def _task_index(self, members: Members, line: bytes) -> int:
+        if TASK_INDEX in members:
+            try:
+                return msgspec.json.decode(members[TASK_INDEX], type=Index)
+            except msgspec.MsgspecError as error:
+                raise RowError(f"`{TASK_INDEX}` is no task index: {error}") from None
+        # A data set saved with other line ends is still the same data set.
+        text = line[:-2] + b"\n" if line.endswith(b"\r\n") else line
+        index = self._numbers.number(hashlib.blake2b(text, digest_size=16).digest())
+        members[TASK_INDEX] = index
+        return index
+
+    def _warn_of_unknown_agents(self) -> None:
+        repeats = self._options.num_repeats
+        if isinstance(repeats, dict):
+            unknown = sorted(repeats.keys() - self._agents - {DEFAULT_REPEATS})
+            if unknown:
+                self.warnings.append(f"num_repeats names agents that no row has: {', '.join(unknown)}")
+
+
+def _agent_name(raw: msgspec.Raw | None) -> str:
+    if raw is None:
+        raise RowError(f"the row names no agent: it needs `{AGENT_REF}`, or the run needs agent_name")
+    try:
+        return msgspec.json.decode(raw, type=AgentRef).name
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise RowError(f"`{AGENT_REF}` must be an object with the agent's `name`, it is {_shown(raw)}") from None
+
+
+def _with_seed(params: Members, seed: int) -> Members:
+    """The parameters with `seed` in the JSON text `metadata.extra_body`."""
+    metadata: Members = _object(params.get("metadata", msgspec.Raw(b"{}")), f"{PARAMS}.metadata")
+    place = f"{PARAMS}.metadata.extra_body"
+    try:
+        text = msgspec.json.decode(metadata.get("extra_body", msgspec.Raw(b'"{}"')), type=str)
+        body = json.loads(text)
+    except (msgspec.MsgspecError, ValueError):
+        raise RowError(f"`{place}` must be a text with a JSON object, so that a seed can be put into it") from None
+    if not isinstance(body, dict):
+        raise RowError(f"`{place}` must hold a JSON object, it holds {text}")
+    return {**params, "metadata": {**metadata, "extra_body": json.dumps({**body, "seed": seed})}}
+
+
+def _object(value: Any, place: str) -> Members:
+    try:
+        return dict(msgspec.json.decode(value, type=dict[str, msgspec.Raw]))
+    except msgspec.MsgspecError:
+        raise RowError(f"`{place}` must be an object, it is {_shown(value)}") from None
+
+
+def _shown(raw: msgspec.Raw) -> str:
+    text = bytes(raw).decode("utf-8", "replace")
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _report(problems: list[str]) -> str:
+    if len(problems) == 1:
+        return problems[0]
+    count = f"{len(problems)} rows" if len(problems) < MAX_PROBLEMS else f"At least {len(problems)} rows"
+    return "\n".join([f"{count} cannot be used:", *problems])

@@ -1,0 +1,146 @@
+"""What is left of a run that was interrupted: the rows without a result that may be tried (again)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from gymq.jsonl import LineSource, parse_object
+from gymq.ledger import Attempts, Ledger, TaskCounts
+from gymq.rows import (
+    ATTEMPT_INDEX,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Index,
+    MaterialisedRow,
+    RowError,
+    RowKey,
+    decode_line,
+    read_rows,
+)
+
+MAX_ATTEMPTS = 3
+"""Failed attempts after which a rollout is given up, unless the run says otherwise."""
+
+
+class _FailureRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of the failures file; one without indices says nothing of any rollout."""
+
+    task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
+    rollout_index: Index | None = msgspec.field(default=None, name=ROLLOUT_INDEX)
+    terminal: Any = msgspec.field(default=None, name=FAILURE_TERMINAL)
+
+
+class Resume:
+    """Compares a run's materialised file with its output and failures. Use it as a context manager.
+
+    Attributes:
+        done: keys of the rollouts that have a result.
+        num_rows: rows of the materialised file.
+    """
+
+    def __init__(
+        self,
+        materialised: LineSource,
+        completed: LineSource,
+        failures: LineSource | None = None,
+        *,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        """Read the three files, each once. A `max_attempts` below 1 stands for the default.
+
+        Raises:
+            RowError: a line cannot be read, a row is there twice, or a result belongs to no row.
+        """
+        self._materialised = materialised
+        self._completed = completed
+        self._max_attempts = max_attempts if max_attempts >= 1 else MAX_ATTEMPTS
+        self._num_rollouts = TaskCounts()
+        self._attempts = Attempts()
+        self.done = Ledger()
+        try:
+            self.num_rows = self._read(failures)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Delete what was read."""
+        for record in (self.done, self._num_rollouts, self._attempts):
+            record.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def num_rollouts(self, task_index: int) -> int:
+        """How many rollouts a task has in the whole run."""
+        return self._num_rollouts[task_index]
+
+    def already_done(self) -> Iterator[tuple[int, int]]:
+        """(task, rollout) of each result, in the order of the output file and as often as there."""
+        for _, key in _keys(self._completed):
+            yield key.task_index, key.rollout_index
+
+    def to_run(self) -> Iterator[MaterialisedRow]:
+        """The rows to run now, in the order of the materialised file.
+
+        A row that failed before carries the number of failed attempts, also as `_ng_attempt_index` in its JSON.
+        """
+        for row in read_rows(self._materialised):
+            if (row.task_index, row.rollout_index) in self.done:
+                continue
+            attempts, terminal = self._attempts.of(row.task_index, row.rollout_index)
+            if terminal or attempts >= self._max_attempts:
+                continue
+            yield _stamped(row, attempts) if attempts else row
+
+    def _read(self, failures: LineSource | None) -> int:
+        with Ledger() as expected:
+            for row in read_rows(self._materialised):
+                if not expected.add(row.task_index, row.rollout_index):
+                    key = (row.task_index, row.rollout_index)
+                    raise RowError(f"{self._materialised.name}:{row.line_number}: rollout {key} is there twice")
+                self._num_rollouts.add(row.task_index)
+            self._read_completed(expected)
+            if failures is not None:
+                self._read_failures(failures)
+            return len(expected)
+
+    def _read_completed(self, expected: Ledger) -> None:
+        for number, result in _keys(self._completed):
+            key = (result.task_index, result.rollout_index)
+            if key not in expected:
+                raise RowError(
+                    f"{self._completed.name}:{number}: rollout {key} is not in {self._materialised.name}; "
+                    "are they files of the same run?"
+                )
+            self.done.add(*key)
+
+    def _read_failures(self, failures: LineSource) -> None:
+        for number, line in enumerate(failures, 1):
+            if line.isspace():
+                continue
+            row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
+            if row.task_index is not None and row.rollout_index is not None:
+                self._attempts.add(row.task_index, row.rollout_index, terminal=bool(row.terminal))
+
+
+def _keys(source: LineSource) -> Iterator[tuple[int, RowKey]]:
+    """Line number and key of each row; blank lines are skipped."""
+    for number, line in enumerate(source, 1):
+        if not line.isspace():
+            yield number, decode_line(line, RowKey, f"{source.name}:{number}")
+
+
+def _stamped(row: MaterialisedRow, attempts: int) -> MaterialisedRow:
+    members: dict[str, Any] = {**parse_object(row.json), ATTEMPT_INDEX: attempts}
+    return msgspec.structs.replace(row, json=msgspec.json.encode(members), attempt=attempts)

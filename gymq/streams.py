@@ -1,0 +1,133 @@
+"""The streams and durable consumers that gymq needs. Made by whoever operates the cluster; workers only use them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from gymq import subjects
+from gymq.bus import BusError, NoAnswer
+from gymq.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
+
+TASKS = "TASKS"
+ROLLOUTS = "ROLLOUTS"
+PARTS = "PARTS"
+RUNS = "RUNS"
+DEAD_LETTERS = "DEAD_LETTERS"
+ADVISORIES = "ADVISORIES"
+
+ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
+MAX_DELIVERIES = 5  # of one task; then the janitor stores a failure
+MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
+
+_SECOND = 1_000_000_000
+
+
+def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
+    """The configuration of each stream, in the form of JetStream's API."""
+    common = {"storage": "file", "num_replicas": replicas, "discard": "new", "allow_direct": True}
+    return {
+        TASKS: common
+        | {
+            "subjects": [subjects.SUBMIT, "gym.tasks.*.*"],
+            "retention": "workqueue",
+            "max_msgs_per_subject": MAX_WAITING_TASKS,
+            "discard_new_per_subject": True,
+            "duplicate_window": 3600 * _SECOND,
+        },
+        ROLLOUTS: common
+        | {
+            "subjects": [subjects.ALL_ROLLOUTS],
+            "max_msgs_per_subject": 1,
+            "republish": {"src": subjects.ALL_ROLLOUTS, "dest": "gym.done.>", "headers_only": True},
+        },
+        PARTS: common | {"subjects": ["gym.parts.>"], "max_msgs_per_subject": 1, "allow_msg_ttl": True},
+        RUNS: common | {"subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES], "max_msgs_per_subject": 1},
+        DEAD_LETTERS: common | {"subjects": ["gym.dead.*"], "discard": "old", "max_msgs": 1_000_000},
+        ADVISORIES: common
+        | {
+            "subjects": ["$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>"],
+            "retention": "workqueue",
+            "discard": "old",
+            "max_msgs": 1_000_000,
+        },
+    }
+
+
+async def ensure(js: JetStream, agents: list[str], *, replicas: int = 1, patience_s: float = 10.0) -> None:
+    """Make or update all streams, and the consumer of each agent instance.
+
+    Raises:
+        BusError: JetStream is off, full, or not ready within `patience_s`.
+    """
+    give_up = asyncio.get_running_loop().time() + patience_s
+    while True:
+        try:
+            await js.api("INFO", timeout_s=2.0)
+            break
+        except NoAnswer as error:
+            if asyncio.get_running_loop().time() > give_up:
+                raise BusError(f"JetStream is not available on this server: {error}") from None
+            await asyncio.sleep(0.1)
+    for name, config in stream_configs(replicas).items():
+        await _ensure_stream(js, {"name": name, **config})
+    await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
+    await ensure_consumer(js, ROLLOUTS, "profiler", {"ack_policy": "all", "max_ack_pending": 100_000})
+    await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
+    for agent in agents:
+        await ensure_agent(js, agent)
+
+
+async def ensure_agent(js: JetStream, agent: str) -> None:
+    """The consumer that an agent instance takes its tasks from."""
+    config = {"filter_subject": subjects.tasks_of_agent(agent), "max_ack_pending": 1_000_000}
+    await ensure_consumer(js, TASKS, agent_consumer(agent), config | {"max_deliver": MAX_DELIVERIES})
+
+
+def agent_consumer(agent: str) -> str:
+    return f"agents_{subjects.token(agent, 'agent')}"
+
+
+async def has_agent(js: JetStream, agent: str) -> bool:
+    """Whether some cluster serves, or served, this agent instance."""
+    try:
+        await js.api(f"CONSUMER.INFO.{TASKS}.{agent_consumer(agent)}")
+    except JetStreamError as error:
+        if error.code == CONSUMER_NOT_FOUND:
+            return False
+        raise
+    return True
+
+
+async def ensure_consumer(js: JetStream, stream: str, name: str, config: dict[str, Any]) -> None:
+    """A durable pull consumer."""
+    full = {
+        "durable_name": name,
+        "name": name,
+        "ack_policy": "explicit",
+        "ack_wait": int(ACK_WAIT_S * _SECOND),
+        "max_waiting": 8192,
+        **config,
+    }
+    await js.api(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": full})
+
+
+async def delete_run(js: JetStream, run: str) -> None:
+    """Remove everything that is stored of a run."""
+    for stream, subject in (
+        (TASKS, subjects.tasks_of_run(run)),
+        (ROLLOUTS, subjects.rollouts_of_run(run)),
+        (PARTS, subjects.rollout_parts_of_run(run)),
+        (RUNS, subjects.profile(run)),
+        (RUNS, subjects.run_record(run)),
+    ):
+        await js.api(f"STREAM.PURGE.{stream}", {"filter": subject}, timeout_s=60.0)
+
+
+async def _ensure_stream(js: JetStream, config: dict[str, Any]) -> None:
+    try:
+        await js.api(f"STREAM.CREATE.{config['name']}", config)
+    except JetStreamError as error:
+        if error.code != EXISTS_DIFFERENTLY:
+            raise BusError(f"cannot make the stream {config['name']}: {error}") from None
+        await js.api(f"STREAM.UPDATE.{config['name']}", config)
