@@ -6,8 +6,9 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
+from gymq import registry
 from gymq.authoring import OptionsError, Reference
 from gymq.messages import FailureClass, ToolResult, Verified, decoder, encode
 from gymq.outcomes import RolloutError
@@ -51,15 +52,7 @@ def find_worker(name: str) -> type[Resources[Any]] | None:
     """The Resources class in `workers/resources/NAME/worker.py`, or None if there is no such file."""
     if not (WORKERS / name / "worker.py").is_file():
         return None
-    module = importlib.import_module(f"workers.resources.{name}.worker")
-    classes = [
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, Resources) and value.__module__ == module.__name__
-    ]
-    if len(classes) != 1:
-        raise LookupError(f"{module.__name__} defines {len(classes)} Resources classes, expected one")
-    return classes[0]
+    return cast(type[Resources[Any]], registry.find("resources", name))
 
 
 async def check_resources(worker: type[Resources[Any]], case: ResourcesCase, folder: Path) -> None:
