@@ -22,10 +22,12 @@ class KillableProcesses:
 
     Args:
         max_workers: processes at a time; default: one per core.
+        prepare: run once in each new process, outside of any time limit; for example a heavy import.
     """
 
-    def __init__(self, max_workers: int | None = None) -> None:
+    def __init__(self, max_workers: int | None = None, prepare: Callable[[], None] | None = None) -> None:
         self._max_workers = max_workers or os.cpu_count() or 1
+        self._prepare = prepare
         self._pool: ProcessPool | None = None
 
     async def run(self, timeout_s: float, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -41,7 +43,8 @@ class KillableProcesses:
         """
         if self._pool is None:
             # forkserver: a child never inherits our sockets, locks or half-written buffers.
-            self._pool = ProcessPool(self._max_workers, context=multiprocessing.get_context("forkserver"))
+            context = multiprocessing.get_context("forkserver")
+            self._pool = ProcessPool(self._max_workers, initializer=self._prepare, context=context)
         future = self._pool.schedule(function, args=list(args), kwargs=kwargs, timeout=timeout_s)
         try:
             result: T = await asyncio.wrap_future(future)
