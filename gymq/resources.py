@@ -237,10 +237,13 @@ class Resources(Worker, Generic[RowT]):
 def tool_output(result: Any) -> str:
     """What the model reads: text as it is, anything else as JSON."""
     if isinstance(result, str):
-        return result
-    if isinstance(result, pydantic.BaseModel):
-        return result.model_dump_json()
-    return json.dumps(result, ensure_ascii=False)
+        text = result
+    elif isinstance(result, pydantic.BaseModel):
+        text = result.model_dump_json()
+    else:
+        text = json.dumps(result, ensure_ascii=False)
+    # Arguments of a model can hold half of a surrogate pair, which no message can carry.
+    return text.encode(errors="replace").decode()
 
 
 def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:
