@@ -13,6 +13,7 @@ import secrets
 import time
 from typing import Any
 
+from gymq import responses
 from gymq.messages import (
     Close,
     Closed,
@@ -165,6 +166,10 @@ class ResourcesWorker:
         Raises:
             RolloutError: there is no verdict; never a made-up one.
         """
+        try:
+            responses.validate_response(request.response)
+        except responses.InvalidReply as error:
+            raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
         asked = VerifyRequest(self.author.parse_row(request.row), request.response)
         verdict = await self._guarded(self._verdict(asked, state), Stage.VERIFY)
         if not isinstance(verdict, Verdict):
