@@ -13,7 +13,6 @@ import secrets
 import time
 from typing import Any
 
-from gymq import responses
 from gymq.messages import (
     Close,
     Closed,
@@ -31,6 +30,8 @@ from gymq.messages import (
 from gymq.outcomes import InvalidTask, RolloutError, ToolError
 from gymq.processes import KillableProcesses
 from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
+from gymq.responses import InvalidRequest
+from gymq.responses.schema import check_items
 
 
 class Session:
@@ -167,8 +168,8 @@ class ResourcesWorker:
             RolloutError: there is no verdict; never a made-up one.
         """
         try:
-            responses.validate_response(request.response)
-        except responses.InvalidReply as error:
+            check_items(request.response.get("output"), "output")
+        except InvalidRequest as error:
             raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
         asked = VerifyRequest(self.author.parse_row(request.row), request.response)
         verdict = await self._guarded(self._verdict(asked, state), Stage.VERIFY)
