@@ -72,7 +72,8 @@ class Adder(gymq.Resources[Row]):
         return gymq.Verdict(reward, judge_evaluations=evaluations, data_dir=self.options.data_dir, details={"n": 1})
 
 
-RESPONSE = {"output": [{"type": "message", "content": [{"type": "output_text", "text": "hi", "annotations": []}]}]}
+CONTENT = [{"type": "output_text", "text": "hi", "annotations": []}]
+RESPONSE = {"output": [{"type": "message", "role": "assistant", "content": CONTENT}]}
 ADD_2 = {"name": "add", "arguments": {"amount": 2}, "result": {"sum": 7}}
 
 
