@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import time
@@ -60,9 +61,13 @@ class AgentRunner:
         self._beating: asyncio.Task[None] | None = None
         self._draining = False
 
-    @property
-    def num_running(self) -> int:
-        return len(self._running)
+    def stats(self) -> dict[str, Any]:
+        return {
+            "num_requests": self.num_done + self.num_failed,
+            "num_errors": self.num_failed,
+            "processing_s": self.busy_s,
+            "load": len(self._running),
+        }
 
     async def start(self) -> None:
         self._pull.on_end = self._room.set
@@ -101,7 +106,9 @@ class AgentRunner:
                     log.warning("cannot ask for tasks: %s", error)
                     await asyncio.sleep(1.0)
             else:
-                await self._room.wait()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(Pull.EXPIRES_S):
+                        await self._room.wait()
 
     async def _beat(self) -> None:
         """Tell the server that the tasks in hand are being worked on."""

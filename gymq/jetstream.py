@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from typing import Any
@@ -231,18 +231,21 @@ class Pull:
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
         self._inbox = f"{bus.inbox}.{consumer}"
         self._on_delivery = on_delivery
-        self._numbers = itertools.count(1)
-        self._asked: dict[str, tuple[int, asyncio.TimerHandle]] = {}
+        self._outstanding = 0
+        self._last_asked = 0.0
         self._subscription: Subscription | None = None
-        self.on_end: Callable[[], None] = lambda: None
+        self.on_end: Callable[[], None] = lambda: None  # called when a request ended with fewer messages than asked for
 
     @property
     def outstanding(self) -> int:
         """Messages asked for and not arrived yet."""
-        return sum(left for left, _ in self._asked.values())
+        # A server that restarts forgets waiting requests without a word.
+        if time.monotonic() - self._last_asked > self.EXPIRES_S + 2.0:
+            self._outstanding = 0
+        return self._outstanding
 
     async def start(self) -> None:
-        self._subscription = await self._bus.subscribe(self._inbox + ".*", self._on_message)
+        self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
 
     async def ask(self, count: int) -> None:
         """Ask for `count` more messages.
@@ -250,45 +253,32 @@ class Pull:
         Raises:
             BusError: not connected for too long.
         """
-        reply = f"{self._inbox}.{next(self._numbers)}"
-        # A server that restarts forgets waiting requests without a word, hence the timer.
-        timer = asyncio.get_running_loop().call_later(self.EXPIRES_S + 2.0, self._end, reply)
-        self._asked[reply] = (count, timer)
         request = b'{"batch": %d, "expires": %d}' % (count, int(self.EXPIRES_S * 1e9))
-        await self._bus.publish(self._subject, request, reply=reply)
+        self._outstanding += count
+        self._last_asked = time.monotonic()
+        await self._bus.publish(self._subject, request, reply=self._inbox)
 
     def reset(self) -> None:
         """Forget what was asked for, after a reconnect."""
-        for reply in list(self._asked):
-            self._end(reply)
+        self._outstanding = 0
+        self.on_end()
 
     async def stop(self) -> None:
         """Take no more; what has arrived so far was handed over."""
         if self._subscription is not None:
             await self._subscription.drain()  # type: ignore[no-untyped-call]
             self._subscription = None
-        for _, timer in self._asked.values():
-            timer.cancel()
-        self._asked.clear()
 
     async def _on_message(self, message: Msg) -> None:
-        if message.headers and "Status" in message.headers:
-            if message.headers["Status"] != "100":
-                self._end(message.subject)
+        headers = message.headers
+        if headers and "Status" in headers:
+            if headers["Status"] != "100":
+                missing = headers.get("Nats-Pending-Messages")
+                self._outstanding = max(0, self._outstanding - int(missing)) if missing else 0
+                self.on_end()
             return
-        left, timer = self._asked.get(message.subject, (0, None))
-        if left > 1 and timer is not None:
-            self._asked[message.subject] = (left - 1, timer)
-        elif timer is not None:
-            timer.cancel()
-            del self._asked[message.subject]
+        self._outstanding = max(0, self._outstanding - 1)
         self._on_delivery(Delivery(self._bus, message))
-
-    def _end(self, reply: str) -> None:
-        asked = self._asked.pop(reply, None)
-        if asked is not None:
-            asked[1].cancel()
-            self.on_end()
 
 
 def _stored(message: Msg) -> Stored | None:

@@ -206,11 +206,15 @@ class Server:
         await service.join()
         return service
 
+    async def leave(self, prefix: str = "") -> None:
+        """Leave the queue groups of all subjects with a prefix."""
+        for service in self.services:
+            if service.group and service.subject.startswith(prefix):
+                await service.leave()
+
     async def drain(self, deadline_s: float) -> None:
         """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds."""
-        for service in self.services:
-            if service.group:
-                await service.leave()
+        await self.leave()
         give_up = self.loop.time() + deadline_s
         while self.jobs and self.loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.02)

@@ -1,0 +1,94 @@
+"""Who is there: every worker answers the NATS services protocol, so `nats service ls` and `gymq status` see it.
+
+The protocol's JSON is answered from our own counters: the client library's service endpoints handle one request at a
+time and count nothing of what matters here (running, waiting, sessions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+
+from gymq import subjects
+from gymq.bus import Bus
+
+VERBS = ("PING", "INFO", "STATS")
+
+
+class Listing:
+    """One instance in one process, as the services protocol shows it."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        name: str,
+        worker: str,
+        kind: str,
+        implementation: str,
+        subjects: list[str],
+        stats: Callable[[], dict[str, Any]],
+    ) -> None:
+        """
+        Args:
+            stats: gives `num_requests`, `num_errors`, `processing_s` and whatever else is worth showing.
+        """
+        self._bus = bus
+        self._identity = {"name": name, "id": worker, "version": _version(), "metadata": {"kind": kind}}
+        self._identity["metadata"] |= {"implementation": implementation}
+        self._subjects = subjects
+        self._stats = stats
+        self._started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+    async def start(self) -> None:
+        name, worker = self._identity["name"], self._identity["id"]
+        for verb in VERBS:
+            for suffix in ("", f".{name}", f".{name}.{worker}"):
+                await self._bus.subscribe(f"$SRV.{verb}{suffix}", self._answer)
+
+    async def _answer(self, message: Msg) -> None:
+        if not message.reply.startswith(subjects.INBOX_PREFIX) and not message.reply.startswith("_INBOX."):
+            return
+        verb = message.subject.split(".")[1]
+        body: dict[str, Any] = {"type": f"io.nats.micro.v1.{verb.lower()}_response", **self._identity}
+        endpoints: list[dict[str, Any]] = [{"name": subject, "subject": subject} for subject in self._subjects]
+        if verb == "INFO":
+            body |= {"description": "", "endpoints": endpoints}
+        elif verb == "STATS":
+            stats = self._stats()
+            counted = {
+                "num_requests": stats.pop("num_requests", 0),
+                "num_errors": stats.pop("num_errors", 0),
+                "last_error": "",
+                "processing_time": int(stats.pop("processing_s", 0.0) * 1e9),
+                "average_processing_time": 0,
+                "data": stats,
+            }
+            counted["average_processing_time"] = counted["processing_time"] // max(1, counted["num_requests"])
+            body |= {"started": self._started, "endpoints": [{**endpoints[0], **counted}, *endpoints[1:]]}
+        await self._bus.publish(message.reply, msgspec.json.encode(body))
+
+
+async def find_workers(bus: Bus, *, wait_s: float = 0.5) -> list[dict[str, Any]]:
+    """The STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id."""
+    found: list[dict[str, Any]] = []
+    reply = bus.expect(lambda message: found.append(msgspec.json.decode(message.data)) if message.data else None)
+    try:
+        await bus.publish("$SRV.STATS", b"", reply=reply)
+        await asyncio.sleep(wait_s)
+    finally:
+        bus.forget(reply)
+    return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
+
+
+def _version() -> str:
+    try:
+        return version("gymq")
+    except PackageNotFoundError:
+        return "0.0.0"

@@ -1,0 +1,210 @@
+"""One worker process: hosts any number of instances on one connection and one event loop.
+
+Started by `gymq.launch` as `python -m gymq.host` with a `HostSpec` as the first line of standard input. It prints
+`ready` when it serves, drains on SIGTERM or when standard input closes (its parent is gone), and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import sys
+from typing import Any
+
+import msgspec
+
+from gymq import logs, registry, subjects
+from gymq.agent import Agent
+from gymq.agent_runner import AgentRunner
+from gymq.authoring import OptionsError, Worker
+from gymq.bus import Bus, BusError
+from gymq.calls import Calls
+from gymq.discovery import Listing
+from gymq.intake import Intake
+from gymq.janitor import Janitor
+from gymq.model import Model
+from gymq.model_runner import BusModels, ModelRunner
+from gymq.processes import KillableProcesses
+from gymq.profiler import Profiler
+from gymq.resources import Resources
+from gymq.resources_runner import ResourcesRunner
+from gymq.serving import Server
+
+log = logging.getLogger("gymq.host")
+
+ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
+
+
+class InstanceSpec(msgspec.Struct):
+    """One worker to host."""
+
+    name: str
+    kind: registry.Kind
+    implementation: str
+    options: dict[str, Any] = {}
+
+
+class HostSpec(msgspec.Struct):
+    """What a process is to do."""
+
+    url: str
+    role: str
+    instances: list[InstanceSpec] = []
+    services: bool = False  # intake, janitor and profiler
+    log_level: str = "info"
+    drain_s: float = 30.0
+
+
+class Host:
+    """Everything that runs in one worker process."""
+
+    def __init__(self, spec: HostSpec) -> None:
+        self._spec = spec
+        self.worker = f"{spec.role}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._workers: list[Worker] = []
+        self._agents: list[AgentRunner] = []
+        self._resources: list[ResourcesRunner] = []
+        self._services: list[Intake | Janitor | Profiler] = []
+        self._processes = KillableProcesses()
+        self._bus: Bus | None = None
+        self._server: Server | None = None
+
+    async def start(self) -> None:
+        """Connect, load every worker, then serve.
+
+        Raises:
+            BusError, WorkerNotFound, OptionsError
+        """
+        spec = self._spec
+        built = [build(instance) for instance in spec.instances]
+        self._bus = bus = await Bus.connect(spec.url, role=spec.role, name=self.worker)
+        calls = Calls(bus)
+        self._server = server = Server(bus, self.worker)
+        await server.start()
+        for instance, worker in zip(spec.instances, built, strict=True):
+            await worker.start()
+            self._workers.append(worker)
+            await self._serve(instance, worker, bus, calls, server)
+        if spec.services:
+            self._services = [Intake(bus), Janitor(bus), Profiler(bus)]
+            for service in self._services:
+                await service.start()
+
+    async def _serve(self, instance: InstanceSpec, worker: Worker, bus: Bus, calls: Calls, server: Server) -> None:
+        first = len(server.services)
+        if isinstance(worker, Agent):
+            runner = AgentRunner(bus, calls, worker, worker=self.worker)
+            await runner.start()
+            self._agents.append(runner)
+            await self._list(instance, [subjects.tasks_of_agent(worker.name)], runner.stats)
+            return
+        if isinstance(worker, Model):
+            await ModelRunner(worker).serve(server)
+            sessions = None
+        else:
+            assert isinstance(worker, Resources)
+            worker.models = BusModels(calls)
+            resources = ResourcesRunner(worker, self._processes)
+            await resources.serve(server)
+            self._resources.append(resources)
+            sessions = resources.worker.sessions
+        mine = server.services[first:]
+
+        def stats() -> dict[str, Any]:
+            return {
+                "num_requests": sum(service.num_requests for service in mine),
+                "num_errors": sum(service.num_errors for service in mine),
+                "processing_s": sum(service.processing_s for service in mine),
+                "load": sum(service.load for service in mine),
+                **({} if sessions is None else {"sessions": len(sessions)}),
+            }
+
+        await self._list(instance, [service.subject for service in mine], stats)
+
+    async def _list(self, instance: InstanceSpec, serves: list[str], stats: Any) -> None:
+        assert self._bus is not None
+        listing = Listing(
+            self._bus,
+            name=instance.name,
+            worker=self.worker,
+            kind=instance.kind,
+            implementation=instance.implementation,
+            subjects=serves,
+            stats=stats,
+        )
+        await listing.start()
+
+    async def drain(self) -> None:
+        """Finish or give back what is in hand, then stop."""
+        deadline_s = self._spec.drain_s
+        await asyncio.gather(*(runner.drain(deadline_s) for runner in self._agents))
+        for service in self._services:
+            await service.stop()
+        if self._server is not None:
+            await self._server.leave("gym.seed.")
+        await asyncio.gather(*(runner.drain(deadline_s) for runner in self._resources))
+        if self._server is not None:
+            await self._server.drain(deadline_s)
+        for worker in self._workers:
+            await worker.stop()
+        self._processes.close()
+        if self._bus is not None:
+            await self._bus.close()
+
+    async def lost(self) -> None:
+        """Returns when the connection is closed for good."""
+        assert self._bus is not None
+        await self._bus.lost.wait()
+
+
+def build(instance: InstanceSpec) -> Worker:
+    """The worker object of an instance, its options checked.
+
+    Raises:
+        WorkerNotFound, OptionsError
+    """
+    found = registry.find(instance.kind, instance.implementation)
+    return found(instance.options, name=subjects.token(instance.name, "instance"))
+
+
+async def run(spec: HostSpec) -> int:
+    """Run a worker process until it is told to stop; its exit status."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    host = Host(spec)
+    logs.configure(host.worker, spec.log_level)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_reader(sys.stdin.fileno(), lambda: stop.set() if not os.read(sys.stdin.fileno(), 4096) else None)
+    try:
+        await host.start()
+    except (BusError, registry.WorkerNotFound, OptionsError, subjects.BadToken) as error:
+        print(f"error: {error}", flush=True)
+        return 2
+    print("ready", flush=True)
+    lost = asyncio.create_task(host.lost())
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([lost, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if lost.done():
+        log.error("the connection to NATS is closed for good")
+        return 1
+    loop.remove_reader(sys.stdin.fileno())
+    await host.drain()
+    return 0
+
+
+def main() -> int:
+    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=HostSpec)
+    with contextlib.suppress(ImportError):
+        import uvloop
+
+        return uvloop.run(run(spec))
+    return asyncio.run(run(spec))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

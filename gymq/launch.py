@@ -1,0 +1,201 @@
+"""Starts a cluster on this machine: the embedded server if none is given, the streams, and the worker processes.
+
+Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own. A process that
+dies is started again, with a growing pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from gymq import streams
+from gymq.bus import Bus
+from gymq.host import ROLE_OF_KIND, HostSpec, InstanceSpec
+from gymq.jetstream import JetStream
+from gymq.server import EmbeddedServer
+
+log = logging.getLogger("gymq.launch")
+
+READY_S = 60.0
+LONGEST_PAUSE_S = 10.0
+
+
+class LaunchError(Exception):
+    """A part of the cluster could not be started; one sentence."""
+
+
+class Cluster:
+    """A running cluster; use it with `async with`."""
+
+    def __init__(
+        self,
+        instances: Iterable[InstanceSpec],
+        *,
+        folder: Path,
+        url: str | None = None,
+        replicas: int = 1,
+        log_level: str = "info",
+        drain_s: float = 30.0,
+    ) -> None:
+        """
+        Args:
+            folder: where the embedded server keeps its streams and every process its log.
+            url: of a NATS server with JetStream to use instead of the embedded one.
+            replicas: copies of each stream, on a cluster of servers.
+        """
+        self._instances = list(instances)
+        self._folder = folder
+        self._given_url = url
+        self._replicas = replicas
+        self._log_level = log_level
+        self._drain_s = drain_s
+        self._server: EmbeddedServer | None = None
+        self.children: list[Child] = []
+        self.url = url or ""
+
+    async def __aenter__(self) -> Cluster:
+        try:
+            if self._given_url is None:
+                self._server = EmbeddedServer(self._folder / "jetstream")
+                await self._server.start()
+                self.url = self._server.url
+            bus = await Bus.connect(self.url, role="operator", name="gymq launch")
+            agents = [instance.name for instance in self._instances if instance.kind == "agents"]
+            await streams.ensure(JetStream(bus), agents, replicas=self._replicas)
+            await bus.close()
+            logs = self._folder / "logs"
+            logs.mkdir(parents=True, exist_ok=True)
+            self.children = [Child(name, spec, logs / f"{name}.log") for name, spec in self._plan()]
+            await asyncio.gather(*(child.start() for child in self.children))
+        except BaseException:
+            await self._stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    async def _stop(self) -> None:
+        # Agents first: the others must answer until the last rollout is done.
+        for role in ("agent", "services", "resources", "model"):
+            await asyncio.gather(*(child.stop() for child in self.children if child.spec.role == role))
+        if self._server is not None:
+            await self._server.stop()
+
+    def _plan(self) -> list[tuple[str, HostSpec]]:
+        """A name and a spec for each process."""
+        shared: dict[str, list[InstanceSpec]] = {}
+        planned: list[tuple[str, list[InstanceSpec], str]] = []
+        for instance in self._instances:
+            copies = instance.options.get("num_workers") or 1
+            if copies == 1:
+                shared.setdefault(instance.kind, []).append(instance)
+            for number in range(copies if copies > 1 else 0):
+                planned.append((f"{instance.name}-{number}", [instance], instance.kind))
+        planned += [(kind, instances, kind) for kind, instances in shared.items()]
+        specs = [
+            (name, HostSpec(self.url, ROLE_OF_KIND[kind], instances, False, self._log_level, self._drain_s))
+            for name, instances, kind in planned
+        ]
+        services = HostSpec(self.url, "services", [], True, self._log_level, self._drain_s)
+        return [*specs, ("services", services)]
+
+
+class Child:
+    """One worker process, kept alive."""
+
+    def __init__(self, name: str, spec: HostSpec, log_file: Path) -> None:
+        self.name = name
+        self.spec = spec
+        self.restarts = 0
+        self.process: asyncio.subprocess.Process | None = None
+        self._log_file = log_file
+        self._stopping = False
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it and wait until it serves.
+
+        Raises:
+            LaunchError: it says why it cannot, dies, or is not ready in time.
+        """
+        await self._spawn()
+        self._watching = asyncio.create_task(self._watch())
+
+    async def _spawn(self) -> None:
+        with self._log_file.open("ab") as log_to:
+            self.process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "gymq.host",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log_to,
+                start_new_session=True,
+            )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        # Through the pipe, so that secrets in options appear neither in arguments nor in the environment.
+        self.process.stdin.write(msgspec.json.encode(self.spec) + b"\n")
+        try:
+            async with asyncio.timeout(READY_S):
+                await self.process.stdin.drain()
+                said = (await self.process.stdout.readline()).decode().strip()
+        except (TimeoutError, ConnectionError):
+            said = ""
+        if said != "ready":
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            reason = said.removeprefix("error: ") or f"it did not get ready; see {self._log_file}"
+            raise LaunchError(f"{self.name}: {reason}")
+
+    async def _watch(self) -> None:
+        pause = 0.25
+        while True:
+            assert self.process is not None
+            started = asyncio.get_running_loop().time()
+            status = await self.process.wait()
+            if self._stopping:
+                return
+            if asyncio.get_running_loop().time() - started > 60.0:
+                pause = 0.25
+            log.warning("%s ended with status %s, starting it again", self.name, status)
+            while True:
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, LONGEST_PAUSE_S)
+                try:
+                    await self._spawn()
+                except LaunchError as error:
+                    log.error("%s", error)
+                    continue
+                self.restarts += 1
+                break
+
+    async def stop(self) -> None:
+        """Let it drain; kill it when it takes too long."""
+        self._stopping = True
+        if self._watching is not None and self.process is not None and self.process.returncode is not None:
+            self._watching.cancel()
+        if self.process is None or self.process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+        try:
+            async with asyncio.timeout(self.spec.drain_s + 10.0):
+                await self.process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self.process.kill()
+            await self.process.wait()
+        if self._watching is not None:
+            self._watching.cancel()
