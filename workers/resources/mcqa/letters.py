@@ -1,0 +1,166 @@
+"""Reading the chosen letter out of a reply, one function for each grading mode.
+
+All of them take time in proportion to the reply's length, so they may run on the event loop.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+BOX = "\\boxed{"
+TEXT = "\\text{"
+
+# Letters that stand for A to D in other scripts: Arabic, Bengali, full-width Latin.
+FOREIGN_LETTERS = str.maketrans("أبجدঅবডঢＡＢＣＤ", "ABCDABCDABCD")
+
+_ANSWER = re.compile(r"answer\s*:([^\n]*)", re.IGNORECASE)
+_MARKDOWN_ANSWER = re.compile(r"answer[*_]*[^\S\n]*:([^\n]*)", re.IGNORECASE)
+_LABEL = re.compile(r"([A-Z])\s*[:).-]")
+_FIRST_LETTER = re.compile(r"([A-Za-z])(?![^\W_])")
+_CAPITAL = re.compile(r"(?<![^\W_])[A-Z](?![^\W_])")
+_NEIGHBOURS = re.compile(r"(?<![^\W_])([A-Za-z])(?:[\s/|&,;]|\bor\b|\band\b)+(?=([A-Za-z])(?![^\W_]))", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The options of a question, in upper-case letters."""
+
+    texts: dict[str, str]
+
+    @classmethod
+    def of(cls, options: list[dict[str, str | None]]) -> Choices:
+        """The options that have a text and one letter as key; others cannot be chosen."""
+        return cls(
+            {
+                key.upper(): text
+                for option in options
+                for key, text in option.items()
+                if len(key) == 1 and key.isalpha() and text is not None
+            }
+        )
+
+    def letter(self, character: str) -> str | None:
+        """The letter, if it can be chosen."""
+        letter = character.upper()
+        return letter if letter in self.texts else None
+
+    def letter_of_text(self, text: str) -> str | None:
+        """The letter of the option with this text."""
+        wanted = normalised(text)
+        return next((letter for letter, own in self.texts.items() if wanted and normalised(own) == wanted), None)
+
+    def letters_within(self, *texts: str) -> set[str]:
+        """The letters of the options whose text is contained in one of `texts`."""
+        found = set()
+        for letter, own in self.texts.items():
+            wanted = normalised(own)
+            if wanted and any(wanted in text for text in texts):
+                found.add(letter)
+        return found
+
+
+def strict_boxed_letter(reply: str, choices: Choices) -> str | None:
+    """The one letter in the last box, or the letter that labels what is in it: `C`, `(C).`, `C: Ribosome`."""
+    content = last_box(reply)
+    return None if content is None else _letter_in_box(content, choices)
+
+
+def boxed_letter(reply: str, choices: Choices) -> str | None:
+    """As `strict_boxed_letter`, or else the only option whose text is in the last box."""
+    content = last_box(reply)
+    if content is None:
+        return None
+    letter = _letter_in_box(content, choices)
+    if letter is not None:
+        return letter
+    found = choices.letters_within(normalised(content), normalised(without_text_wrappers(content)))
+    return found.pop() if len(found) == 1 else None
+
+
+def answer_colon_letter(reply: str, choices: Choices) -> str | None:
+    """The letter, or the option's text, that follows the first `Answer:` in its line."""
+    match = _ANSWER.search(reply)
+    if match is None:
+        return None
+    answer = without_text_wrappers(match[1])
+    return (choices.letter(answer) if len(answer) == 1 else None) or choices.letter_of_text(answer)
+
+
+def markdown_letter(reply: str, choices: Choices) -> str | None:
+    """The letter that follows the last `Answer:` which is followed by one; `**Answer:**` counts."""
+    for match in reversed(list(_MARKDOWN_ANSWER.finditer(reply))):
+        letter = _letter_in_line(match[1], choices)
+        if letter is not None:
+            return letter
+    return None
+
+
+def last_box(reply: str) -> str | None:
+    """What is in the last `\\boxed{`; None if there is no box or the last one never closes."""
+    start = reply.rfind(BOX)
+    if start < 0:
+        return None
+    start += len(BOX)
+    depth = 1
+    for brace in re.finditer(r"[{}]", reply[start:]):
+        depth += 1 if brace[0] == "{" else -1
+        if depth == 0:
+            return reply[start : start + brace.start()]
+    return None
+
+
+def without_text_wrappers(content: str) -> str:
+    """The content, trimmed, without the `\\text{` and `}` that enclose all of it, however often."""
+    opened: list[int] = []
+    closed_by: dict[int, int] = {}
+    for brace in re.finditer(r"[{}]", content):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closed_by[opened.pop()] = brace.start()
+    start, end = _trimmed(content, 0, len(content))
+    while content.startswith(TEXT, start) and closed_by.get(start + len(TEXT) - 1) == end - 1:
+        start, end = _trimmed(content, start + len(TEXT), end - 1)
+    return content[start:end]
+
+
+def normalised(text: str) -> str:
+    """Lower case, white space collapsed."""
+    return " ".join(text.lower().split())
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
+
+
+def _letter_in_box(content: str, choices: Choices) -> str | None:
+    content = without_text_wrappers(content)
+    letters = re.findall(r"[A-Za-z]", content)
+    if len(letters) == 1:
+        return letters[0] if letters[0] in choices.texts else None
+    label = _LABEL.match(content)
+    return label[1] if label and label[1] in choices.texts else None
+
+
+def _letter_in_line(line: str, choices: Choices) -> str | None:
+    line = line.translate(FOREIGN_LETTERS).strip(" \t\r\f\v*_`.,;:")
+    if any(_compete(*pair.groups(), choices) for pair in _NEIGHBOURS.finditer(line)):
+        return None
+    if len(line) == 1:
+        return choices.letter(line)
+    first_letter = _FIRST_LETTER.match(line)
+    if first_letter:
+        return choices.letter(first_letter[1])
+    capitals = _CAPITAL.findall(line)
+    return choices.letter(capitals[-1]) if capitals else None
+
+
+def _compete(first: str, second: str, choices: Choices) -> bool:
+    """Whether both could be the answer. Of two letters in different case one is a word: "C, a ribosome"."""
+    both_letters = choices.letter(first) and choices.letter(second)
+    return bool(both_letters) and first != second and first.isupper() == second.isupper()

@@ -1,0 +1,61 @@
+"""mcqa: multiple-choice questions. The chosen letter is read out of the reply and compared with the expected one.
+
+How the letter is found depends on the row's grading mode, see `letters.py`; a pattern of the row's own comes first.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+import gymq
+from workers.resources.mcqa import letters
+from workers.resources.mcqa.pattern import letter_by_pattern
+
+RowMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
+Mode = Literal[RowMode, "lenient_answer_colon_md"]
+
+READERS = {
+    "strict_single_letter_boxed": letters.strict_boxed_letter,
+    "lenient_boxed": letters.boxed_letter,
+    "lenient_answer_colon": letters.answer_colon_letter,
+    "lenient_answer_colon_md": letters.markdown_letter,
+}
+
+
+class ChoiceRow(gymq.Row):
+    options: list[dict[str, str | None]] | None = None
+    expected_answer: str | None = None
+    grading_mode: RowMode = "strict_single_letter_boxed"
+    template_metadata: dict[str, Any] | None = None
+    uuid: str | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class MultipleChoice(gymq.Resources[ChoiceRow]):
+    """Reward 1 if the reply chooses the expected letter."""
+
+    class Options(gymq.WorkerOptions):
+        grading_mode: Mode | None = None  # instead of the row's own
+
+    # For a row's own pattern, which may need exponential time on an unlucky reply.
+    pattern_timeout_s: ClassVar[float] = 5.0
+
+    async def verify(self, request: gymq.VerifyRequest[ChoiceRow]) -> gymq.Verdict:
+        row = request.row
+        gold = (row.expected_answer or "").strip().upper()
+        reply = request.reply_text.strip()
+        choices = letters.Choices.of(row.options or [])
+        letter = None
+        for pattern in _patterns(row.template_metadata) if reply else ():
+            letter = await self.processes.run(self.pattern_timeout_s, letter_by_pattern, pattern, reply, choices)
+            if letter is not None:
+                break
+        if letter is None:
+            letter = READERS[self.options.grading_mode or row.grading_mode](reply, choices)
+        reward = float(letter is not None and letter == gold)
+        return gymq.Verdict(reward, expected_answer=gold, extracted_answer=letter)
+
+
+def _patterns(template_metadata: dict[str, Any] | None) -> list[str]:
+    given = (template_metadata or {}).get("output_regex")
+    return [pattern for pattern in (given if isinstance(given, list) else [given]) if isinstance(pattern, str)]
