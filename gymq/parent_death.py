@@ -1,0 +1,36 @@
+"""Ends a process when the process that started it ends, however that one ended.
+
+Run as a program, it binds itself to its parent and then becomes another program:
+`python -I -S parent_death.py PARENT_PID PROGRAM [ARGUMENT ...]`. A program that is started this way needs no code of
+its own, and the parent needs no code between fork and exec (unsafe in a process with threads).
+"""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
+
+
+def die_with_parent(parent_pid: int) -> None:
+    """Ask the kernel to SIGKILL this process when its parent ends. Linux only; elsewhere it does nothing.
+
+    SIGKILL because it works on a process that is frozen or busy. The kernel watches the thread that started this
+    process, not the whole parent: start it from a thread that lives as long as the parent (the main thread).
+
+    Raises OSError if the kernel refuses.
+    """
+    if sys.platform != "linux":
+        return
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
+    # The parent may have ended before the request: then no signal comes, but we have another parent by now.
+    if os.getppid() != parent_pid:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[1]))
+    os.execv(sys.argv[2], sys.argv[2:])

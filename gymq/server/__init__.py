@@ -1,0 +1,17 @@
+"""The embedded server: a nats-server with JetStream on disk that gymq starts, watches and stops.
+
+For one machine and one user. Its store folder holds everything:
+
+    nats-server.conf    generated at every start (mode 0600: it holds the password)
+    nats-server.log     bounded log
+    password            random, made once per store (mode 0600)
+    server.json         address and process of the running server, without the password
+    server.lock         held by the running nats-server
+    jetstream/          the data
+"""
+
+from gymq.server.address import redact
+from gymq.server.embedded import EmbeddedServer, find_running
+from gymq.server.errors import ServerError
+
+__all__ = ["EmbeddedServer", "ServerError", "find_running", "redact"]

@@ -1,0 +1,61 @@
+"""Addresses of a server: ports to listen on, URLs with the password for clients, URLs without it for people."""
+
+import ipaddress
+import re
+import secrets
+import socket
+
+from gymq.server.errors import ServerError
+
+USER = "gymq"
+
+# Below the range from which systems take the local ports of outgoing connections (32768 up on Linux, 49152 on macOS).
+# While a server is down for a restart no connection can get its port by chance, its own clients' attempts included.
+_FIRST_PORT, _LAST_PORT = 20_000, 29_999
+
+
+def loopback_host(host: str) -> str:
+    """The IP address of `host` ("localhost" or a loopback IP address).
+
+    Raises ServerError for any other host: without TLS the password and the data would cross the network readable.
+    """
+    try:
+        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        address = None
+    if address is None or not address.is_loopback:
+        raise ServerError(
+            f"The embedded server cannot listen on {host!r}: it serves this machine only (127.0.0.1 or ::1)."
+            " For several machines run a nats-server with TLS and give gymq its URL."
+        )
+    return str(address)
+
+
+def free_port(host: str) -> int:
+    """A random port on which nothing listens now. Somebody may take it before it is used."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    for _ in range(100):
+        port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)
+        with socket.socket(family) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((host, port))
+            except OSError:
+                continue
+            return port
+    raise ServerError(f"No free port was found on {host} between {_FIRST_PORT} and {_LAST_PORT}.")
+
+
+def bracketed(host: str) -> str:
+    """`host` as it stands in front of ":port" (IPv6 addresses in brackets)."""
+    return f"[{host}]" if ":" in host else host
+
+
+def client_url(host: str, port: int, password: str) -> str:
+    """The URL that a client connects to. Secret."""
+    return f"nats://{USER}:{password}@{bracketed(host)}:{port}"
+
+
+def redact(url: str) -> str:
+    """`url` (or a list of URLs, or a text with URLs) for display: what stands before an "@" is replaced by "***"."""
+    return re.sub(r"(^|://)(?:(?!://)\S)*@", r"\1***@", url)

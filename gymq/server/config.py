@@ -1,0 +1,55 @@
+"""The configuration of the embedded server, in the language of nats-server.
+
+Paths in it are relative: the server runs in its store folder.
+"""
+
+from gymq.server.address import USER, bracketed
+
+LOG_FILE = "nats-server.log"
+_FEATURE_FLAGS_SINCE = (2, 14, 0)  # older servers refuse to start with the word in their configuration
+
+
+def render_config(
+    *,
+    server_name: str,
+    version: tuple[int, int, int],
+    host: str,
+    port: int,
+    monitor_port: int,
+    password: str,
+    sync_always: bool,
+    max_file_bytes: int,
+) -> str:
+    """The text of nats-server.conf. `version` is that of the server that will read it."""
+    # nats-py up to 2.16 does not know the second form of ack subjects: its ordered consumers and KV watchers go silent.
+    feature_flags = "feature_flags { js_ack_fc_v2: false }" if version >= _FEATURE_FLAGS_SINCE else ""
+    # Otherwise the server syncs every two minutes: a kill -9 loses nothing, a power cut may lose what is younger.
+    sync_interval = "sync_interval: always" if sync_always else ""
+    return f"""\
+# Written by gymq at every start of the server. Changes made here are lost.
+server_name: "{server_name}"
+host: "{host}"
+port: {port}
+http: "{bracketed(host)}:{monitor_port}"
+authorization {{ user: "{USER}", password: "{password}" }}
+
+max_payload: 8MB           # what the server recommends as the most; larger rollouts travel in parts
+max_pending: 128MB         # bytes that may wait for a slow client before the server cuts its connection
+write_deadline: "10s"
+max_connections: 20000
+max_control_line: 4KB      # nats-py reads protocol lines up to this length
+ping_interval: "20s"       # with ping_max: a client that froze is cut after a minute instead of six
+ping_max: 2
+
+logfile: "{LOG_FILE}"
+logfile_size_limit: 16MB
+logfile_max_num: 3
+
+{feature_flags}
+jetstream {{
+  store_dir: "."
+  max_mem: 1GB
+  max_file: {max_file_bytes}  # below the free disk: then "full" is a clean error instead of a frozen stream
+  {sync_interval}
+}}
+"""

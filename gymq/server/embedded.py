@@ -1,0 +1,234 @@
+"""A nats-server with JetStream as a child process, and how to find one that runs already."""
+
+import asyncio
+import logging
+import os
+import secrets
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gymq.server.address import bracketed, client_url, free_port, loopback_host
+from gymq.server.binary import binary_version, find_binary
+from gymq.server.config import render_config
+from gymq.server.errors import PortTakenError, ServerError
+from gymq.server.probe import health_problem, read_info
+from gymq.server.process import ServerProcess
+from gymq.server.store import Record, Store
+
+log = logging.getLogger("gymq.server")
+
+_POLL_S = 0.01
+_PROBE_S = 1.0  # a healthy server on loopback answers within milliseconds
+
+
+@dataclass(frozen=True)
+class _Started:
+    process: ServerProcess
+    record: Record
+    password: str
+
+
+class EmbeddedServer:
+    """A nats-server with JetStream on disk in a store folder, for processes of this user on this machine.
+
+    Use it with `async with`, or `start()` and `stop()`. After the server ended (see `wait`), `start()` starts it again
+    with the same URL, so clients find it again. It may be started and stopped from different event loops. It is killed
+    when this process ends without stopping it (Linux), so start it from a thread that lives as long as the process.
+    """
+
+    def __init__(
+        self,
+        store_dir: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        sync_always: bool = False,
+        max_file_bytes: int | None = None,
+    ) -> None:
+        """
+        Args:
+            store_dir: folder of the store, made if missing. One server at a time may use it.
+            host: loopback address to listen on.
+            port: port to listen on; without it a free one is chosen at the first start and kept.
+            sync_always: write every message through to the disk before it is acknowledged. Without it stored messages
+                survive the end of any process, but a power cut may lose up to two minutes of them.
+            max_file_bytes: most that JetStream may store; without it what it stores at the start and nine tenths of
+                the disk that is free then.
+
+        Raises ServerError for a host that is not loopback and for a port that cannot be one.
+        """
+        if port is not None and not 1 <= port <= 65535:
+            raise ServerError(f"Port {port} does not exist: choose one from 1 to 65535, or none for a free one.")
+        self._store = Store(store_dir)
+        self._host = loopback_host(host)
+        self._port = port
+        self._sync_always = sync_always
+        self._max_file_bytes = max_file_bytes
+        self._started: _Started | None = None
+
+    def __repr__(self) -> str:
+        state = f"{self._started.record.url} pid {self.pid}" if self._started else "not started"
+        return f"<EmbeddedServer {self._store.folder} {state}>"
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """URL for clients. It contains the password: show it through `redact` only."""
+        started = self._require_started()
+        return client_url(started.record.host, started.record.port, started.password)
+
+    @property
+    def monitor_url(self) -> str:
+        """URL of the server's HTTP monitoring (`/varz`, `/jsz`, `/healthz`): read-only, without a password."""
+        return self._require_started().record.monitor_url
+
+    @property
+    def pid(self) -> int:
+        """Process id of the nats-server."""
+        return self._require_started().record.pid
+
+    def _require_started(self) -> _Started:
+        if self._started is None:
+            raise ServerError(f"The server of the store folder {self._store.folder} was not started.")
+        return self._started
+
+    async def start(self, deadline_s: float = 10.0) -> None:
+        """Start the server and wait until it serves and has all its streams back.
+
+        A large store needs time for that, after a crash about 2 s for each GB.
+
+        Raises ServerError if the store is in use or damaged, the port is taken, the disk is full, nats-server is
+        missing or too old, or the server is not ready after `deadline_s`. Nothing is left running then.
+        """
+        if self._started is not None and self._started.process.exit_status is None:
+            raise ServerError(f"The server of the store folder {self._store.folder} is running already.")
+        deadline = time.monotonic() + deadline_s
+        binary = find_binary()
+        version = binary_version(binary)
+        lock = await self._store.acquire()
+        try:
+            password = self._store.make_password()
+            while True:
+                port = self._port or free_port(self._host)
+                try:
+                    self._started = await self._start_on(port, binary, version, password, lock, deadline)
+                    break
+                except PortTakenError as error:
+                    # Somebody took a port that was free when it was picked: pick another one.
+                    if error.port == self._port or time.monotonic() >= deadline:
+                        raise
+            self._port = port
+        finally:
+            # From here on the server alone holds the lock.
+            os.close(lock)
+
+    async def _start_on(
+        self, port: int, binary: Path, version: tuple[int, int, int], password: str, lock: int, deadline: float
+    ) -> _Started:
+        name = f"gymq-{secrets.token_hex(8)}"
+        monitor_port = free_port(self._host)
+        config = render_config(
+            server_name=name,
+            version=version,
+            host=self._host,
+            port=port,
+            monitor_port=monitor_port,
+            password=password,
+            sync_always=self._sync_always,
+            max_file_bytes=self._store.file_limit() if self._max_file_bytes is None else self._max_file_bytes,
+        )
+        self._store.write_config(config)
+        process = ServerProcess(self._store, binary, lock)
+        try:
+            await self._until_ready(process, name, port, monitor_port, password, deadline)
+            for line in process.store_warnings():
+                log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
+            record = Record(
+                server_name=name,
+                url=f"nats://{bracketed(self._host)}:{port}",
+                host=self._host,
+                port=port,
+                monitor_url=f"http://{bracketed(self._host)}:{monitor_port}",
+                pid=process.pid,
+                owner_pid=os.getpid(),
+                version=".".join(map(str, version)),
+                started=datetime.now(UTC).isoformat(timespec="seconds"),
+            )
+            self._store.write_record(record)
+        except BaseException:
+            await process.kill()
+            raise
+        return _Started(process, record, password)
+
+    async def _until_ready(
+        self, process: ServerProcess, name: str, port: int, monitor_port: int, password: str, deadline: float
+    ) -> None:
+        while problem := await self._problem(name, port, monitor_port):
+            if process.exit_status is not None:
+                raise process.exit_error(self._host, password)
+            if "could not be recovered" in problem:
+                reason = (
+                    f"The store folder {self._store.folder} is damaged ({problem}):"
+                    " put it back from a copy, or move it away to start with an empty one."
+                )
+                raise process.error(reason, password)
+            if time.monotonic() >= deadline:
+                reason = f"The server was not ready in time ({problem}): a large store may need a longer deadline."
+                raise process.error(reason, password)
+            await asyncio.sleep(_POLL_S)
+
+    async def _problem(self, name: str, port: int, monitor_port: int) -> str | None:
+        """What is missing until the server can be used, or None."""
+        # By name: if another server has this port already, ours is about to give up.
+        info = await read_info(self._host, port, _PROBE_S)
+        if info is None or info.server_name != name:
+            return f"it does not serve on port {port} yet"
+        return await health_problem(self._host, monitor_port, _PROBE_S)
+
+    async def wait(self) -> int:
+        """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.
+
+        Raises ServerError if it was not started.
+        """
+        return await self._require_started().process.ended()
+
+    async def stop(self, deadline_s: float = 10.0) -> None:
+        """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
+
+        Raises ServerError if it cannot even be killed.
+        """
+        if self._started is None:
+            return
+        # First of all, so that nobody finds the server and joins it while it ends.
+        self._store.remove_record(self._started.record.server_name)
+        await self._started.process.stop(deadline_s)
+        self._started = None
+
+
+async def find_running(store_dir: Path) -> str | None:
+    """The URL (with the password) of the server that runs on this store now, or None.
+
+    The server itself is asked, so what a killed server left behind is not taken for a running one.
+    Raises ServerError if the store belongs to another user.
+    """
+    store = Store(store_dir)
+    record = store.read_record()
+    if record is None:
+        return None
+    info = await read_info(record.host, record.port, _PROBE_S)
+    if info is None or info.server_name != record.server_name:
+        return None
+    password = store.read_password()
+    return client_url(record.host, record.port, password) if password else None

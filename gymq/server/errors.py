@@ -1,0 +1,15 @@
+"""What can go wrong with the embedded server."""
+
+
+class ServerError(Exception):
+    """The server cannot be started, found or stopped. The message is for the user: what is wrong and what to do."""
+
+
+class PortTakenError(ServerError):
+    """Another program listens on `port`."""
+
+    def __init__(self, host: str, port: int) -> None:
+        super().__init__(
+            f"Port {port} on {host} is taken by another program: stop that program or choose another port."
+        )
+        self.port = port

@@ -1,0 +1,107 @@
+"""The nats-server process: how it is started and ended, and why it failed."""
+
+import asyncio
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from gymq import parent_death
+from gymq.server.address import redact
+from gymq.server.errors import PortTakenError, ServerError
+from gymq.server.store import CONFIG_FILE, Store
+
+_FIRST_POLL_S = 0.005
+_LONGEST_POLL_S = 0.05
+_KILL_S = 5.0
+_LAST_LINES = 6
+
+
+class ServerProcess:
+    """A running nats-server. It dies with this process (Linux) and holds the lock of its store until then."""
+
+    def __init__(self, store: Store, binary: Path, lock: int) -> None:
+        """Start `binary` in the store folder, with the configuration that is there."""
+        self._store = store
+        log = store.open_log()
+        try:
+            self._log_offset = os.fstat(log).st_size
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), binary, "-c", CONFIG_FILE],
+                cwd=store.folder,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(lock,),
+                # Ctrl-C in the terminal is for us: the server ends when everything that talks to it has ended.
+                start_new_session=True,
+            )
+        finally:
+            os.close(log)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def exit_status(self) -> int | None:
+        """None while it runs; negative is the number of the signal it died from."""
+        return self._process.poll()
+
+    async def ended(self) -> int:
+        """Wait until it ends, and return its exit status."""
+        await self._ends_within(math.inf)
+        return self._process.returncode
+
+    async def stop(self, deadline_s: float) -> None:
+        """Ask it to end; after `deadline_s` kill it. Raises ServerError if it does not end even then."""
+        if self.exit_status is not None:
+            return
+        self._process.terminate()
+        if not await self._ends_within(deadline_s):
+            await self.kill()
+
+    async def kill(self) -> None:
+        """End it at once. Raises ServerError if it does not end (a disk that does not answer)."""
+        self._process.kill()
+        if not await self._ends_within(_KILL_S):
+            raise ServerError(f"The nats-server with process id {self.pid} cannot be killed: its disk may be stuck.")
+
+    async def _ends_within(self, seconds: float) -> bool:
+        # Polled, so that it works from any event loop and on every system; the price is 20 system calls a second.
+        deadline = time.monotonic() + seconds
+        pause = _FIRST_POLL_S
+        while self._process.poll() is None:
+            if time.monotonic() >= deadline:
+                return False
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_POLL_S)
+        return True
+
+    def exit_error(self, host: str, password: str) -> ServerError:
+        """Why it ended at its start, from its log."""
+        text = "\n".join(self._store.log_lines(self._log_offset))
+        if taken := re.search(r"listen tcp \S+:(\d+): bind: address already in use", text):
+            return PortTakenError(host, int(taken[1]))
+        if refused := re.search(r"listen tcp \S+:(\d+): bind: permission denied", text):
+            reason = f"Port {refused[1]} may not be used by this user: choose one above 1023."
+        elif "no space left on device" in text:
+            reason = f"The disk of the store folder {self._store.folder} is full: make room or choose another folder."
+        elif "Can't start JetStream" in text:
+            reason = f"JetStream cannot use {self._store.folder / 'jetstream'}: see the reason below."
+        else:
+            reason = f"The server of the store folder {self._store.folder} ended (status {self.exit_status})."
+        return self.error(reason, password)
+
+    def store_warnings(self) -> list[str]:
+        """What the server said of damage to the stored messages since its start. A kill -9 alone leaves none."""
+        return [line for line in self._store.log_lines(self._log_offset) if re.search(r"\[(WRN|ERR)\] Filestore", line)]
+
+    def error(self, reason: str, password: str) -> ServerError:
+        """`reason`, followed by the last lines of the log without the password."""
+        lines = self._store.log_lines(self._log_offset)[-_LAST_LINES:]
+        shown = [redact(line).replace(password, "***") for line in lines]
+        return ServerError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)

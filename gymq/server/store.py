@@ -1,0 +1,173 @@
+"""The store folder of an embedded server: one owner at a time, the password, who runs there."""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from gymq.server.config import LOG_FILE
+from gymq.server.errors import ServerError
+
+CONFIG_FILE = "nats-server.conf"
+_GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
+_MIN_FREE_BYTES = 64 << 20  # with less, streams freeze a moment after the start
+
+
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of server.json: which server runs on the store. Its URL has no password."""
+
+    server_name: str  # random per start: tells this server from another one on the same port
+    url: str
+    host: str
+    port: int
+    monitor_url: str
+    pid: int
+    owner_pid: int
+    version: str
+    started: str  # ISO 8601, UTC
+
+
+class Store:
+    """Files of one store folder. Methods raise ServerError when the folder cannot be used."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder.absolute()
+        self.log = self.folder / LOG_FILE
+        self._config = self.folder / CONFIG_FILE
+        self._password = self.folder / "password"
+        self._record = self.folder / "server.json"
+        self._lock = self.folder / "server.lock"
+
+    async def acquire(self) -> int:
+        """Become the owner of the store and return the open lock file.
+
+        The lock lasts until every copy of the descriptor is closed, so the server that inherits it keeps others away
+        for as long as it lives, even when the process that started it is gone.
+        """
+        with self._checked():
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            give_up = time.monotonic() + _GRACE_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() >= give_up:
+                        raise self._in_use(os.pread(lock, 20, 0).decode("ascii", "replace")) from None
+                await asyncio.sleep(0.02)
+            with self._checked():
+                os.ftruncate(lock, 0)
+                os.pwrite(lock, str(os.getpid()).encode(), 0)
+        except BaseException:
+            os.close(lock)
+            raise
+        return lock
+
+    def _in_use(self, owner: str) -> ServerError:
+        record = self.read_record()
+        server = f" (its nats-server is process {record.pid})" if record and str(record.owner_pid) == owner else ""
+        return ServerError(
+            f"The store folder {self.folder} is in use by process {owner or 'unknown'}{server}:"
+            " stop that process or choose another folder."
+        )
+
+    def read_password(self) -> str | None:
+        """The password of the store, or None if it has none yet."""
+        with self._checked(), contextlib.suppress(FileNotFoundError):
+            password = self._password.read_text("ascii", "replace").strip()
+            if not re.fullmatch(r"[\w-]{32,}", password, re.ASCII):
+                raise ServerError(f"The file {self._password} is damaged: delete it, the next start makes a new one.")
+            return password
+        return None
+
+    def make_password(self) -> str:
+        """The password of the store, made if it has none yet. For the owner of the store."""
+        password = self.read_password()
+        if password is None:
+            password = secrets.token_urlsafe(32)
+            self._write(self._password, password, durable=True)
+        with self._checked():
+            self._password.chmod(0o600)
+        return password
+
+    def file_limit(self) -> int:
+        """Bytes that JetStream may use: what it uses now and nine tenths of the free disk.
+
+        Raises ServerError when the disk is full.
+        """
+        with self._checked():
+            free = shutil.disk_usage(self.folder).free
+            used = sum(file.stat().st_size for file in self.folder.glob("jetstream/**/*.blk"))
+        if free < _MIN_FREE_BYTES:
+            raise ServerError(
+                f"The disk of the store folder {self.folder} is full ({free >> 20} MiB free,"
+                f" {_MIN_FREE_BYTES >> 20} MiB are needed): make room or choose another folder."
+            )
+        return used + free * 9 // 10
+
+    def write_config(self, text: str) -> None:
+        """Replace nats-server.conf."""
+        self._write(self._config, text)
+
+    def write_record(self, record: Record) -> None:
+        """Replace server.json."""
+        self._write(self._record, msgspec.json.format(msgspec.json.encode(record)).decode())
+
+    def read_record(self) -> Record | None:
+        """Who ran here last, or None. The process may be gone."""
+        with self._checked(), contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+            return msgspec.json.decode(self._record.read_bytes(), type=Record)
+        return None
+
+    def remove_record(self, server_name: str) -> None:
+        """Remove server.json if it speaks of this server."""
+        record = self.read_record()
+        if record and record.server_name == server_name:
+            with self._checked():
+                self._record.unlink(missing_ok=True)
+
+    def open_log(self) -> int:
+        """A descriptor that appends to the log."""
+        with self._checked():
+            return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def log_lines(self, offset: int) -> list[str]:
+        """Lines of the log from byte `offset` on, or none where it cannot be read."""
+        try:
+            with self.log.open("rb") as log:
+                log.seek(offset)
+                return log.read(1 << 20).decode("utf-8", "replace").splitlines()
+        except OSError:
+            return []
+
+    def _write(self, path: Path, text: str, *, durable: bool = False) -> None:
+        """Replace `path` in one step; readable by its owner only, whatever the umask. `durable` is past a power cut."""
+        new = path.with_name(path.name + ".new")
+        with self._checked():
+            new.unlink(missing_ok=True)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+                file.write(text)
+                if durable:
+                    file.flush()
+                    os.fsync(file.fileno())
+            new.replace(path)
+
+    @contextlib.contextmanager
+    def _checked(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise ServerError(
+                f"The store folder {self.folder} cannot be used ({error.strerror}: {error.filename or self.folder}):"
+                " choose a folder on a disk with room that you may write to."
+            ) from error
