@@ -1,0 +1,153 @@
+"""A policy that needs no engine: it plays scripts, waits, pads and fails as told, and repeats itself exactly.
+
+What it says depends on the option `seed`, the session and the conversation; never on the process, the time or the
+order of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+import gymq
+from gymq.responses import split_at_first_generated
+from workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
+from workers.models.simulated_model.filler import Filler
+from workers.models.simulated_model.invention import BadSchema, invent
+from workers.models.simulated_model.reply import Output, encode
+from workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
+
+Probability = Annotated[float, pydantic.Field(ge=0.0, le=1.0)]
+
+_ANSWER = "This is a simulated answer."
+
+
+class SimulatedModel(gymq.Model):
+    """Plays the solution or the mistake that a row brings along, or answers without sense."""
+
+    class Options(gymq.WorkerOptions):
+        seed: int = 0
+        skill: Probability = 0.5  # of the rollouts with a script, so many play the solution
+        skill_spread: Annotated[float, pydantic.Field(ge=0.0, lt=1.0)] = 0.0  # how much tasks differ in difficulty
+        latency_s: pydantic.NonNegativeFloat = 0.0  # mean, seconds
+        latency_distribution: Literal["constant", "exponential", "lognormal"] = "constant"
+        output_tokens: pydantic.NonNegativeInt = 0  # mean of the padding
+        tool_use: Probability = 0.0  # without a script: how likely the first turn calls a tool
+        token_ids: bool = False
+        failure_rate: Probability = 0.0  # of the replies, so many are failures
+        hang_rate: Probability = 0.0  # so many never come
+        empty_rate: Probability = 0.0  # so many are messages without text
+
+        @pydantic.model_validator(mode="after")
+        def _check_rates(self) -> SimulatedModel.Options:
+            if self.failure_rate + self.hang_rate + self.empty_rate > 1.0:
+                raise ValueError("failure_rate, hang_rate and empty_rate add up to more than 1")
+            return self
+
+    options: Options
+    max_concurrency = 100_000  # waiting costs nothing
+
+    async def start(self) -> None:
+        self._chance = Chance(self.options.seed)
+        self._filler = Filler()
+
+    async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        options, params = self.options, request.params
+        metadata = params.get("metadata") or {}
+        prompt, said = split_at_first_generated(params["input"])
+        scripts = [metadata.get(SOLUTION), metadata.get(MISTAKE)]
+        session = request.session.encode()
+        task = self._chance.digest(b"task", encode(prompt), encode(scripts))
+        turn = self._chance.digest(b"turn", session, task, b"%d" % len(said))
+        fate, latency, tool, length, words, *_ = uniforms(turn)
+
+        failing = options.hang_rate + options.failure_rate
+        if fate < options.hang_rate:
+            await asyncio.sleep(request.timeout_s)
+            raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, "no answer, as the option hang_rate asks for")
+        if options.latency_s:
+            await asyncio.sleep(self._latency_s(latency))
+        if fate < failing:
+            raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "failed, as the option failure_rate asks for")
+
+        output = Output(turn[:16].hex(), token_ids=options.token_ids)
+        position = _num_turns(said)
+        padding = self._num_padding_tokens(length)
+        if fate < failing + options.empty_rate:
+            output.add_message("")
+        elif scripts != [None, None]:
+            script = read_script(metadata, succeeds=self._succeeds(session, task))
+            self._play(turn_at(script, position), output, padding, words)
+        elif position == 0 and tool < options.tool_use and (tools := _functions(params)):
+            _call_one(tools, output, random.Random(turn))
+        elif padding:
+            output.add_message(*self._filler.cut(words, padding))
+        else:
+            output.add_message(_ANSWER)
+        output.end_turn()
+
+        limit = params.get("max_output_tokens")
+        if limit is None or output.num_tokens <= limit:
+            return output.response(params, incomplete=False)
+        cut = Output(turn[:16].hex(), token_ids=options.token_ids)
+        cut.add_message(*self._filler.cut(words, limit))
+        return cut.response(params, incomplete=True)
+
+    def _succeeds(self, session: bytes, task: bytes) -> bool:
+        """The rollout's luck against the task's difficulty: the same in every turn."""
+        luck = uniforms(self._chance.digest(b"luck", session))[0]
+        return luck < skill_of_task(self.options.skill, self.options.skill_spread, task)
+
+    def _latency_s(self, uniform: float) -> float:
+        match self.options.latency_distribution:
+            case "exponential":
+                return exponential(self.options.latency_s, uniform)
+            case "lognormal":
+                return lognormal(self.options.latency_s, uniform)
+            case _:
+                return self.options.latency_s
+
+    def _num_padding_tokens(self, uniform: float) -> int:
+        mean = self.options.output_tokens
+        return max(1, round(lognormal(mean, uniform))) if mean else 0
+
+    def _play(self, turn: Turn, output: Output, padding: int, words: float) -> None:
+        """Pads with reasoning, so that a verifier sees the script's own text and nothing else."""
+        if padding:
+            output.add_reasoning(*self._filler.cut(words, padding))
+        for action in turn:
+            if action.call is not None:
+                output.add_call(action.call.name, action.call.arguments_text())
+            if action.text is not None:
+                output.add_message(action.text)
+
+
+def _num_turns(said: Iterable[dict[str, Any]]) -> int:
+    """How often the model has spoken: runs of items that it made."""
+    turns = 0
+    speaking = False
+    for item in said:
+        generated = bool(split_at_first_generated([item])[1])
+        turns += generated and not speaking
+        speaking = generated
+    return turns
+
+
+def _functions(params: dict[str, Any]) -> list[dict[str, Any]]:
+    if params.get("tool_choice") == "none":
+        return []
+    return [tool for tool in params.get("tools") or () if tool.get("type") == "function"]
+
+
+def _call_one(tools: list[dict[str, Any]], output: Output, rng: random.Random) -> None:
+    tool = rng.choice(tools)
+    try:
+        arguments = invent(tool.get("parameters") or {"type": "object"}, rng)
+    except BadSchema as error:
+        message = f"parameters of the tool {tool['name']!r}: {error}"
+        raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=False) from None
+    output.add_call(tool["name"], encode(arguments).decode())
