@@ -220,10 +220,13 @@ def _tree(calls: list[ModelCall]) -> list[_Node]:
 
 
 def _quarantine_retries(nodes: list[_Node]) -> list[str]:
-    """Of calls with the same parent and prompt keep those that were continued; returns ids of undecided groups."""
-    groups: dict[tuple[int | None, bytes], list[_Node]] = {}
+    """Of calls with the same prompt keep those that were continued; returns the ids of undecided groups, sorted.
+
+    The same prompt means the same parent, so a group is a call and its retries.
+    """
+    groups: dict[bytes, list[_Node]] = {}
     for node in nodes:
-        groups.setdefault((None if node.parent is None else id(node.parent), node.prompt), []).append(node)
+        groups.setdefault(node.prompt, []).append(node)
     unresolved: list[str] = []
     for group in groups.values():
         if len(group) == 1:
@@ -262,9 +265,9 @@ def _root(call: ModelCall) -> Link:
 
 def _packed(token_ids: Sequence[int]) -> bytes:
     try:
-        return array("q", token_ids).tobytes()
+        return array("i", token_ids).tobytes()
     except OverflowError:
-        raise InvalidRequest("entries", "a token id does not fit into 64 bits") from None
+        raise InvalidRequest("entries", "a token id does not fit into 32 bits") from None
 
 
 def _items_with_tokens(call: ModelCall) -> list[Item]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-from uuid import uuid4
 
 Item = dict[str, Any]
 
@@ -27,7 +27,7 @@ def is_message(item: Mapping[str, Any]) -> bool:
 
 def new_id(prefix: str) -> str:
     """A random id as the Responses API makes them: `msg_` and 32 hexadecimal digits."""
-    return f"{prefix}_{uuid4().hex}"
+    return f"{prefix}_{secrets.token_hex(16)}"
 
 
 def user_message(text: str) -> Item:

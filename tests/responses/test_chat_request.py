@@ -1,0 +1,158 @@
+"""A chat request says the same as a Responses request."""
+
+from array import array
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gymq.responses import (
+    InvalidRequest,
+    ResponsesError,
+    Unsupported,
+    chat_messages_to_items,
+    chat_to_params,
+    responses_to_chat,
+    validate_params,
+)
+
+from .builders import tokens
+
+MESSAGES = [{"role": "user", "content": "q"}]
+FUNCTION = {"name": "f", "description": "Does f.", "parameters": {"type": "object", "properties": {}}}
+
+
+def params(**request: Any) -> dict[str, Any]:
+    return validate_params(chat_to_params({"messages": MESSAGES, **request}))
+
+
+def test_limits_and_effort_are_renamed() -> None:
+    made = params(max_completion_tokens=5, max_tokens=9, reasoning_effort="low")
+
+    assert (made["max_output_tokens"], made["reasoning"]) == (5, {"effort": "low"})
+
+
+def test_the_older_name_of_the_limit_is_understood() -> None:
+    assert params(max_tokens=9)["max_output_tokens"] == 9
+
+
+def test_tools_are_flattened() -> None:
+    made = params(
+        tools=[{"type": "function", "function": FUNCTION}],
+        tool_choice={"type": "function", "function": {"name": "f"}},
+    )
+
+    assert made["tools"] == [{"type": "function", **FUNCTION, "strict": None}]
+    assert made["tool_choice"] == {"type": "function", "name": "f"}
+
+
+def test_a_tool_without_parameters_takes_none() -> None:
+    made = params(tools=[{"type": "function", "function": {"name": "f"}}])
+
+    assert made["tools"][0]["parameters"] == {"type": "object", "properties": {}}
+
+
+def test_members_that_nobody_knows_are_dropped() -> None:
+    assert params(logit_bias={}, prediction=None).keys() == {"input"}
+
+
+def test_separate_reasoning_becomes_an_item_before_text_and_calls() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    message = {"role": "assistant", "reasoning_content": "r", "content": "a", "tool_calls": [call]}
+
+    assert [item["type"] for item in chat_messages_to_items([message])] == ["reasoning", "message", "function_call"]
+
+
+def test_token_members_go_on_the_last_item_of_the_turn() -> None:
+    packed = tokens(array("i", [1]), array("i", [2]), array("f", [-0.5]))
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+
+    text, last = chat_messages_to_items([{"role": "assistant", "content": "a", "tool_calls": [call], **packed}])
+
+    assert "prompt_token_ids" not in text
+    assert all(last[name] is packed[name] for name in packed)
+
+
+@pytest.mark.parametrize(
+    ("request_", "error", "path"),
+    [
+        ({"messages": "hi"}, InvalidRequest, "messages"),
+        ({"messages": ["hi"]}, InvalidRequest, "messages[0]"),
+        ({"messages": [{"role": "robot", "content": "a"}]}, InvalidRequest, "messages[0].role"),
+        ({"messages": [{"role": "tool", "content": "a"}]}, InvalidRequest, "messages[0].tool_call_id"),
+        ({"messages": [{"role": "user", "content": 7}]}, InvalidRequest, "messages[0].content"),
+        ({"messages": [{"role": "user", "content": [{"type": "file"}]}]}, Unsupported, "messages[0].content[0].type"),
+        ({"n": 2}, Unsupported, "n"),
+        ({"stop": ["x"]}, Unsupported, "stop"),
+        ({"tools": [{"type": "custom"}]}, Unsupported, "tools[0].type"),
+        ({"tools": [{"type": "function"}]}, InvalidRequest, "tools[0].function"),
+        ({"tool_choice": {"type": "allowed_tools"}}, Unsupported, "tool_choice"),
+    ],
+)
+def test_what_cannot_be_converted_is_refused_with_its_path(
+    request_: dict[str, Any], error: type[ResponsesError], path: str
+) -> None:
+    with pytest.raises(error) as caught:
+        params(**request_)
+
+    assert caught.value.path == path
+
+
+TEXT = st.text(max_size=6)
+PARTS = st.lists(
+    st.builds(lambda text: {"type": "text", "text": text}, TEXT)
+    | st.builds(lambda url: {"type": "image_url", "image_url": {"url": f"http://{url}", "detail": "low"}}, TEXT)
+    | st.builds(lambda url: {"type": "video_url", "video_url": {"url": f"http://{url}"}}, TEXT)
+)
+ASKING = st.builds(
+    lambda role, content: {"role": role, "content": content},
+    st.sampled_from(["system", "developer", "user"]),
+    TEXT | PARTS,
+)
+ANSWERING = st.builds(
+    lambda text, names: {
+        "role": "assistant",
+        "content": text or None,
+        **({"tool_calls": [_call(position, name) for position, name in enumerate(names)]} if names else {}),
+    },
+    TEXT,
+    st.lists(TEXT, max_size=2),
+)
+TOOL = st.builds(lambda text: {"role": "tool", "tool_call_id": "c0", "content": text}, TEXT)
+
+
+def _call(position: int, name: str) -> dict[str, Any]:
+    return {"id": f"c{position}", "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+@given(st.lists(st.tuples(ASKING, ANSWERING, TOOL).map(list), max_size=3))
+def test_a_chat_history_survives_the_way_there_and_back(turns: list[list[dict[str, Any]]]) -> None:
+    history = [message for turn in turns for message in turn]
+
+    items = validate_params({"input": chat_messages_to_items(history)})
+
+    assert responses_to_chat(items)["messages"] == history
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXT,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["type", "text", "url", "image_url", "function", "name", "id"]), inner)
+    ),
+    max_leaves=6,
+)
+ANY_MESSAGE = st.dictionaries(
+    st.sampled_from(["role", "content", "tool_calls", "tool_call_id", "reasoning_content", "prompt_token_ids"]),
+    st.sampled_from(["user", "assistant", "tool"]) | JSON,
+)
+
+
+@given(st.lists(ANY_MESSAGE, max_size=2), JSON, JSON)
+def test_whatever_the_request_the_only_error_is_a_refusal(messages: list[Any], tools: Any, choice: Any) -> None:
+    request = {"messages": messages, "tools": tools, "tool_choice": choice}
+    try:
+        validate_params(chat_to_params(request))
+    except (InvalidRequest, Unsupported):
+        return

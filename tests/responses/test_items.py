@@ -1,0 +1,79 @@
+"""Reading texts and calls out of a response."""
+
+import pytest
+
+from gymq.responses import (
+    assistant_text,
+    function_call_output,
+    function_calls,
+    last_assistant_text,
+    output_text,
+    split_at_first_generated,
+    user_message,
+    validate_params,
+)
+
+from .builders import assistant, call, output, reasoning, response, user
+
+REFUSAL = {"type": "refusal", "refusal": "no"}
+MIXED = response(
+    reasoning("thought"),
+    assistant(" a "),
+    call(),
+    output(value="tool text"),
+    {"type": "message", "role": "user", "content": "u"},
+    assistant("", content=[{"type": "output_text", "text": "b"}, REFUSAL, {"type": "output_text", "text": "c "}]),
+)
+
+
+def test_all_text_reads_every_message_untrimmed() -> None:
+    assert output_text(MIXED) == " a ubc "
+
+
+def test_all_text_reads_only_output_text_parts() -> None:
+    parts = [{"type": "input_text", "text": "x"}, {"type": "output_text", "text": "y"}]
+
+    assert output_text(response({"type": "message", "role": "user", "content": parts})) == "y"
+
+
+def test_assistant_text_reads_assistant_messages_by_line() -> None:
+    assert assistant_text(MIXED) == "a \nb\nc"
+
+
+def test_last_assistant_text_reads_one_message() -> None:
+    assert last_assistant_text(MIXED) == "b\nc"
+
+
+def test_last_assistant_text_does_not_fall_back_to_an_earlier_message() -> None:
+    assert last_assistant_text(response(assistant("a"), assistant("", content=[REFUSAL]))) == ""
+
+
+@pytest.mark.parametrize("read", [output_text, assistant_text, last_assistant_text])
+def test_no_message_is_no_text(read) -> None:
+    assert read(response(reasoning("a"), call(), output())) == ""
+
+
+def test_function_calls_come_in_order() -> None:
+    calls = [call("c1"), call("c2")]
+
+    assert function_calls(response(calls[0], assistant("a"), calls[1], output())) == calls
+
+
+def test_made_items_are_valid_items() -> None:
+    made = [user_message("hi"), function_call_output("c1", "3")]
+
+    assert validate_params({"input": made})["input"] == made
+
+
+@pytest.mark.parametrize("generated", [assistant("a"), call(), reasoning("r"), {"type": "web_search_call"}])
+def test_a_trajectory_is_split_at_the_first_item_a_model_made(generated: dict) -> None:
+    prompt = [{"role": "system", "content": "s"}, user("q"), output("c0")]
+
+    assert split_at_first_generated([*prompt, generated, output(), user("x")]) == (
+        prompt,
+        [generated, output(), user("x")],
+    )
+
+
+def test_a_prompt_alone_has_nothing_generated() -> None:
+    assert split_at_first_generated([user("q")]) == ([user("q")], [])

@@ -1,0 +1,75 @@
+"""Recorded cases: what each conversion must give for an input."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq import responses
+
+CASES = Path(__file__).parents[1] / "cases"
+
+
+def cases(name: str) -> list[Any]:
+    lines = (CASES / f"core_{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [pytest.param(case, id=case["id"]) for case in map(json.loads, lines)]
+
+
+def comparable(value: Any) -> Any:
+    """A null member counts as absent, random ids are all the same, floats agree to nine digits."""
+    if isinstance(value, dict):
+        return {name: comparable(member) for name, member in value.items() if member is not None}
+    if isinstance(value, list):
+        return [comparable(member) for member in value]
+    if isinstance(value, str):
+        return re.sub(r"^(rs|msg|resp)_[0-9a-f]{32}$", r"<\1_*>", value)
+    return pytest.approx(value, rel=1e-9, abs=0) if isinstance(value, float) else value
+
+
+@pytest.mark.parametrize("case", cases("responses_to_chat"))
+def test_request_becomes_the_recorded_chat_request(case: dict[str, Any]) -> None:
+    def convert() -> dict[str, Any]:
+        params = responses.validate_params(case["input"]["request"])
+        return responses.responses_to_chat(params, token_ids=case["input"]["options"]["return_token_id_information"])
+
+    if "error" in case["expect"]:
+        with pytest.raises((responses.InvalidRequest, responses.Unsupported)):
+            convert()
+    else:
+        assert comparable({"chat_request": convert()}) == comparable(case["expect"])
+
+
+@pytest.mark.parametrize("case", cases("chat_to_responses"))
+def test_choice_becomes_the_recorded_items(case: dict[str, Any]) -> None:
+    options = case["input"]["options"]
+    items = responses.chat_choice_to_items(
+        case["input"]["choice"],
+        split_reasoning=options["uses_reasoning_parser"],
+        token_ids=options["return_token_id_information"],
+    )
+
+    assert comparable({"output": items}) == comparable(case["expect"])
+
+
+@pytest.mark.parametrize("case", cases("trajectory"))
+def test_captured_calls_become_the_recorded_chains(case: dict[str, Any]) -> None:
+    built = responses.build_chains(case["input"]["entries"], case["input"].get("builder", "prefix_merging"))
+    expect = dict(case["expect"])
+
+    if expect.pop("response_error", None):
+        with pytest.raises(responses.NoTrainableChain):
+            responses.project_response(built, model="m")
+    else:
+        assert comparable(responses.project_response(built, model="m")) == comparable(expect.pop("response"))
+    chains = [
+        {
+            "chain_id": chain.chain_id,
+            "root_prompt": chain.root_prompt,
+            "links": [{"call": link.call.model_call_id, "interstitial": link.interstitial} for link in chain.links],
+        }
+        for chain in sorted(built.chains, key=lambda chain: chain.chain_id)
+    ]
+    found = {"chains": chains, "quarantined": built.quarantined, "notes": built.notes}
+    assert comparable(found) == comparable(expect)

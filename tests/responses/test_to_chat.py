@@ -1,0 +1,283 @@
+"""A Responses request says the same in chat."""
+
+from array import array
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
+
+from gymq.responses import InvalidRequest, Unsupported, responses_to_chat, validate_params
+
+from .builders import assistant, call, output, reasoning, tokens, tool, user
+
+
+def messages(*items: Any, token_ids: bool = False, **params: Any) -> list[dict[str, Any]]:
+    return responses_to_chat(validate_params({"input": list(items), **params}), token_ids=token_ids)["messages"]
+
+
+def settings(**params: Any) -> dict[str, Any]:
+    request = responses_to_chat(validate_params({"input": "x", **params}))
+    del request["messages"]
+    return request
+
+
+def test_image_keeps_its_detail() -> None:
+    part = {"type": "input_image", "image_url": "http://i/1.png", "detail": "low"}
+
+    [message] = messages({"role": "user", "content": [part]})
+
+    assert message["content"] == [{"type": "image_url", "image_url": {"url": "http://i/1.png", "detail": "low"}}]
+
+
+def test_image_without_detail_gets_auto() -> None:
+    [message] = messages({"role": "user", "content": [{"type": "input_image", "image_url": "http://i/1.png"}]})
+
+    assert message["content"][0]["image_url"]["detail"] == "auto"
+
+
+def test_video_becomes_a_video_url() -> None:
+    [message] = messages({"role": "user", "content": [{"type": "input_video", "video_url": "http://v/1.mp4"}]})
+
+    assert message["content"] == [{"type": "video_url", "video_url": {"url": "http://v/1.mp4"}}]
+
+
+def test_reasoning_stays_at_its_place_between_texts() -> None:
+    [_, message] = messages(user("q"), assistant("a"), reasoning("r"), assistant("b"))
+
+    assert message == {"role": "assistant", "content": "a<think>r</think>b"}
+
+
+def test_empty_reasoning_adds_no_tags() -> None:
+    [message] = messages(reasoning("", "r"))
+
+    assert message["content"] == "<think>r</think>"
+
+
+@pytest.mark.parametrize("item", [assistant(""), reasoning(), reasoning(""), {"role": "assistant", "content": ""}])
+def test_an_assistant_item_without_text_is_still_a_turn(item: dict[str, Any]) -> None:
+    assert messages(item, user("go on")) == [{"role": "assistant", "content": None}, user("go on")]
+
+
+def test_refusals_contribute_no_text() -> None:
+    parts = [
+        {"type": "output_text", "text": "a"},
+        {"type": "refusal", "refusal": "no"},
+        {"type": "output_text", "text": "b"},
+    ]
+
+    assert messages({"role": "assistant", "content": parts})[0]["content"] == "ab"
+
+
+def test_a_call_after_a_tool_output_starts_a_new_turn() -> None:
+    roles = [message["role"] for message in messages(call("c1"), output("c1"), call("c2"), output("c2"))]
+
+    assert roles == ["assistant", "tool", "assistant", "tool"]
+
+
+def test_arguments_are_passed_on_verbatim() -> None:
+    [message] = messages(call(arguments='{"x" : '))
+
+    assert message["tool_calls"][0]["function"]["arguments"] == '{"x" : '
+
+
+def test_tool_output_in_parts_becomes_text_parts() -> None:
+    [message] = messages(output(value=[{"type": "input_text", "text": "a"}]))
+
+    assert message == {"role": "tool", "tool_call_id": "c1", "content": [{"type": "text", "text": "a"}]}
+
+
+def test_chat_shaped_history_is_understood() -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}]
+    history = [
+        {"role": "assistant", "content": "hm", "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    ]
+
+    assert messages(*history) == history
+
+
+@pytest.mark.parametrize(
+    ("item", "path"),
+    [
+        ({"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}, "input[1].content[0].type"),
+        ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, "input[1].content[0].type"),
+        ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "input[1].content[0].file_id"),
+        ({"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]}, "input[1].content[0].type"),
+        (output(value=[{"type": "input_image", "image_url": "u"}]), "input[1].output[0].type"),
+        ({"type": "web_search_call", "id": "w"}, "input[1].type"),
+        ({"type": "custom_tool_call_output", "output": "x"}, "input[1].type"),
+    ],
+)
+def test_what_chat_cannot_say_is_unsupported(item: dict[str, Any], path: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        messages(user("a"), item)
+
+    assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("item", "path"),
+    [
+        ({"role": "user", "content": [{"type": "input_image", "image_url": ""}]}, "input[0].content[0].image_url"),
+        ({"role": "user", "content": [{"type": "input_image"}]}, "input[0].content[0].image_url"),
+        ({"role": "user", "content": [{"type": "input_video", "video_url": ""}]}, "input[0].content[0].video_url"),
+        ({"type": "function_call", "call_id": "c", "name": "f"}, "input[0].arguments"),
+    ],
+)
+def test_what_chat_needs_must_be_there(item: dict[str, Any], path: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        messages(item)
+
+    assert caught.value.path == path
+
+
+def test_settings_keep_their_names_if_the_caller_set_them() -> None:
+    same = {
+        "temperature": 0.5,
+        "top_p": 0.9,
+        "top_logprobs": 2,
+        "user": "u",
+        "metadata": {"k": "v"},
+        "model": "m",
+        "store": False,
+        "service_tier": "auto",
+        "stream": False,
+    }
+
+    assert settings(**same) == same
+
+
+def test_settings_that_chat_lacks_are_dropped() -> None:
+    assert (
+        settings(truncation="auto", include=[], max_tool_calls=1, background=False, text={}, prompt={"id": "p"}) == {}
+    )
+
+
+def test_null_settings_are_left_out() -> None:
+    assert settings(temperature=None, max_output_tokens=None, reasoning=None, metadata=None, tools=None) == {}
+
+
+def test_zero_output_tokens_are_passed_on() -> None:
+    assert settings(max_output_tokens=0) == {"max_tokens": 0}
+
+
+def test_reasoning_effort_is_passed_on() -> None:
+    assert settings(reasoning={"effort": "high", "summary": "auto"}) == {"reasoning_effort": "high"}
+
+
+def test_tools_lose_strict_and_keep_the_choice() -> None:
+    function = {name: value for name, value in tool().items() if name not in ("type", "strict")}
+
+    assert settings(tools=[tool()], tool_choice="required", parallel_tool_calls=False) == {
+        "tools": [{"type": "function", "function": function}],
+        "tool_choice": "required",
+        "parallel_tool_calls": False,
+    }
+
+
+@pytest.mark.parametrize("tools", [{}, {"tools": []}, {"tools": None}])
+def test_without_tools_there_is_no_choice_to_send(tools: dict[str, Any]) -> None:
+    assert settings(tool_choice="auto", parallel_tool_calls=True, **tools) == {}
+
+
+@pytest.mark.parametrize(
+    ("params", "error"),
+    [
+        ({"tool_choice": "required"}, InvalidRequest),
+        ({"tools": [tool(parameters=None)]}, InvalidRequest),
+        ({"tools": [tool(description=None)]}, InvalidRequest),
+        ({"tools": [{"type": "web_search"}]}, Unsupported),
+        ({"tools": [{"type": "custom", "name": "grep"}]}, Unsupported),
+        ({"tools": [tool("f")], "tool_choice": {"type": "function", "name": "f"}}, Unsupported),
+        ({"tool_choice": {"type": "function", "name": "f"}}, Unsupported),
+    ],
+)
+def test_tools_that_chat_cannot_take_are_refused(params: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match="tool"):
+        settings(**params)
+
+
+def test_instructions_come_first() -> None:
+    assert messages(user("a"), instructions="Base.") == [{"role": "system", "content": "Base."}, user("a")]
+
+
+def test_instructions_come_first_before_a_string() -> None:
+    request = responses_to_chat(validate_params({"input": "a", "instructions": "Base."}))
+
+    assert [message["role"] for message in request["messages"]] == ["system", "user"]
+
+
+def test_a_system_message_after_an_assistant_turn_is_not_folded() -> None:
+    late = {"role": "system", "content": "late"}
+
+    assert messages(assistant("a"), late, instructions="Base.")[-1] == late
+
+
+def test_an_image_cannot_be_folded_into_instructions() -> None:
+    picture = {"role": "system", "content": [{"type": "input_image", "image_url": "u"}]}
+
+    with pytest.raises(Unsupported) as caught:
+        messages({"role": "system", "content": "a"}, picture, instructions="Base.")
+
+    assert caught.value.path == "input[1].content"
+
+
+def test_token_members_of_the_last_item_go_on_the_message_untouched() -> None:
+    last = tokens(array("i", [1, 2]), array("i", [3]), array("f", [-0.5]))
+
+    [message] = messages(reasoning("r", **tokens([9], [9])), call(**last), call("c2"), token_ids=True)
+
+    assert all(message[name] is last[name] for name in last)
+
+
+def test_routing_travels_with_the_tokens() -> None:
+    [message] = messages(assistant("a", **tokens([1], [2]), routed_experts="nrlre1:..."), token_ids=True)
+
+    assert message["routed_experts"] == "nrlre1:..."
+
+
+def test_empty_token_lists_are_passed_on() -> None:
+    [message] = messages(assistant("a", **tokens([], [])), token_ids=True)
+
+    assert message == {"role": "assistant", "content": "a", **tokens([], [])}
+
+
+def test_token_members_are_not_inherited_by_a_later_turn() -> None:
+    turns = messages(assistant("a", **tokens([1], [2])), user("b"), assistant("c"), token_ids=True)
+
+    assert turns[-1] == {"role": "assistant", "content": "c"}
+
+
+def test_without_token_tracking_no_token_members_are_sent() -> None:
+    [message] = messages(assistant("a", **tokens([1], [2])))
+
+    assert message == {"role": "assistant", "content": "a"}
+
+
+def test_the_request_is_not_changed() -> None:
+    params = {"input": [user("a"), call(), output()], "tools": [tool()], "instructions": "x"}
+    before = repr(params)
+
+    responses_to_chat(validate_params(params))
+
+    assert repr(params) == before
+
+
+def test_openai_accepts_what_we_send() -> None:
+    items = [
+        {"role": "developer", "content": "d"},
+        {"role": "user", "content": [{"type": "input_text", "text": "a"}, {"type": "input_image", "image_url": "u"}]},
+        reasoning("r"),
+        call(),
+        output(),
+        reasoning(),
+        user("b"),
+    ]
+    params = {"input": items, "tools": [tool()], "model": "m", "max_output_tokens": 5, "reasoning": {"effort": "low"}}
+
+    request = responses_to_chat(validate_params(params))
+
+    TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(request)
+    TypeAdapter(list[ChatCompletionMessageParam]).validate_python(request["messages"])
