@@ -1,0 +1,163 @@
+"""Directives: parts of a configuration that are copied or moved from elsewhere in it.
+
+`x: ${copy:a.b}` makes `x` what `a.b` is. `x: {_copy: a.b, ...}` lays the other members of `x` over it. With
+`inherit_from` in the place of `copy` the source is moved instead; `${swap_key:a.b}` is an older name of
+`${inherit_from:a.b}`.
+`_delete_key: a, b` removes members of the mapping it stands in, its own and those it copied.
+
+Every source is taken as it was merged, before anything is moved or deleted, with its own directives carried out.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from gymq.config.errors import ConfigError, Keys, did_you_mean, dotted
+from gymq.config.sources import Source, place
+
+MISSING = "???"
+_TEXT = re.compile(r"\$\{\s*(inherit_from|swap_key|copy)\s*:((?:[^{}$]|\$\{[^{}]*\})+)\}")
+_MOVE, _COPY, _DELETE = "_inherit_from", "_copy", "_delete_key"
+_ABSENT = object()
+
+
+def carry_out(tree: dict[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
+    """Return the tree with all directives carried out.
+
+    Args:
+        tree: the merged configuration, interpolations unresolved.
+        sources: its layers, to name lines in messages.
+
+    Raises:
+        ConfigError: if a directive names something that does not exist, or two need each other.
+    """
+    expansion = _Expansion(tree, sources)
+    result: dict[str, Any] = expansion.expand(tree, ())
+    for keys in expansion.moved:
+        _remove(result, keys)
+    return result
+
+
+class _Expansion:
+    """One pass over a tree.
+
+    Attributes:
+        moved: the paths that moves have taken, to be removed at the end.
+    """
+
+    def __init__(self, tree: dict[str, Any], sources: Sequence[Source]) -> None:
+        self.tree = tree
+        self.sources = sources
+        self.moved: list[Keys] = []
+        self._open: list[Keys] = []
+
+    def expand(self, value: Any, at: Keys) -> Any:
+        """Return a copy of the value that stands at a path, with the directives in it carried out."""
+        if isinstance(value, list):
+            return [self.expand(item, (*at, index)) for index, item in enumerate(value)]
+        if isinstance(value, str):
+            match = _TEXT.fullmatch(value.strip())
+            return self._take(match[2], match[1] != "copy", at) if match else value
+        if not isinstance(value, dict):
+            return value
+        own = dict(value)
+        move, copy = own.pop(_MOVE, None), own.pop(_COPY, None)
+        deleted = self._names(own.pop(_DELETE, None), (*at, _DELETE))
+        not_own = [name for name in deleted if own.pop(name, _ABSENT) is _ABSENT]
+        own = {key: self.expand(member, (*at, key)) for key, member in own.items()}
+        if move is None and copy is None:
+            return own
+        if move is not None and copy is not None:
+            raise self._error(at, f"{_MOVE} and {_COPY} exclude each other")
+        directive = (*at, _COPY if move is None else _MOVE)
+        taken = self._take(copy if move is None else move, move is not None, directive)
+        if taken == MISSING:
+            return MISSING
+        merged = self._lay_over(taken, own, directive)
+        for name in deleted:
+            if merged.pop(name, _ABSENT) is _ABSENT and name in not_own:
+                raise self._error((*at, _DELETE), f"there is no {name}{did_you_mean(name, map(str, merged))}")
+        return merged
+
+    def _take(self, source: Any, move: bool, at: Keys) -> Any:
+        """Return what a directive at a path names."""
+        found, keys = self._look_up(self._resolved(source, at).strip().split("."), at)
+        if found == MISSING:
+            return MISSING
+        if move:
+            self.moved.append(keys)
+        return self._guarded(found, keys, at)
+
+    def _guarded(self, value: Any, keys: Keys, at: Keys) -> Any:
+        if keys in self._open:
+            raise self._error(at, f"{dotted(keys)} needs itself")
+        self._open.append(keys)
+        expanded = self.expand(value, keys)
+        self._open.pop()
+        return expanded
+
+    def _look_up(self, names: list[str], at: Keys) -> tuple[Any, Keys]:
+        """Find a value and its path, looking into what the mappings on the way take from elsewhere."""
+        node: Any = self.tree
+        passed: Keys = ()
+        for name in names:
+            if _has_source(node) and passed not in self._open:
+                node = self._guarded(node, passed, at)
+            if node == MISSING:
+                break
+            members = {str(key): key for key in node} if isinstance(node, dict) else {}
+            if name not in members:
+                inside = f" in {dotted(passed)}" if passed else ""
+                problem = f"{'.'.join(names)} does not exist: there is no {name}{inside}{did_you_mean(name, members)}"
+                raise self._error(at, problem)
+            passed = (*passed, members[name])
+            node = node[members[name]]
+        return node, passed
+
+    def _lay_over(self, taken: Any, own: dict[Any, Any], at: Keys) -> dict[Any, Any]:
+        if not isinstance(taken, dict):
+            raise self._error(at, "names a value that is not a mapping, so nothing can be laid over it")
+        try:
+            merged = OmegaConf.to_container(OmegaConf.merge(OmegaConf.create(taken), OmegaConf.create(own)))
+        except (TypeError, OmegaConfBaseException) as error:
+            raise self._error(at, str(error).splitlines()[0]) from None
+        assert isinstance(merged, dict)
+        return merged
+
+    def _names(self, value: Any, at: Keys) -> list[str]:
+        """Read the names of `_delete_key`: a text with commas, or a list."""
+        if value is None:
+            return []
+        parts = value if isinstance(value, list) else self._resolved(value, at).split(",")
+        return [self._resolved(part, at).strip() for part in parts]
+
+    def _resolved(self, value: Any, at: Keys) -> str:
+        """Resolve interpolations in the argument of a directive."""
+        if not isinstance(value, str):
+            raise self._error(at, f"must name a key, not {value!r}")
+        if "${" not in value:
+            return value
+        try:
+            return str(OmegaConf.create({**self.tree, _COPY: value})[_COPY])
+        except OmegaConfBaseException as error:
+            raise self._error(at, f"cannot resolve {value}: {str(error).splitlines()[0]}") from None
+
+    def _error(self, at: Keys, problem: str) -> ConfigError:
+        return ConfigError(f"{dotted(at)}: {problem}{place(self.sources, at)}")
+
+
+def _has_source(node: Any) -> bool:
+    if isinstance(node, dict):
+        return node.get(_MOVE) is not None or node.get(_COPY) is not None
+    return isinstance(node, str) and bool(_TEXT.fullmatch(node.strip()))
+
+
+def _remove(tree: dict[str, Any], keys: Keys) -> None:
+    node: Any = tree
+    for key in keys[:-1]:
+        node = node.get(key) if isinstance(node, dict) else None
+    if isinstance(node, dict):
+        node.pop(keys[-1], None)

@@ -1,0 +1,28 @@
+"""The one exception of the configuration, and how its messages name things."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+Keys = tuple[str | int, ...]
+"""Keys and list indices from the root of a configuration to one of its values."""
+
+
+class ConfigError(Exception):
+    """The configuration cannot be used. The text is one line for the person who wrote it."""
+
+
+def dotted(path: Keys) -> str:
+    """Write a path the way people write it: `agent.tools[0].name`."""
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        else:
+            text += f".{key}" if text else key
+    return text
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean a or b?` for the known names close to `name`, or nothing."""
+    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

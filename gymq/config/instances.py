@@ -1,0 +1,112 @@
+"""Instances: which top-level mappings describe a worker, and whether they are complete."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gymq.config.errors import Keys, did_you_mean, dotted
+from gymq.config.schema import KINDS, RUN_KEYS, Implementation, Kind, implementation_problems
+from gymq.config.sources import Source, place
+
+
+@dataclass(frozen=True)
+class Instance:
+    """One configured worker.
+
+    Attributes:
+        name: its top-level key; other workers and messages call it by this name.
+        kind: "agents", "models" or "resources".
+        implementation: the key below the kind; it names the worker's code.
+        options: everything below that, as configured. It is part of the configuration's tree, not a copy.
+    """
+
+    name: str
+    kind: Kind
+    implementation: str
+    options: dict[str, Any]
+
+    @property
+    def server_type(self) -> str:
+        """The key of the kind in configuration files, for example `resources_servers`."""
+        return next(key for key, kind in KINDS.items() if kind == self.kind)
+
+    @property
+    def worker_options(self) -> dict[str, Any]:
+        """The options without the members that every implementation can have in the format."""
+        return {key: value for key, value in self.options.items() if key not in Implementation.model_fields}
+
+
+def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tuple[list[Instance], list[str]]:
+    """Return the instances of a resolved configuration in order of appearance.
+
+    A mapping without a server type, or without an `entrypoint` below it, is no instance and no mistake.
+
+    Args:
+        tree: the resolved configuration.
+        sources: its layers, to name lines in messages.
+
+    Returns:
+        The instances, and one message for each mapping that has an `entrypoint` but is not valid.
+    """
+    instances: list[Instance] = []
+    invalid: list[str] = []
+    for name, block in tree.items():
+        types = [key for key in KINDS if isinstance(block, dict) and key in block]
+        if not any(_has_entrypoint(block[key]) for key in types):
+            continue
+        problems = list(_problems(name, block, types))
+        if problems:
+            located = (f"{dotted(keys)}: {problem}{place(sources, keys)}" for keys, problem in problems)
+            invalid.append("; ".join(located))
+        else:
+            ((implementation, options),) = block[types[0]].items()
+            instances.append(Instance(name, KINDS[types[0]], implementation, options))
+    return instances, invalid
+
+
+def _has_entrypoint(implementations: Any) -> bool:
+    return isinstance(implementations, dict) and any(
+        isinstance(options, dict) and "entrypoint" in options for options in implementations.values()
+    )
+
+
+def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tuple[Keys, str]]:
+    """Yield what is wrong with a mapping that has an entrypoint: where and what."""
+    if not isinstance(name, str):
+        yield (str(name),), "an instance needs a name that is text, not a number"
+    elif name in RUN_KEYS:
+        yield (name,), "the key configures the run and cannot name an instance"
+    if len(types) > 1:
+        yield (name,), f"more than one server type: {', '.join(types)}"
+        return
+    server_type = types[0]
+    if len(block[server_type]) != 1:
+        names = ", ".join(map(str, block[server_type]))
+        yield (name, server_type), f"must hold exactly one implementation, not {names}"
+        return
+    ((implementation, options),) = block[server_type].items()
+    keys = (name, server_type, str(implementation))
+    for member, problem in implementation_problems(options):
+        yield (*keys, *member), problem
+    if server_type == "resources_servers" and isinstance(options, dict) and options.get("domain") is None:
+        yield (*keys, "domain"), "missing; a resources server needs one"
+
+
+def unknown_references(instances: Sequence[Instance], sources: Sequence[Source] = ()) -> list[str]:
+    """Return a message for each option `{type: ..., name: ...}` that names no configured instance of that type."""
+    messages = []
+    for instance in instances:
+        for field, value in instance.options.items():
+            server_type, name = (value.get("type"), value.get("name")) if isinstance(value, dict) else (None, None)
+            if not isinstance(server_type, str) or server_type not in KINDS or not isinstance(name, str):
+                continue
+            candidates = [other.name for other in instances if other.server_type == server_type]
+            if name in candidates:
+                continue
+            keys = (instance.name, instance.server_type, instance.implementation, field, "name")
+            hint = did_you_mean(name, candidates) or f"; there are: {', '.join(candidates) or 'none'}"
+            elsewhere = next((other.server_type for other in instances if other.name == name), None)
+            if elsewhere:
+                hint = f"; {name} is one of the {elsewhere}"
+            messages.append(f"{dotted(keys)}: no {server_type} are called {name}{hint}{place(sources, keys)}")
+    return messages

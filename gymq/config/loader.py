@@ -1,0 +1,153 @@
+"""Loading: from files, env.yaml, a program's values and the command line to one resolved configuration."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from types import EllipsisType
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from gymq.config import overrides as command_line
+from gymq.config.directives import carry_out
+from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.instances import Instance, find_instances, unknown_references
+from gymq.config.resolution import resolve
+from gymq.config.schema import RUN_KEYS
+from gymq.config.sources import CONFIG_PATHS, Source, find, listed_files, merge, place, read, read_tree
+
+_ENV_YAML = "env.yaml"
+_INSTALL_ROOT = Path(__file__).resolve().parents[2]
+_logger = logging.getLogger("gymq.config")
+
+
+@dataclass(frozen=True)
+class Config:
+    """A resolved configuration.
+
+    Attributes:
+        tree: all of it as plain dicts, lists and scalars, nothing left to resolve.
+        instances: the workers it describes, in order of appearance.
+    """
+
+    tree: dict[str, Any]
+    instances: list[Instance]
+
+    def instance(self, name: str) -> Instance:
+        """Return the instance of a name.
+
+        Raises:
+            ConfigError: if there is none.
+        """
+        for instance in self.instances:
+            if instance.name == name:
+                return instance
+        names = [instance.name for instance in self.instances]
+        hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
+        raise ConfigError(f"no instance is called {name}{hint}")
+
+
+def load(
+    config_paths: Sequence[str | PathLike[str]],
+    overrides: Sequence[str] = (),
+    *,
+    root: str | PathLike[str] | None = None,
+    env_yaml: str | PathLike[str] | EllipsisType | None = ...,
+    initial: Mapping[str, Any] | None = None,
+    extra_roots: Sequence[str | PathLike[str]] = (),
+) -> Config:
+    """Load, merge, resolve and check a configuration.
+
+    From low to high precedence: the files and what they include, env.yaml, `initial`, the overrides. A configuration
+    without instances is valid; whoever needs one asks for it.
+
+    Args:
+        config_paths: the files to start from. If empty, `config_paths` of env.yaml, `initial` or the overrides.
+        overrides: arguments `key=v` (the key must exist), `+key=v`, `++key=v` and `~key`.
+        root: the directory that relative names start from, by default the current one. The directory in which gymq is
+            installed comes after it.
+        env_yaml: the file to read as env.yaml, None for none; by default the first env.yaml under the roots.
+        initial: values from an embedding program.
+        extra_roots: directories to look in before `root`.
+
+    Raises:
+        ConfigError: one line that says what is wrong and where.
+    """
+    base = (Path(root) if root is not None else Path.cwd()).absolute()
+    roots = [*(Path(extra).absolute() for extra in extra_roots), base, _INSTALL_ROOT]
+    arguments = command_line.parse(overrides)
+    upper = [*_read_env(env_yaml, roots), *_read_initial(initial)]
+    given = Source("command line", command_line.overlay(OmegaConf.create(), arguments))
+
+    early = Source("", command_line.overlay(merge(upper), arguments))
+    entries = listed_files(early.config, place([*upper, given], (CONFIG_PATHS,)))
+    if config_paths:
+        if any(argument.keys == (CONFIG_PATHS,) for argument in arguments):
+            raise ConfigError(f"files are given both directly and with an override of {CONFIG_PATHS}; use one of them")
+        entries = [str(path) for path in config_paths]
+    early.config.pop(CONFIG_PATHS, None)
+    names, files = read_tree(entries, roots, early)
+
+    merged = merge([*files, *upper])
+    command_line.apply(merged, arguments, known=RUN_KEYS)
+    if names:
+        merged[CONFIG_PATHS] = names
+    raw = cast(dict[str, Any], OmegaConf.to_container(merged))
+    sources = [*files, *upper, given]
+    tree = resolve(carry_out(raw, sources), sources)
+    instances = _checked_instances(tree, sources)
+    _fill_in(tree, instances, base)
+    return Config(tree, instances)
+
+
+def _read_env(env_yaml: str | PathLike[str] | EllipsisType | None, roots: Sequence[Path]) -> list[Source]:
+    if env_yaml is None:
+        return []
+    if not isinstance(env_yaml, EllipsisType):
+        return [read(find(str(env_yaml), roots), str(env_yaml))]
+    found = [root / _ENV_YAML for root in roots if (root / _ENV_YAML).is_file()]
+    return [read(found[0], _ENV_YAML)] if found else []
+
+
+def _read_initial(initial: Mapping[str, Any] | None) -> list[Source]:
+    if not initial:
+        return []
+    try:
+        config = OmegaConf.create(initial if isinstance(initial, DictConfig) else dict(initial))
+    except OmegaConfBaseException as error:
+        raise ConfigError(f"initial values: {error.full_key}: {str(error).splitlines()[0]}") from None
+    return [Source("initial values", config)]
+
+
+def _fill_in(tree: dict[str, Any], instances: Sequence[Instance], base: Path) -> None:
+    """Make directories absolute, because workers run elsewhere, and hand run-wide agent options to the agents."""
+    for key in ("results_dir", "cache_dir"):
+        if tree.get(key) is not None:
+            if not isinstance(tree[key], str) or not tree[key]:
+                raise ConfigError(f"{key} must be the path of a directory, not {tree[key]!r}")
+            tree[key] = str(base / Path(tree[key]).expanduser())
+    for instance in instances:
+        if instance.kind == "agents":
+            for key in ("skip_verification", "skip_verification_reward"):
+                if tree.get(key) is not None:
+                    instance.options.setdefault(key, tree[key])
+
+
+def _checked_instances(tree: dict[str, Any], sources: Sequence[Source]) -> list[Instance]:
+    instances, invalid = find_instances(tree, sources)
+    strict = tree.get("error_on_almost_servers", True)
+    if not isinstance(strict, bool):
+        raise ConfigError(f"error_on_almost_servers must be true or false, not {strict!r}")
+    if invalid and strict:
+        count = "1 instance is" if len(invalid) == 1 else f"{len(invalid)} instances are"
+        skip = "set error_on_almost_servers=false to run without what is not valid"
+        raise ConfigError(f"{count} not valid: {'; '.join(invalid)}; {skip}")
+    for message in invalid:
+        _logger.warning("skipped an instance that is not valid: %s", message)
+    references = unknown_references(instances, sources)
+    if references:
+        raise ConfigError("; ".join(references))
+    return instances

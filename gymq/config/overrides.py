@@ -1,0 +1,159 @@
+"""Overrides from the command line: `key=v` changes, `+key=v` adds, `++key=v` sets, `~key` deletes."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, cast
+
+from omegaconf import DictConfig, ListConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.values import parse_value
+
+Action = Literal["change", "add", "set", "delete"]
+_PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", "delete"), ("", "change"))
+
+
+@dataclass(frozen=True)
+class Override:
+    """One parsed argument.
+
+    Attributes:
+        text: the argument as written, for messages.
+        action: what it does with the key.
+        keys: the path of the key.
+        value: what the key becomes; for `~key=v` the value it must have to be deleted.
+        has_value: false for a bare `~key`.
+    """
+
+    text: str
+    action: Action
+    keys: tuple[str, ...]
+    value: Any
+    has_value: bool
+
+    def error(self, problem: str) -> ConfigError:
+        return ConfigError(f"override {self.text}: {problem}")
+
+
+class _Place(NamedTuple):
+    """How far the keys of an override exist: the real keys, and the names to choose from where they end."""
+
+    path: tuple[Any, ...]
+    names: list[str]
+
+
+def parse(arguments: Iterable[str]) -> list[Override]:
+    """Parse overrides.
+
+    Raises:
+        ConfigError: if one is malformed, or `+key` gives a second value to a key.
+    """
+    parsed: list[Override] = []
+    for argument in arguments:
+        override = _parse(argument)
+        if override.action == "add" and not isinstance(override.value, dict):
+            earlier = next((o for o in parsed if o.keys == override.keys and o.action in ("add", "set")), None)
+            if earlier:
+                raise override.error(f"{earlier.text} gave the key already; replace a value with ++")
+        parsed.append(override)
+    return parsed
+
+
+def _parse(argument: str) -> Override:
+    prefix, action = next((prefix, action) for prefix, action in _PREFIXES if argument.startswith(prefix))
+    key, equals, text = argument.removeprefix(prefix).partition("=")
+    keys = tuple(part.strip() for part in key.split("."))
+    if not equals and action != "delete":
+        raise ConfigError(f"override {argument}: there is no =; write key=value, +key=value, ++key=value or ~key")
+    if not all(keys) or any(character in key for character in "[]{}'\"\n"):
+        raise ConfigError(f"override {argument}: the key must be names with dots between them")
+    try:
+        return Override(argument, action, keys, parse_value(text), has_value=bool(equals))
+    except ConfigError as error:
+        raise ConfigError(f"override {argument}: {error}") from None
+
+
+def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[str]) -> None:
+    """Apply overrides to a merged configuration, in order and in place.
+
+    Args:
+        config: the merged configuration, interpolations unresolved.
+        overrides: what to do.
+        known: top-level keys that `key=v` may give a value although nothing did before.
+
+    Raises:
+        ConfigError: if a key to change or delete does not exist, or a value does not fit on what it is laid over.
+    """
+    for override in overrides:
+        place = _find(config, override)
+        exists = len(place.path) == len(override.keys)
+        if override.action == "delete":
+            if not exists:
+                raise _unknown(override, place)
+            _delete(config, place, override)
+        else:
+            settable = exists or (not place.path and override.keys[0] in known)
+            if override.action == "change" and not settable:
+                raise _unknown(override, place)
+            _merge(config, override, place)
+
+
+def overlay(base: DictConfig, overrides: Sequence[Override]) -> DictConfig:
+    """Return a copy of `base` with the overrides applied as if every key existed.
+
+    It tells what the command line says before the files it names have been read.
+    """
+    result = cast(DictConfig, OmegaConf.merge(base))
+    for override in overrides:
+        place = _find(result, override)
+        if override.action != "delete":
+            _merge(result, override, place)
+        elif len(place.path) == len(override.keys):
+            _delete(result, place, override)
+    return result
+
+
+def _find(config: DictConfig, override: Override) -> _Place:
+    node: Any = config
+    path: tuple[Any, ...] = ()
+    for key in override.keys:
+        if isinstance(node, ListConfig):
+            raise override.error(f"{'.'.join(map(str, path))} is a list; give the whole list")
+        members: dict[str, Any] = {str(name): name for name in node} if isinstance(node, DictConfig) else {}
+        if key not in members:
+            return _Place(path, list(members))
+        name = members[key]
+        path += (name,)
+        is_container = not OmegaConf.is_interpolation(node, name) and not OmegaConf.is_missing(node, name)
+        node = node[name] if is_container else None
+    return _Place(path, [])
+
+
+def _unknown(override: Override, place: _Place) -> ConfigError:
+    missing = override.keys[: len(place.path) + 1]
+    hint = did_you_mean(missing[-1], place.names)
+    if not hint and override.action == "change":
+        hint = "; add a new key with +"
+    return override.error(f"there is no {'.'.join(missing)}{hint}")
+
+
+def _delete(config: DictConfig, place: _Place, override: Override) -> None:
+    parent: Any = config
+    for key in place.path[:-1]:
+        parent = parent[key]
+    if override.has_value:
+        value = cast(dict[Any, Any], OmegaConf.to_container(parent, resolve=False))[place.path[-1]]
+        if value != override.value:
+            raise override.error(f"the value is {value!r}")
+    del parent[place.path[-1]]
+
+
+def _merge(config: DictConfig, override: Override, place: _Place) -> None:
+    nested = override.value
+    for key in reversed((*place.path, *override.keys[len(place.path) :])):
+        nested = {key: nested}
+    try:
+        config.merge_with(OmegaConf.create(nested))
+    except (OmegaConfBaseException, TypeError) as error:
+        raise override.error(str(error).splitlines()[0]) from None

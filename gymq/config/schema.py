@@ -1,0 +1,160 @@
+"""What the configuration format says about an instance, whatever its worker is."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gymq.config.errors import Keys
+
+Kind = Literal["agents", "models", "resources"]
+KINDS: dict[str, Kind] = {
+    "responses_api_models": "models",
+    "resources_servers": "resources",
+    "responses_api_agents": "agents",
+}
+"""The key below an instance's name, and the kind of worker it stands for."""
+
+RUN_KEYS = frozenset(
+    {
+        "cache_dir",
+        "config_paths",
+        "default_host",
+        "disallowed_ports",
+        "dry_run",
+        "error_on_almost_servers",
+        "head_server",
+        "port_range_high",
+        "port_range_low",
+        "results_dir",
+        "skip_verification",
+        "skip_verification_reward",
+        "use_absolute_ip",
+    }
+)
+"""Top-level keys that configure the run; none of them is an instance."""
+
+Domain = Literal[
+    "math",
+    "coding",
+    "agent",
+    "knowledge",
+    "instruction_following",
+    "long_context",
+    "safety",
+    "games",
+    "translation",
+    "e2e",
+    "rlhf",
+    "other",
+]
+License = Literal[
+    "Apache 2.0",
+    "MIT",
+    "GNU General Public License v3.0",
+    "Creative Commons Attribution 4.0 International",
+    "Creative Commons Attribution-ShareAlike 4.0 International",
+    "CC BY-SA 4.0",
+    "CC BY-NC 3.0",
+    "NVIDIA Internal Use Only, Do Not Distribute",
+    "NVIDIA Evaluation Dataset License Agreement",
+    "TBD",
+]
+
+
+class _Gitlab(BaseModel):
+    dataset_name: str
+    version: str
+    artifact_fpath: str
+
+
+class _HuggingFace(BaseModel):
+    repo_id: str
+    artifact_fpath: str | None = None
+
+
+class _GitlabSource(_Gitlab):
+    type: Literal["gitlab"]
+
+
+class _HuggingFaceSource(_HuggingFace):
+    type: Literal["huggingface"]
+
+
+class _Dataset(BaseModel):
+    """Rows for training, validation or a first look."""
+
+    name: str
+    type: Literal["train", "validation", "example"]
+    jsonl_fpath: str
+    num_repeats: int = Field(default=1, ge=1)
+    license: License | None = None
+    source: Annotated[_GitlabSource | _HuggingFaceSource, Field(discriminator="type")] | None = None
+    gitlab_identifier: _Gitlab | None = None
+    huggingface_identifier: _HuggingFace | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> "_Dataset":
+        if self.type != "example" and self.license is None:
+            raise ValueError(f"a {self.type} data set needs a license")
+        if self.source and (self.gitlab_identifier or self.huggingface_identifier):
+            raise ValueError("source excludes gitlab_identifier and huggingface_identifier")
+        return self
+
+
+class _Benchmark(BaseModel):
+    """Rows that a script prepares."""
+
+    name: str
+    type: Literal["benchmark"]
+    jsonl_fpath: str
+    prepare_script: str
+    prompt_config: str | None = None
+    num_repeats: int = Field(default=1, ge=1)
+
+
+class Implementation(BaseModel):
+    """What the format says about every implementation; its own options are the worker's business."""
+
+    model_config = ConfigDict(extra="allow")
+
+    entrypoint: str
+    domain: Domain | None = None
+    host: str | None = None
+    port: int | None = Field(default=None, ge=0, le=65535)
+    num_workers: int | None = Field(default=None, ge=1)
+    datasets: list[Annotated[_Dataset | _Benchmark, Field(discriminator="type")]] | None = None
+
+
+def implementation_problems(options: Any) -> list[tuple[Keys, str]]:
+    """Validate the mapping of an implementation.
+
+    Returns:
+        The path of each wrong member below the mapping, and what is wrong with it.
+    """
+    try:
+        Implementation.model_validate(options)
+    except ValidationError as error:
+        return [
+            (_location(detail["loc"]), _sentence(detail["type"], detail["msg"], detail["input"]))
+            for detail in error.errors(include_url=False)
+        ]
+    return []
+
+
+def _location(loc: tuple[str | int, ...]) -> Keys:
+    """Drop the names of union members that pydantic puts into paths: `datasets, 0, train, source, gitlab, version`."""
+    keys = list(loc)
+    if keys[:1] == ["datasets"]:
+        del keys[2:3]
+        if keys[2:3] == ["source"]:
+            del keys[3:4]
+    return tuple(keys)
+
+
+def _sentence(error_type: str, message: str, value: Any) -> str:
+    if error_type == "missing":
+        return "missing"
+    if error_type == "value_error":
+        return message.removeprefix("Value error, ")
+    message = message.replace("Input should be", "must be")
+    return f"{message}, not {value!r}" if isinstance(value, str | int | float | None) else message

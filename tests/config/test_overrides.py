@@ -1,0 +1,127 @@
+"""What `key=v`, `+key=v`, `++key=v` and `~key` do."""
+
+import pytest
+
+from gymq.config import ConfigError
+
+
+def test_a_bare_key_changes_what_is_there(load_files):
+    assert load_files({"a.yaml": "m: {x: 1}"}, "m.x=2").tree["m"] == {"x": 2}
+
+
+def test_a_bare_key_must_exist(load_files):
+    with pytest.raises(ConfigError, match=r"^override m\.stpes=2: there is no m\.stpes; did you mean steps\?$"):
+        load_files({"a.yaml": "m: {steps: 1}"}, "m.stpes=2")
+
+
+def test_a_bare_key_that_resembles_nothing_is_told_about_plus(load_files):
+    with pytest.raises(ConfigError, match=r"there is no other; add a new key with \+$"):
+        load_files({"a.yaml": "x: 1"}, "other=2")
+
+
+@pytest.mark.parametrize("override", ["default_host=0.0.0.0", "error_on_almost_servers=false", "head_server.port=1"])
+def test_a_bare_key_that_configures_the_run_needs_no_value_before(load_files, override):
+    load_files({"a.yaml": "x: 1"}, override)
+
+
+def test_a_bare_key_may_change_a_value_that_is_still_unset_or_an_interpolation(load_files):
+    tree = load_files({"a.yaml": "x: ???\ny: ${z}"}, "x=1", "y=2").tree
+    assert (tree["x"], tree["y"]) == (1, 2)
+
+
+def test_plus_adds_a_key_with_everything_above_it(load_files):
+    assert load_files({"a.yaml": "x: 1"}, "+a.b.c=2").tree["a"] == {"b": {"c": 2}}
+
+
+def test_plus_also_overrides_a_file(load_files):
+    assert load_files({"a.yaml": "x: 1"}, "+x=2").tree["x"] == 2
+
+
+def test_plus_cannot_give_a_key_two_values(load_files):
+    with pytest.raises(ConfigError, match=r"^override \+x=2: \+x=1 gave the key already; replace a value with \+\+$"):
+        load_files({}, "+x=1", "+x=2")
+
+
+def test_two_pluses_set_whatever_was_there(load_files):
+    assert load_files({"a.yaml": "x: 1"}, "++x=2", "++x=3", "++y=4").tree == {
+        "x": 3,
+        "y": 4,
+        "config_paths": ["a.yaml"],
+    }
+
+
+def test_overrides_apply_in_order(load_files):
+    assert load_files({}, "+x=1", "x=2", "~x", "+y=3").tree == {"y": 3}
+
+
+def test_a_mapping_is_merged_and_a_list_replaces(load_files):
+    tree = load_files({"a.yaml": "m: {a: 1}\nl: [1, 2]"}, "++m={b: 2}", "++l=[3]").tree
+    assert (tree["m"], tree["l"]) == ({"a": 1, "b": 2}, [3])
+
+
+def test_null_erases(load_files):
+    assert load_files({"a.yaml": "m: {a: 1}"}, "++m=null").tree["m"] is None
+
+
+def test_tilde_deletes(load_files):
+    assert load_files({"a.yaml": "m: {a: 1, b: 2}"}, "~m.a").tree["m"] == {"b": 2}
+
+
+def test_tilde_deletes_an_instance(load_files, files):
+    config = load_files(files, "~solver", env="policy_base_url: u\npolicy_api_key: k")
+    assert [instance.name for instance in config.instances] == ["capitals", "policy_model"]
+
+
+def test_tilde_can_ask_for_the_value(load_files):
+    assert "x" not in load_files({"a.yaml": "x: 1"}, "~x=1").tree
+    with pytest.raises(ConfigError, match=r"^override ~x=2: the value is 1$"):
+        load_files({"a.yaml": "x: 1"}, "~x=2")
+
+
+def test_tilde_needs_something_to_delete(load_files):
+    with pytest.raises(ConfigError, match=r"^override ~m\.dept: there is no m\.dept; did you mean depth\?$"):
+        load_files({"a.yaml": "m: {depth: 1}"}, "~m.dept")
+
+
+def test_keys_may_have_dashes_and_digits(load_files):
+    assert load_files({}, "++NVIDIA-Nano-30B.size=3").tree["NVIDIA-Nano-30B"] == {"size": 3}
+
+
+def test_a_key_finds_a_number_in_a_file(load_files):
+    assert load_files({"a.yaml": "m: {1: a}"}, "m.1=b").tree["m"] == {1: "b"}
+
+
+def test_an_override_may_refer_to_a_file(load_files):
+    assert load_files({"a.yaml": "x: 1"}, "+y=${x}").tree["y"] == 1
+
+
+def test_one_item_of_a_list_cannot_be_overridden(load_files):
+    with pytest.raises(ConfigError, match=r"^override \+\+m\.l\.0=1: m\.l is a list; give the whole list$"):
+        load_files({"a.yaml": "m: {l: [5]}"}, "++m.l.0=1")
+
+
+def test_a_mapping_does_not_fit_on_a_list(load_files):
+    with pytest.raises(ConfigError, match=r"^override \+\+l=\{a: 1\}: "):
+        load_files({"a.yaml": "l: [5]"}, "++l={a: 1}")
+
+
+@pytest.mark.parametrize("override", ["x", "+x", "++x"])
+def test_a_value_is_needed(load_files, override):
+    with pytest.raises(ConfigError, match="there is no ="):
+        load_files({"a.yaml": "x: 1"}, override)
+
+
+@pytest.mark.parametrize("override", ["=1", "+=1", "a..b=1", ".a=1", "a.=1", "a[0]=1", "~", "'a'=1"])
+def test_a_key_is_names_with_dots(load_files, override):
+    with pytest.raises(ConfigError, match="the key must be names with dots between them"):
+        load_files({}, override)
+
+
+def test_a_malformed_value_is_reported_with_its_override(load_files):
+    with pytest.raises(ConfigError, match=r"^override \+x=\[1: ',' or '\]' is missing$"):
+        load_files({}, "+x=[1")
+
+
+def test_a_malformed_interpolation_is_reported_with_its_override(load_files):
+    with pytest.raises(ConfigError, match=r"^override \+x="):
+        load_files({}, "+x='${a b}'")
