@@ -40,16 +40,17 @@ class Listing:
             stats: gives `num_requests`, `num_errors`, `processing_s` and whatever else is worth showing.
         """
         self._bus = bus
-        self._identity = {"name": name, "id": worker, "version": _version(), "metadata": {"kind": kind}}
-        self._identity["metadata"] |= {"implementation": implementation}
+        self._name = name
+        self._worker = worker
+        metadata = {"kind": kind, "implementation": implementation}
+        self._identity = {"name": name, "id": worker, "version": _version(), "metadata": metadata}
         self._subjects = subjects
         self._stats = stats
         self._started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
     async def start(self) -> None:
-        name, worker = self._identity["name"], self._identity["id"]
         for verb in VERBS:
-            for suffix in ("", f".{name}", f".{name}.{worker}"):
+            for suffix in ("", f".{self._name}", f".{self._name}.{self._worker}"):
                 await self._bus.subscribe(f"$SRV.{verb}{suffix}", self._answer)
 
     async def _answer(self, message: Msg) -> None:

@@ -1,0 +1,115 @@
+"""Which workers a command is about, and where they run: a cluster given, one found here, or one of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from gymq.cli.errors import Refused
+from gymq.config import Config, load
+from gymq.host import InstanceSpec, build
+from gymq.launch import Cluster
+from gymq.server import find_running
+
+FOLDER = Path(".gymq")
+POLICY = "policy_model"
+
+
+def read_config(
+    config: Sequence[Path],
+    overrides: Sequence[str],
+    *,
+    resources: Path | None = None,
+    model_url: str | None = None,
+    model: str | None = None,
+) -> Config:
+    """The configuration a command was given: files, a single file with a verifier, an endpoint for the policy.
+
+    Args:
+        resources: a Python file with a Resources class; it is given a simple_agent to go with it.
+        model_url: base URL of an OpenAI-compatible endpoint that becomes the policy.
+    """
+    initial: dict[str, Any] = {}
+    added = list(overrides)
+    if resources is not None:
+        if not resources.is_file():
+            raise Refused(f"there is no file {resources}")
+        initial |= _instances_for(resources)
+    if model_url is not None:
+        if model is None:
+            raise Refused("--model-url needs --model, the name the endpoint knows the model by")
+        added = [*_policy_at(model_url, model), *added]
+    elif model is not None:
+        raise Refused("--model needs --model-url, the endpoint that serves the model")
+    return load([str(path) for path in config], added, initial=initial)
+
+
+def instance_specs(config: Config) -> list[InstanceSpec]:
+    """The workers of a configuration, each checked to exist and to accept its options.
+
+    Raises:
+        Refused: there are none.
+        WorkerNotFound, OptionsError
+    """
+    specs = [InstanceSpec(found.name, found.kind, found.implementation, found.options) for found in config.instances]
+    if not specs:
+        raise Refused("the configuration describes no workers: give --config FILE or --resources FILE.py")
+    for spec in specs:
+        build(spec)
+    return specs
+
+
+@asynccontextmanager
+async def cluster_url(nats: str | None, specs: list[InstanceSpec], *, log_level: str) -> AsyncIterator[str]:
+    """The URL of a cluster: the one given, the one running in this folder, or one started for the while."""
+    url = nats or await find_running(FOLDER / "jetstream")
+    if url is not None:
+        yield url
+        return
+    async with Cluster(specs, folder=FOLDER, log_level=log_level) as cluster:
+        yield cluster.url
+
+
+async def running_url(nats: str | None) -> str:
+    """The URL of a cluster that runs already.
+
+    Raises:
+        Refused: none does.
+    """
+    url = nats or await find_running(FOLDER / "jetstream")
+    if url is None:
+        raise Refused("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
+    return url
+
+
+def _instances_for(file: Path) -> dict[str, Any]:
+    name = "".join(letter if letter.isalnum() else "_" for letter in file.stem)
+    return {
+        name: {"resources_servers": {str(file.resolve()): {"entrypoint": file.name, "domain": "other"}}},
+        f"{name}_simple_agent": {
+            "responses_api_agents": {
+                "simple_agent": {
+                    "entrypoint": "worker.py",
+                    "resources_server": {"type": "resources_servers", "name": name},
+                    "model_server": {"type": "responses_api_models", "name": POLICY},
+                }
+            }
+        },
+    }
+
+
+def _policy_at(url: str, model: str) -> list[str]:
+    """Overrides that put an endpoint in the place of whatever policy the files name."""
+    key = os.environ.get("GYMQ_MODEL_API_KEY") or os.environ.get("OPENAI_API_KEY") or "none"
+    options = {"entrypoint": "worker.py", "openai_base_url": url, "openai_api_key": key, "openai_model": model}
+    policy = {"responses_api_models": {"openai_model": options}}
+    values = {"policy_base_url": url, "policy_api_key": key, "policy_model_name": model}
+    return [
+        *(f"++{name}={json.dumps(value)}" for name, value in values.items()),
+        f"++{POLICY}=null",
+        f"++{POLICY}={json.dumps(policy)}",
+    ]

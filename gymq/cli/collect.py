@@ -1,0 +1,163 @@
+"""gymq collect"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import pydantic
+from cyclopts import Parameter
+
+from gymq.authoring import first_problem
+from gymq.bus import Bus
+from gymq.cli.cluster import cluster_url, instance_specs, read_config
+from gymq.cli.errors import Refused, told_plainly
+from gymq.cli.progress import show_progress
+from gymq.cli.table import profile_table
+from gymq.collect import DEFAULT_WINDOW, Collection, CollectOptions, Progress
+from gymq.config import Config, fingerprint
+from gymq.config.instances import Instance
+from gymq.materialise import MaterialiseOptions
+from gymq.profile_files import write_profile
+from gymq.prompt import PromptError, PromptTemplate
+from gymq.run_profile import profile_of_files
+from gymq.running import ProfileSnapshot
+
+
+def collect(
+    *overrides: str,
+    input: Annotated[Path, Parameter(alias="-i")],
+    output: Annotated[Path, Parameter(alias="-o")],
+    config: Annotated[tuple[Path, ...], Parameter(alias="-c", consume_multiple=False)] = (),
+    resources: Path | None = None,
+    model_url: str | None = None,
+    model: str | None = None,
+    agent: str | None = None,
+    num_repeats: int = 1,
+    num_repeats_add_seed: bool = False,
+    limit: int | None = None,
+    prompt_config: Path | None = None,
+    concurrency: int = DEFAULT_WINDOW,
+    timeout: float = 3600.0,
+    nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
+    overwrite: bool = False,
+    json: bool = False,
+    log_level: str = "info",
+) -> int:
+    """Roll out a data set: rows in, verified rollouts and pass@k out.
+
+    Joins the cluster that runs in this folder or at --nats; if there is none, starts one for the while. A collection
+    that was interrupted goes on when the same command is given again.
+
+    Args:
+        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
+        input: rows to roll out, JSONL.
+        output: file for the rollouts, JSONL; the other files of the run are put beside it.
+        config: configuration file; may be given several times.
+        resources: Python file with a verifier, to try it without any configuration.
+        model_url: base URL of an OpenAI-compatible endpoint to use as the policy; its key is read from
+            GYMQ_MODEL_API_KEY or OPENAI_API_KEY.
+        model: name of the model at that endpoint.
+        agent: agent instance for rows that name none; not needed if there is only one.
+        num_repeats: rollouts a row.
+        num_repeats_add_seed: give each repeat a seed of its own.
+        limit: use only so many rows.
+        prompt_config: YAML file with a prompt template.
+        concurrency: rollouts in flight at most.
+        timeout: seconds a rollout may take.
+        nats: URL of a cluster to join.
+        overwrite: delete what an earlier run left at the output.
+        json: print the final statistics as JSON.
+        log_level: debug, info, warning or error.
+    """
+    with told_plainly():
+        joins = nats is not None
+        settings = read_config(config, overrides, resources=resources, model_url=model_url, model=model)
+        agents = [found.name for found in settings.instances if found.kind == "agents"]
+        if agent is None and len(agents) == 1:
+            agent = agents[0]
+        options = CollectOptions(
+            input=input,
+            output=output,
+            materialise=_materialise_options(
+                agent_name=agent,
+                limit=limit,
+                num_repeats=num_repeats,
+                num_repeats_add_seed=num_repeats_add_seed,
+                prompt=None if prompt_config is None else _prompt(prompt_config),
+            ),
+            window=concurrency,
+            rollout_timeout_s=timeout,
+            config_digest=fingerprint(settings.tree) if settings.instances else "",
+            models=_models(settings),
+            overwrite=overwrite,
+        )
+        return asyncio.run(_collect(options, settings, nats if joins else None, json, log_level))
+
+
+async def _collect(options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str) -> int:
+    specs = instance_specs(config) if nats is None else []
+    async with cluster_url(nats, specs, log_level=log_level) as url:
+        bus = await Bus.connect(url, role="client", name="gymq collect")
+        try:
+            collection = Collection(bus, options)
+            with show_progress(collection.progress, quiet=as_json):
+                progress = await collection.run()
+        finally:
+            await bus.close()
+    for warning in collection.warnings:
+        print(f"gymq: warning: {warning}", file=sys.stderr)
+    return _report(collection, progress, options, as_json)
+
+
+def _report(collection: Collection, progress: Progress, options: CollectOptions, as_json: bool) -> int:
+    files = collection.files
+    write_profile(files.materialised, files.output, allow_partial=True)
+    snapshot = profile_of_files(files).snapshot()
+    if as_json:
+        print(_summary(progress, snapshot))
+    else:
+        profile_table(snapshot, run=progress.run, models=options.models)
+        print(f"rollouts in {files.output}, statistics in {files.reward_profiling} and {files.agent_metrics}")
+    if progress.failed:
+        print(f"gymq: {progress.failed} of {progress.total} rollouts failed, see {files.failures}", file=sys.stderr)
+        return 3
+    return 0
+
+
+def _summary(progress: Progress, snapshot: ProfileSnapshot) -> str:
+    summary: dict[str, Any] = {
+        "run": progress.run,
+        "rollouts": progress.total,
+        "done": progress.done,
+        "failed": progress.failed,
+        "agents": msgspec.to_builtins(snapshot.agents, str_keys=True),
+    }
+    return msgspec.json.encode(summary).decode()
+
+
+def _materialise_options(**options: Any) -> MaterialiseOptions:
+    try:
+        return MaterialiseOptions(**options)
+    except pydantic.ValidationError as error:
+        raise Refused(first_problem(error)) from None
+
+
+def _prompt(file: Path) -> PromptTemplate:
+    try:
+        return PromptTemplate.from_yaml(file.read_text(), str(file))
+    except (OSError, PromptError) as error:
+        raise Refused(str(error)) from None
+
+
+def _models(config: Config) -> list[str]:
+    """The models behind the agents, as the final table names them."""
+
+    def shown(model: Instance) -> str:
+        name = model.options.get("openai_model") or model.options.get("model")
+        return f"{model.name} = {model.implementation}" + (f" ({name})" if name else "")
+
+    return [shown(found) for found in config.instances if found.kind == "models"]

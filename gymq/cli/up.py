@@ -1,0 +1,58 @@
+"""gymq up"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from gymq.bus import redact
+from gymq.cli.cluster import FOLDER, instance_specs, read_config
+from gymq.cli.errors import told_plainly
+from gymq.launch import Cluster
+
+
+def up(
+    *overrides: str,
+    config: Annotated[tuple[Path, ...], Parameter(alias="-c", consume_multiple=False)] = (),
+    resources: Path | None = None,
+    model_url: str | None = None,
+    model: str | None = None,
+    nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
+    replicas: int = 1,
+    log_level: str = "info",
+) -> int:
+    """Start a cluster on this machine and keep it running until Ctrl-C or SIGTERM.
+
+    Without --nats it brings its own NATS server, with its streams in the folder .gymq; other gymq commands started in
+    the same folder find it there.
+
+    Args:
+        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
+        config: configuration file; may be given several times.
+        resources: Python file with a verifier, to serve it without any configuration.
+        model_url: base URL of an OpenAI-compatible endpoint to use as the policy.
+        model: name of the model at that endpoint.
+        nats: URL of a NATS server with JetStream, to start workers for it.
+        replicas: copies of each stream, on a cluster of NATS servers.
+        log_level: debug, info, warning or error.
+    """
+    with told_plainly():
+        settings = read_config(config, overrides, resources=resources, model_url=model_url, model=model)
+        specs = instance_specs(settings)
+        asyncio.run(_up(Cluster(specs, folder=FOLDER, url=nats, replicas=replicas, log_level=log_level), len(specs)))
+    return 0
+
+
+async def _up(cluster: Cluster, num_workers: int) -> None:
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    async with cluster:
+        print(f"{num_workers} workers in {len(cluster.children)} processes at {redact(cluster.url)}; Ctrl-C stops them")
+        await stop.wait()
+        print("stopping: rollouts in hand are finished or given back", flush=True)

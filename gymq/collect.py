@@ -1,0 +1,324 @@
+"""From a data set to its rollouts in a file: submit, follow, write, resume.
+
+The true record of a run is the stream; the files follow it. A collection that is killed at any moment is gone on with
+by starting it again: what the stream or the output file holds is not asked for a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq import parts, streams, subjects
+from gymq.bus import Bus, BusError
+from gymq.jetstream import JetStream
+from gymq.jsonl import JsonlFile, LineSource, mend_last_line, written_whole
+from gymq.materialise import Materialisation, MaterialiseOptions
+from gymq.messages import Outcome, Rollout, Run, Task, encode
+from gymq.outcome_store import OutcomeStore
+from gymq.resume import Resume
+from gymq.rows import MaterialisedRow
+from gymq.run_files import Appender, Manifest, RunFiles, failure_row, file_digest, output_row
+
+DEFAULT_WINDOW = 8192  # rollouts submitted and not finished
+SUBMITTERS = 64  # publishes in flight
+CATCH_UP_EVERY_S = 1.0  # the doorbell may be missed
+STALLED_AFTER_S = 30.0
+
+
+class CollectError(Exception):
+    """A collection that cannot start or go on; one sentence."""
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """What to collect."""
+
+    input: Path
+    output: Path
+    materialise: MaterialiseOptions
+    window: int = DEFAULT_WINDOW
+    rollout_timeout_s: float = 3600.0
+    config_digest: str = ""
+    models: list[str] = field(default_factory=list)
+    overwrite: bool = False
+
+
+@dataclass
+class Progress:
+    """How far a collection is; read by whoever shows it."""
+
+    run: str = ""
+    total: int = 0
+    before: int = 0  # finished by earlier starts
+    submitted: int = 0
+    done: int = 0
+    failed: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+    rewards: dict[str, tuple[int, float]] = field(default_factory=dict)  # per agent: count and sum
+    last_change: float = field(default_factory=time.monotonic)
+
+    @property
+    def finished(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds without a finished rollout, beyond what is usual."""
+        silent = time.monotonic() - self.last_change
+        return silent if silent > STALLED_AFTER_S else 0.0
+
+
+class Collection:
+    """One run of a data set, over one bus."""
+
+    def __init__(self, bus: Bus, options: CollectOptions) -> None:
+        self.progress = Progress()
+        self.files = RunFiles(options.output)
+        self.warnings: list[str] = []
+        self._bus = bus
+        self._js = JetStream(bus)
+        self._outcomes = OutcomeStore(bus)
+        self._options = options
+        self._last_sequence = 0
+        self._bell = asyncio.Event()
+        self._room = asyncio.Event()
+        self._in_flight: set[tuple[int, int]] = set()
+        self._submitting = True
+        self._replaceable: dict[tuple[int, int], int] = {}
+        self._known_failures: set[int] = set()
+
+    async def run(self) -> Progress:
+        """Collect until every rollout has an outcome.
+
+        Raises:
+            CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
+            BusError: NATS was away for too long. Start it again to go on.
+        """
+        manifest = await self._prepare()
+        self.progress.run = manifest.run
+        self.progress.total = manifest.num_rollouts
+        output, failures = Appender(self.files.output), Appender(self.files.failures)
+        bell = await self._bus.subscribe(subjects.done_of_run(manifest.run), self._ring)
+        try:
+            with self._resume() as resume:
+                await self._catch_up(resume, output, failures)
+                self.progress.before = self.progress.done = len(resume.done)
+                waiting = resume.to_run()
+                follow = asyncio.create_task(self._follow(resume, output, failures))
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        for _ in range(SUBMITTERS):
+                            group.create_task(self._submit(resume, waiting))
+                    self._submitting = False
+                    self._bell.set()
+                    await follow
+                except ExceptionGroup as errors:
+                    raise errors.exceptions[0] from None
+                finally:
+                    follow.cancel()
+        finally:
+            await bell.unsubscribe()
+            output.close()
+            failures.close()
+        self.progress.failed = self.progress.total - self.progress.done
+        return self.progress
+
+    # Before ---------------------------------------------------------------------------------------------------------
+
+    async def _prepare(self) -> Manifest:
+        """The manifest of this run: that of the files found, or a new one with freshly materialised rows."""
+        options = self._options
+        if not options.input.is_file():
+            raise CollectError(f"there is no input file {options.input}")
+        if options.output.resolve() == options.input.resolve():
+            raise CollectError(f"input and output are the same file: {options.input}")
+        settings = msgspec.to_builtins(options.materialise.model_dump(mode="json"))
+        found = self.files.read_manifest()
+        if found is not None and options.overwrite:
+            await streams.delete_run(self._js, found.run)
+            found = None
+        if found is None:
+            if options.overwrite:
+                self.files.remove()
+            elif self.files.output.exists():
+                raise CollectError(
+                    f"{self.files.output} exists without {self.files.manifest.name}, so it cannot be gone on with: "
+                    "choose another output or say --overwrite"
+                )
+            return await self._begin(settings)
+        self._check_same(found, settings)
+        return found
+
+    def _check_same(self, found: Manifest, settings: dict[str, Any]) -> None:
+        options = self._options
+        differs = [
+            what
+            for what, same in (
+                (f"the input (it was {found.input})", found.input_digest == file_digest(options.input)),
+                ("num_repeats, limit or other settings of the rows", found.settings == settings),
+                ("the configuration of the workers", found.config_digest == options.config_digest),
+            )
+            if not same
+        ]
+        if differs:
+            raise CollectError(
+                f"{self.files.output} holds run {found.run}, but {' and '.join(differs)} changed since: "
+                "choose another output, or say --overwrite to start anew"
+            )
+
+    async def _begin(self, settings: dict[str, Any]) -> Manifest:
+        options = self._options
+        self.files.output.parent.mkdir(parents=True, exist_ok=True)
+        total, agents = await asyncio.to_thread(self._materialise)
+        if not total:
+            raise CollectError(f"{options.input} has no rows")
+        for agent in sorted(agents):
+            if not await streams.has_agent(self._js, subjects.token(agent, "agent")):
+                raise CollectError(f"no agent named {agent!r} is running, but {options.input} asks for it")
+        manifest = Manifest(
+            run=f"{_token_of(self.files.output)}-{secrets.token_hex(4)}",
+            input=str(options.input),
+            input_digest=file_digest(options.input),
+            settings=settings,
+            config_digest=options.config_digest,
+            num_rollouts=total,
+        )
+        record = Run(
+            run=manifest.run,
+            created_at=time.time(),
+            fingerprint=f"{manifest.input_digest}/{manifest.config_digest}",
+            models=options.models,
+            num_rollouts=total,
+        )
+        await self._js.store_surely(subjects.run_record(manifest.run), encode(record), {}, patience_s=30.0)
+        self.files.write_manifest(manifest)
+        return manifest
+
+    def _materialise(self) -> tuple[int, set[str]]:
+        """Write the materialised file; how many rows it has, and for which agents."""
+        agents: set[str] = set()
+        total = 0
+        with Materialisation(self._options.materialise) as made, written_whole(self.files.materialised) as file:
+            for row in made.rows(JsonlFile(self._options.input)):
+                agents.add(row.agent)
+                total += 1
+                file.write(row.json + b"\n")
+            self.warnings += made.warnings
+        return total, agents
+
+    def _resume(self) -> Resume:
+        for path in (self.files.output, self.files.failures):
+            mend_last_line(path)
+        failures: LineSource = JsonlFile(self.files.failures)
+        self._known_failures = set(_failure_sequences(failures))
+        return Resume(JsonlFile(self.files.materialised), JsonlFile(self.files.output), failures)
+
+    # While it runs --------------------------------------------------------------------------------------------------
+
+    async def _submit(self, resume: Resume, waiting: Iterator[MaterialisedRow]) -> None:
+        for row in waiting:
+            while len(self._in_flight) >= self._options.window:
+                self._room.clear()
+                await self._room.wait()
+            if (row.task_index, row.rollout_index) in resume.done:
+                continue
+            self._in_flight.add((row.task_index, row.rollout_index))
+            self.progress.submitted += 1
+            await self._publish(row, resume.num_rollouts(row.task_index))
+
+    async def _publish(self, row: MaterialisedRow, num_rollouts: int) -> None:
+        run = self.progress.run
+        key = (row.task_index, row.rollout_index)
+        replaces = self._replaceable.get(key)
+        task = Task(
+            run=run,
+            task_index=row.task_index,
+            rollout_index=row.rollout_index,
+            num_rollouts=num_rollouts,
+            agent=row.agent,
+            row=row.json,
+            timeout_s=self._options.rollout_timeout_s,
+            replaces=replaces,
+        )
+        body = encode(task)
+        if len(body) > self._bus.max_body_bytes:
+            below = subjects.rollout_parts(run, *key, f"task-{parts.digest(body)[:32]}")
+            body = await parts.put(self._bus, body, below)
+        message_id = f"{run}/{row.task_index}/{row.rollout_index}/{replaces or 0}"
+        headers = {"Nats-Msg-Id": message_id}
+        await self._js.store_surely(subjects.tasks(run, row.agent), body, headers, patience_s=120.0)
+
+    async def _ring(self, _message: Any) -> None:
+        self._bell.set()
+
+    async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
+        """Write outcomes as they arrive, until all that was submitted has one."""
+        while self._submitting or self._in_flight:
+            try:
+                async with asyncio.timeout(CATCH_UP_EVERY_S):
+                    await self._bell.wait()
+            except TimeoutError:
+                pass
+            self._bell.clear()
+            try:
+                await self._catch_up(resume, output, failures)
+            except BusError:
+                if self._bus.lost.is_set():
+                    raise
+                await asyncio.sleep(CATCH_UP_EVERY_S)
+
+    async def _catch_up(self, resume: Resume, output: Appender, failures: Appender) -> None:
+        async for sequence, outcome in self._outcomes.read(self.progress.run, after=self._last_sequence):
+            self._take(sequence, outcome, resume, output, failures)
+            self._last_sequence = sequence
+        output.flush()
+        failures.flush()
+
+    def _take(self, sequence: int, outcome: Outcome, resume: Resume, output: Appender, failures: Appender) -> None:
+        key = (outcome.task_index, outcome.rollout_index)
+        progress = self.progress
+        if isinstance(outcome, Rollout):
+            if not resume.done.add(*key):
+                return
+            output.write(output_row(outcome))
+            progress.done += 1
+            count, total = progress.rewards.get(outcome.agent, (0, 0.0))
+            progress.rewards[outcome.agent] = (count + 1, total + outcome.reward)
+        else:
+            self._replaceable[key] = sequence
+            if sequence in self._known_failures:
+                return
+            self._known_failures.add(sequence)
+            failures.write(failure_row(outcome, sequence))
+            progress.failed += 1
+            name = str(outcome.failure_class)
+            progress.failures[name] = progress.failures.get(name, 0) + 1
+        progress.last_change = time.monotonic()
+        self._in_flight.discard(key)
+        self._room.set()
+
+
+class _FailureSequence(msgspec.Struct):
+    sequence: int | None = msgspec.field(default=None, name="_ng_failure_sequence")
+
+
+def _failure_sequences(failures: LineSource) -> Iterator[int]:
+    decode = msgspec.json.Decoder(_FailureSequence).decode
+    for line in failures:
+        sequence = decode(line).sequence
+        if sequence is not None:
+            yield sequence
+
+
+def _token_of(output: Path) -> str:
+    """A run's name that tells which file it belongs to."""
+    name = output.name.removesuffix(".jsonl")
+    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:40].strip("-") or "run"

@@ -1,0 +1,143 @@
+"""The files of a run beside its output, and the rows that go into them."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from gymq.jsonl import mend_last_line, parse_object, written_whole
+from gymq.messages import Failure, Rollout, Unresolved
+from gymq.rows import ATTEMPT_INDEX, FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX
+from gymq.tokens import encode_json
+
+FAILURE_SEQUENCE = "_ng_failure_sequence"
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+class RunFileError(Exception):
+    """A file of a run that cannot be used; one sentence naming it."""
+
+
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    """What `<stem>_run.json` tells of the run that its neighbours belong to."""
+
+    run: str
+    input: str  # path, for messages
+    input_digest: str
+    settings: dict[str, Any]  # what else decides the rows; compared on resume
+    config_digest: str
+    num_rollouts: int
+
+
+class RunFiles:
+    """Names of a run's files, all derived from its output file."""
+
+    def __init__(self, output: Path) -> None:
+        stem = output.with_suffix("") if output.suffix == ".jsonl" else output
+        self.output = output
+        self.materialised = stem.with_name(f"{stem.name}_materialized_inputs.jsonl")
+        self.failures = stem.with_name(f"{stem.name}_failures.jsonl")
+        self.manifest = stem.with_name(f"{stem.name}_run.json")
+        self.reward_profiling = stem.with_name(f"{stem.name}_reward_profiling.jsonl")
+        self.agent_metrics = stem.with_name(f"{stem.name}_agent_metrics.json")
+
+    def all(self) -> list[Path]:
+        return [
+            self.output,
+            self.materialised,
+            self.failures,
+            self.manifest,
+            self.reward_profiling,
+            self.agent_metrics,
+        ]
+
+    def read_manifest(self) -> Manifest | None:
+        """None if there is no run yet.
+
+        Raises:
+            RunFileError: the file is there but cannot be read.
+        """
+        try:
+            return msgspec.json.decode(self.manifest.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, OSError) as error:
+            raise RunFileError(f"{self.manifest}: not the manifest of a run: {error}") from None
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        with written_whole(self.manifest) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+    def remove(self) -> None:
+        """Delete the run's files."""
+        for path in self.all():
+            path.unlink(missing_ok=True)
+
+
+class Appender:
+    """Appends whole lines to a file that a killed process may have left torn."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            mend_last_line(path)
+        self._file: IO[bytes] = path.open("ab", buffering=1 << 20)
+
+    def write(self, line: bytes) -> None:
+        self._file.write(line + b"\n")
+
+    def flush(self) -> None:
+        """Hand the lines to the operating system: from now on they survive this process."""
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+def output_row(outcome: Rollout) -> bytes:
+    """The line of a finished rollout: the row's members, the response, the reward and the verifier's members."""
+    members: dict[str, Any] = dict(parse_object(outcome.row))
+    members["response"] = outcome.response
+    members.update(outcome.verdict)
+    members["reward"] = outcome.reward
+    return _encode(_indexed(members, outcome))
+
+
+def failure_row(outcome: Failure | Unresolved, sequence: int) -> bytes:
+    """The line of a rollout without a verdict. It has no reward.
+
+    Args:
+        sequence: stream sequence of the outcome, by which a resumed collection knows the line.
+    """
+    members: dict[str, Any] = dict(parse_object(outcome.row))
+    if isinstance(outcome, Unresolved):
+        members["response"] = outcome.response
+    members[FAILURE_CLASS] = outcome.failure_class
+    members["_ng_failure_stage"] = outcome.stage
+    members["_ng_failure_message"] = outcome.message
+    members[FAILURE_TERMINAL] = not outcome.retryable
+    members[FAILURE_SEQUENCE] = sequence
+    return _encode(_indexed(members, outcome))
+
+
+def _indexed(members: dict[str, Any], outcome: Rollout | Failure | Unresolved) -> dict[str, Any]:
+    members[TASK_INDEX] = outcome.task_index
+    members[ROLLOUT_INDEX] = outcome.rollout_index
+    members.setdefault("agent_ref", {"name": outcome.agent})
+    if outcome.attempt:
+        members[ATTEMPT_INDEX] = outcome.attempt
+    return members
+
+
+def file_digest(path: Path) -> str:
+    """SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

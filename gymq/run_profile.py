@@ -1,0 +1,103 @@
+"""The profile of one run, fed with outcomes as they are stored or with the rows of its output file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gymq.jsonl import JsonlFile
+from gymq.ledger import TaskCounts
+from gymq.messages import Outcome, Rollout
+from gymq.profile import ProfileError, numeric_members
+from gymq.profile_files import scalar_members
+from gymq.rows import FAILURE_CLASS, FAILURE_TERMINAL, AgentRef, RowKey, read_rows
+from gymq.run_files import FAILURE_SEQUENCE, RunFiles
+from gymq.running import RunningProfile
+
+ANSWER_MEMBER = "extracted_answer"  # what majority@k counts
+
+
+def add_outcome(profile: RunningProfile, sequence: int, outcome: Outcome) -> None:
+    """Count one stored outcome; one that was counted before changes nothing."""
+    where = (outcome.agent, outcome.task_index, outcome.rollout_index)
+    if isinstance(outcome, Rollout):
+        profile.add(
+            *where,
+            reward=outcome.reward,
+            num_rollouts=outcome.num_rollouts,
+            answer=_text(outcome.verdict.get(ANSWER_MEMBER)),
+            numbers=_numbers(outcome.verdict, outcome.response.get("usage")),
+        )
+    else:
+        profile.add_failure(
+            *where,
+            failure_class=outcome.failure_class,
+            final=not outcome.retryable,
+            num_rollouts=outcome.num_rollouts,
+            # An outcome that takes the place of a failure has a later sequence.
+            attempt=sequence,
+        )
+
+
+class _Response(msgspec.Struct):
+    usage: dict[str, Any] | None = None
+
+
+class _ResultRow(RowKey, frozen=True, gc=False):
+    agent_ref: AgentRef
+    reward: float
+    response: _Response
+    extracted_answer: Any = None
+
+
+class _FailureRow(RowKey, frozen=True, gc=False):
+    agent_ref: AgentRef
+    failure_class: str = msgspec.field(name=FAILURE_CLASS)
+    terminal: bool = msgspec.field(default=False, name=FAILURE_TERMINAL)
+    sequence: int = msgspec.field(default=0, name=FAILURE_SEQUENCE)
+
+
+def profile_of_files(files: RunFiles) -> RunningProfile:
+    """The profile of a run from its materialised rows, output and failures."""
+    profile = RunningProfile()
+    decode_result = msgspec.json.Decoder(_ResultRow).decode
+    decode_failure = msgspec.json.Decoder(_FailureRow).decode
+    with TaskCounts() as counts:
+        for row in read_rows(JsonlFile(files.materialised)):
+            counts.add(row.task_index)
+        for line in JsonlFile(files.output):
+            result = decode_result(line)
+            profile.add(
+                result.agent_ref.name,
+                result.task_index,
+                result.rollout_index,
+                reward=result.reward,
+                num_rollouts=counts[result.task_index],
+                answer=_text(result.extracted_answer),
+                numbers=_numbers(scalar_members(line), result.response.usage),
+            )
+        for line in JsonlFile(files.failures):
+            failure = decode_failure(line)
+            profile.add_failure(
+                failure.agent_ref.name,
+                failure.task_index,
+                failure.rollout_index,
+                failure_class=failure.failure_class,
+                final=failure.terminal,
+                num_rollouts=counts[failure.task_index],
+                attempt=failure.sequence,
+            )
+    return profile
+
+
+def _numbers(members: Mapping[str, Any], usage: Mapping[str, Any] | None) -> dict[str, float]:
+    try:
+        return numeric_members({**members, **(usage or {})})
+    except ProfileError:
+        return {}  # a number too large for statistics; the rollout itself counts
+
+
+def _text(answer: Any) -> str | None:
+    return None if answer is None else str(answer)
