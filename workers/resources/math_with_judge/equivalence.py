@@ -1,0 +1,108 @@
+"""Whether a reply gives the expected mathematical answer, decided by math-verify.
+
+math-verify and sympy, which it stands on, can compute for ever or fill the memory, and they take a second to import.
+They are therefore only ever imported in processes, which are killed at a time limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.util
+import io
+import logging
+import os
+import resource
+from typing import Any, NamedTuple
+
+from gymq import OptionsError
+from gymq.processes import KillableProcesses
+
+# An expansion can need tens of gigabytes before its time is over. Beyond this it fails, and only it.
+MAX_MEMORY_BYTES = 4 * 1024**3
+
+
+class Equivalence(NamedTuple):
+    """The library's decision."""
+
+    reward: float  # 0 or 1
+    extracted_answer: str | None  # what it read in the reply; None if nothing
+
+
+class EquivalenceChecker:
+    """Runs checks in processes.
+
+    Args:
+        timeout_s: seconds one check may compute; waiting for a free process does not count.
+        max_concurrency: checks at a time; there is never more than one for each core.
+
+    Raises:
+        OptionsError: math-verify is not installed.
+    """
+
+    def __init__(self, timeout_s: float, max_concurrency: int) -> None:
+        if importlib.util.find_spec("math_verify") is None:
+            raise OptionsError('math-verify is not installed: pip install "gymq[resources]"')
+        self._timeout_s = timeout_s
+        self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare)
+
+    async def check(self, expected_answer: str, reply: str) -> Equivalence:
+        """Compare what the reply says with the expected answer. No decision in time counts as not equivalent.
+
+        Raises:
+            ChildProcessError: the process died; nothing is known about the answer.
+        """
+        try:
+            return await self._processes.run(self._timeout_s, check, expected_answer, reply)
+        except TimeoutError:
+            return Equivalence(0.0, None)
+
+    def close(self) -> None:
+        """End the processes."""
+        self._processes.close()
+
+
+def prepare() -> None:
+    """What a process does before its first check."""
+    logging.disable(logging.CRITICAL)
+    with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
+    with contextlib.suppress(ImportError):  # the first check will say so
+        _library()
+
+
+def check(expected_answer: str, reply: str) -> Equivalence:
+    """One check, without any limit of ours. Whatever goes wrong in the library counts as not equivalent."""
+    metric, timeout_exception = _library()
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            reward, readings = metric([boxed(expected_answer)], [reply])
+    except (Exception, timeout_exception):
+        return Equivalence(0.0, None)
+    expected, extracted = readings or ([], [])
+    answer = next((reading for reading in extracted if reading in expected), extracted[0] if extracted else None)
+    return Equivalence(float(reward), answer)
+
+
+def boxed(expected_answer: str) -> str:
+    """The expected answer as math-verify reads it best: in a box, without delimiters of inline formulas."""
+    answer = expected_answer.strip()
+    if answer.startswith("\\(") and answer.endswith("\\)"):
+        answer = answer[2:-2]
+    if len(answer) > 1 and answer.startswith("$") and answer.endswith("$"):
+        answer = answer[1:-1]
+    return f"\\boxed{{{answer}}}"
+
+
+@functools.cache
+def _library() -> tuple[Any, type[BaseException]]:
+    """math-verify's metric, and the exception of its own time limits, which is no `Exception`."""
+    from math_verify.errors import TimeoutException
+    from math_verify.metric import math_metric
+    from math_verify.parser import ExprExtractionConfig, LatexExtractionConfig
+
+    metric = math_metric(
+        gold_extraction_target=(LatexExtractionConfig(),),
+        pred_extraction_target=(ExprExtractionConfig(), LatexExtractionConfig()),
+    )
+    return metric, TimeoutException

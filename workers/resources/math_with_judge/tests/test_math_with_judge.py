@@ -1,0 +1,196 @@
+"""What the recorded cases cannot say: processes, time limits, outages of the judge, what is imported where."""
+
+import asyncio
+import importlib.util
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, ScriptedModel, prompt, reply
+from workers.resources.math_with_judge import equivalence, judge
+from workers.resources.math_with_judge.worker import Math
+
+ENDLESS = "\\boxed{9^{9^{9^{9}}}}"
+JUDGED = {"should_use_judge": True, "judge_model_server": {"type": "responses_api_models", "name": "judge"}}
+
+
+def row(expected_answer: str, question: str = "How much is it?") -> dict[str, Any]:
+    return {**prompt(question), "question": question, "expected_answer": expected_answer}
+
+
+def judge_that_says(*texts: str, asked: list[dict[str, Any]] | None = None) -> ScriptedModel:
+    replies = iter(texts)
+
+    async def answer(_model: str, params: dict[str, Any]) -> dict[str, Any]:
+        if asked is not None:
+            asked.append(params)
+        return reply(next(replies))
+
+    return ScriptedModel(answer)
+
+
+def test_importing_the_worker_does_not_import_sympy():
+    program = "import sys, workers.resources.math_with_judge.worker; sys.exit('sympy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+def test_verifying_does_not_import_sympy_into_this_process():
+    program = """if True:
+        import asyncio, sys
+        from gymq.testing import Harness, reply
+        from workers.resources.math_with_judge.worker import Math
+
+        async def main():
+            async with Harness(Math) as env:
+                row = {"responses_create_params": {"input": "q"}, "question": "q", "expected_answer": "5"}
+                assert (await env.verify(row, reply("\\\\boxed{5}"))).reward == 1.0
+
+        asyncio.run(main())
+        sys.exit("sympy" in sys.modules)
+        """
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+async def test_a_check_that_does_not_end_counts_as_not_equivalent():
+    async with Harness(Math, {"library_verifier_timeout_seconds": 0.5}) as env:
+        verdict = await env.verify(row("5"), reply(ENDLESS))
+        assert verdict.reward == 0.0
+        assert verdict.members == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
+        assert (await env.verify(row("5"), reply("\\boxed{5}"))).reward == 1.0
+
+
+async def test_a_process_that_is_killed_is_a_failure_and_no_zero():
+    async with Harness(Math, {"library_verifier_timeout_seconds": 60.0}) as env:
+        await env.verify(row("5"), reply("\\boxed{5}"))
+        check = asyncio.ensure_future(env.verify(row("5"), reply(ENDLESS)))
+        pause_s = 0.25
+        while not check.done():
+            await asyncio.sleep(pause_s)
+            pause_s *= 2  # a new process needs time before it can take the check
+            for process in multiprocessing.active_children():
+                os.kill(process.pid, signal.SIGKILL)
+        with pytest.raises(gymq.RolloutError) as caught:
+            await check
+    assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
+    assert caught.value.retryable
+
+
+async def test_many_rows_at_once_get_their_own_verdicts():
+    async with Harness(Math) as env:
+        replies = [(number, number + number % 3) for number in range(30)]
+        verdicts = await asyncio.gather(
+            *(env.verify(row(str(right)), reply(f"\\boxed{{{given}}}")) for right, given in replies)
+        )
+    assert [verdict.reward for verdict in verdicts] == [float(right == given) for right, given in replies]
+
+
+def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(gymq.OptionsError, match=r'pip install "gymq\[resources\]"'):
+        equivalence.EquivalenceChecker(1.0, 1)
+
+
+def test_a_judge_that_is_not_named_is_refused():
+    with pytest.raises(gymq.OptionsError, match="judge_model_server"):
+        Math({"should_use_judge": True})
+
+
+def test_unknown_parameters_for_the_judge_are_refused():
+    with pytest.raises(gymq.OptionsError, match="temprature"):
+        Math({"judge_responses_create_params": {"temprature": 0}})
+
+
+async def test_a_judge_that_cannot_be_asked_is_a_failure_and_no_zero():
+    async def answer(_model: str, _params: dict[str, Any]) -> dict[str, Any]:
+        raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, "nobody serves judge")
+
+    async with Harness(Math, JUDGED, models=ScriptedModel(answer)) as env:
+        with pytest.raises(gymq.JudgeFailed, match="nobody serves judge"):
+            await env.verify(row("42"), reply("\\boxed{41}"))
+
+
+async def test_the_judge_sees_the_answers_in_both_orders():
+    asked: list[dict[str, Any]] = []
+    judge_params = {"judge_responses_create_params": {"temperature": 0.0}}
+    model = judge_that_says("[[A=B]]", "[[A=B]]", asked=asked)
+    async with Harness(Math, JUDGED | judge_params, models=model) as env:
+        verdict = await env.verify(row("42", "Is {this} safe?"), reply("\\boxed{41}"))
+    assert verdict.reward == 1.0
+    questions = [params["input"][1]["content"] for params in asked]
+    assert questions == [
+        "Problem:\nIs {this} safe?\n\nAnswer A:\n42\n\nAnswer B:\n41",
+        "Problem:\nIs {this} safe?\n\nAnswer A:\n41\n\nAnswer B:\n42",
+    ]
+    assert [params["temperature"] for params in asked] == [0.0, 0.0]
+    assert [evaluation["request"] for evaluation in verdict.members["judge_evaluations"]] == asked
+
+
+async def test_the_judge_sees_the_whole_reply_when_no_answer_was_found_in_it():
+    asked: list[dict[str, Any]] = []
+    async with Harness(Math, JUDGED, models=judge_that_says("[[A!=B]]", asked=asked)) as env:
+        verdict = await env.verify(row("42"), reply("I do not know."))
+    assert verdict.reward == 0.0
+    assert asked[0]["input"][1]["content"].endswith("Answer B:\nI do not know.")
+
+
+@pytest.mark.parametrize(
+    ("output", "equal"),
+    [
+        (["[[A=B]]"], True),
+        (["[[A=B]] or rather [[A!=B]]"], True),
+        (["[[A!=B]] or rather [[A=B]]"], False),
+        (["[[a=b]]"], False),
+        (["they are the same"], False),
+        (["[[A=B]]", "that is all"], False),
+        (["[[A=B]]", {"type": "reasoning", "id": "rs_1", "summary": []}], False),
+        ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "[[A=B]]"}]}], False),
+        ([{"type": "message", "role": "assistant", "content": []}], False),
+        ([], False),
+    ],
+)
+def test_only_the_last_text_of_the_judge_counts(output, equal):
+    assert judge.says_equal(reply(*output)) is equal
+
+
+@pytest.mark.parametrize(
+    ("expected_answer", "cleaned"),
+    [
+        (" 5 ", "\\boxed{5}"),
+        ("\\(5\\)", "\\boxed{5}"),
+        ("$5$", "\\boxed{5}"),
+        ("\\($5$\\)", "\\boxed{5}"),
+        ("$", "\\boxed{$}"),
+        ("\\(5", "\\boxed{\\(5}"),
+    ],
+)
+def test_delimiters_around_the_expected_answer_are_taken_off(expected_answer, cleaned):
+    assert equivalence.boxed(expected_answer) == cleaned
+
+
+@pytest.mark.parametrize(
+    ("expected", "given", "reward"),
+    [
+        ("0.5", "\\frac12", 1.0),
+        ("1,000", "1000", 1.0),
+        ("50\\%", "0.5", 1.0),
+        ("50\\%", "50", 0.0),
+        ("12", "12 \\text{ cm}", 1.0),
+        ("x = 5", "5", 1.0),
+        ("(1,2)", "(2,1)", 0.0),
+        ("\\{1,2,3\\}", "\\{3,1,2\\}", 1.0),
+        ("x > 2", "(2,\\infty)", 1.0),
+        ("1/3", "0.333333", 1.0),
+        ("1/3", "0.33", 0.0),
+        ("\\text{Monday}", "\\text{monday}", 1.0),
+        ("5", "5} and \\boxed{7", 0.0),
+        ("", "", 0.0),
+    ],
+)
+def test_what_counts_as_equivalent(expected, given, reward):
+    assert equivalence.check(expected, f"The answer is \\boxed{{{given}}}").reward == reward
