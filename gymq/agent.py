@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -38,6 +39,12 @@ from gymq.resources import Verdict
 
 # Names a model cannot call although a session understands them.
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
+
+# A verdict that failed for one of these reasons is asked for again, after these pauses.
+VERIFY_AGAIN = frozenset(
+    {FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED, FailureClass.VERIFIER_FAILED, FailureClass.WORKER_LOST}
+)
+VERIFY_PAUSES_S = (0.2, 1.0)
 
 
 class Caller(Protocol):
@@ -107,11 +114,13 @@ class Rollout:
         row: bytes,
         options: AgentOptions,
         deadline: float,
+        stateless: set[str] | None = None,
     ) -> None:
         """
         Args:
             row: JSON text of the task's row.
             deadline: on the event loop's clock, seconds.
+            stateless: resources that are known to keep no state, shared by rollouts: they need not be seeded.
 
         Raises:
             InvalidTask: the row has no usable `responses_create_params`.
@@ -129,8 +138,9 @@ class Rollout:
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[dict[str, Any]] = []
         self._caller = caller
-        self._options = options
+        self.options = options
         self._deadline = deadline
+        self.stateless = set() if stateless is None else stateless
         self._envelope: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
 
@@ -147,9 +157,9 @@ class Rollout:
 
     def session(self) -> Session:
         """The rollout's session in its resources worker; use it with `async with`."""
-        if self._options.resources_server is None:
+        if self.options.resources_server is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `resources_server` is not set")
-        return Session(self, self._options.resources_server.name)
+        return Session(self, self.options.resources_server.name)
 
     def steps(self, max_steps: int | None) -> Iterator[int]:
         """Counts model calls from 1, to `max_steps` (None or 0: without end)."""
@@ -160,12 +170,12 @@ class Rollout:
 
     async def respond(self) -> Reply:
         """Ask the model to go on from all that was said; its output is recorded."""
-        if self._options.model_server is None:
+        if self.options.model_server is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
         params = {**self.params, "input": self.input + self.output}
-        timeout_s = min(self.time_left(), self._options.model_timeout_s)
+        timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=self.id)
-        generated = await self.call(subjects.model(self._options.model_server.name), request, Stage.MODEL)
+        generated = await self.call(subjects.model(self.options.model_server.name), request, Stage.MODEL)
         assert isinstance(generated, Generated)
         try:
             response = responses.validate_response(generated.response)
@@ -217,11 +227,16 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def __aenter__(self) -> Session:
         rollout = self._rollout
+        if self._resources in rollout.stateless:
+            return self
         row = rollout.row if self._seeded else None
-        request = Seed(rollout=rollout.id, timeout_s=self._timeout(), row=row)
+        timeout_s = self._timeout(rollout.options.tool_timeout_s)
+        request = Seed(rollout=rollout.id, timeout_s=timeout_s, row=row)
         seeded = await rollout.call(subjects.seed(self._resources), request, Stage.SEED)
         assert isinstance(seeded, Seeded)
         self._address = seeded.session
+        if self._address is None:
+            rollout.stateless.add(self._resources)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -233,47 +248,64 @@ class Session(AbstractAsyncContextManager["Session"]):
         return responses.function_call_output(item["call_id"], await self._output_of(item))
 
     async def _output_of(self, item: dict[str, Any]) -> str:
-        name, arguments = item["name"], item.get("arguments") or ""
+        name, arguments = item["name"], item.get("arguments")
         try:
-            json.loads(arguments)
-        except (ValueError, RecursionError) as error:
-            return json.dumps({"error": f"Invalid tool call arguments: {error}"})
+            json.loads(arguments)  # type: ignore[arg-type]
+        except (TypeError, ValueError, RecursionError) as error:
+            return json.dumps({"error": f"Invalid tool call arguments: {error!r}"})
         if name in RESERVED_TOOL_NAMES:
             return json.dumps({"error": f"there is no tool named {name!r}"})
         request = ToolCall(
             rollout=self._rollout.id,
-            timeout_s=self._timeout(),
+            timeout_s=self._timeout(self._rollout.options.tool_timeout_s),
             number=self._next_number(),
             name=name,
-            arguments=arguments,
+            arguments=str(arguments),
         )
-        result = await self._rollout.call(self._subject(), request, Stage.TOOL)
+        result = await self._send(request, Stage.TOOL)
         assert isinstance(result, ToolResult)
         return result.output
 
     async def verify(self, response: dict[str, Any]) -> Verdict:
-        """The verifier's verdict on the response."""
-        rollout = self._rollout
-        request = Verify(
-            rollout=rollout.id,
-            timeout_s=self._timeout(),
-            number=self._next_number(),
-            row=rollout.row,
-            response=response,
-        )
-        verified = await rollout.call(self._subject(), request, Stage.VERIFY)
-        assert isinstance(verified, Verified)
-        return Verdict(verified.reward, **verified.verdict)
+        """The verifier's verdict on the response. A verifier that fails is asked again, since the response is paid for.
 
-    def _subject(self) -> str:
-        return self._address or subjects.stateless(self._resources)
+        Raises:
+            RolloutError: there is no verdict.
+        """
+        for pause_s in (*VERIFY_PAUSES_S, None):
+            request = Verify(
+                rollout=self._rollout.id,
+                timeout_s=self._timeout(self._rollout.options.verify_timeout_s),
+                number=self._next_number(),
+                row=self._rollout.row,
+                response=response,
+            )
+            try:
+                verified = await self._send(request, Stage.VERIFY)
+            except RolloutError as error:
+                if pause_s is None or error.failure_class not in VERIFY_AGAIN or not error.retryable:
+                    raise
+                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                continue
+            assert isinstance(verified, Verified)
+            return Verdict(verified.reward, **verified.verdict)
+        raise AssertionError("the last try raises")
+
+    async def _send(self, request: ToolCall | Verify, stage: Stage) -> Message:
+        try:
+            return await self._rollout.call(self._address or subjects.stateless(self._resources), request, stage)
+        except RolloutError as error:
+            if self._address is None and error.failure_class is FailureClass.SESSION_LOST:
+                # It keeps state by now; the next attempt seeds it.
+                self._rollout.stateless.discard(self._resources)
+            raise
 
     def _next_number(self) -> int:
         self._calls += 1
         return self._calls
 
-    def _timeout(self) -> float:
-        return min(self._rollout.time_left(), self._rollout._options.tool_timeout_s)
+    def _timeout(self, limit_s: float) -> float:
+        return min(self._rollout.time_left(), limit_s)
 
 
 class Agent(Worker):

@@ -53,6 +53,7 @@ class AgentRunner:
         self._calls = calls
         self._outcomes = OutcomeStore(bus)
         self._worker = worker
+        self._stateless: set[str] = set()
         self._slots = agent.options.max_concurrency or agent.max_concurrency
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._pull = Pull(bus, streams.TASKS, streams.agent_consumer(agent.name), self._on_delivery)
@@ -199,7 +200,12 @@ class AgentRunner:
             started = loop.time()
             try:
                 rollout = Rollout(
-                    self._calls, rollout_id=rollout_id, row=task.row, options=self.agent.options, deadline=deadline
+                    self._calls,
+                    rollout_id=rollout_id,
+                    row=task.row,
+                    options=self.agent.options,
+                    deadline=deadline,
+                    stateless=self._stateless,
                 )
                 async with asyncio.timeout_at(deadline):
                     verdict = await self.agent.run(rollout)
