@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 import gymq
@@ -78,6 +79,60 @@ async def test_a_call_outside_the_seeded_session_differs(monkeypatch):
 
     found = await differences(monkeypatch, "ag-plain", Astray)
     assert found == "a request went to gym.session.worker.other, expected gym.session.worker.session"
+
+
+def plain_case(**changes: Any) -> CoreCase:
+    """The recorded case of one model call and a verdict, with another input and only the expectations given."""
+    case = own_case("ag-plain")
+    expect = changes.pop("expect")
+    return msgspec.structs.replace(case, input={**case.input, **changes}, expect={**case.expect, **expect})
+
+
+SEED, GENERATE, VERIFY = own_case("ag-plain").expect["trace"]
+
+
+async def test_a_failing_seed_ends_the_rollout_before_the_model_is_asked():
+    expect = {"trace": [SEED], "status": 500, "final": None, "unused_model_replies": 1}
+    await check_core(agent_loop, plain_case(seed={"status": 500, "body": "no"}, expect=expect))
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        [],
+        [{"status": 503, "body": "busy"}],
+        [{"body": "no object"}],
+        [{"body": {"output": "no list"}}],
+    ],
+    ids=["none", "status", "text", "nonsense"],
+)
+async def test_a_failing_model_ends_the_rollout_unverified(model):
+    expect = {"trace": [SEED, GENERATE], "status": 500, "final": None, "unused_model_replies": 0}
+    await check_core(agent_loop, plain_case(model=model, expect=expect))
+
+
+async def test_a_failing_verifier_is_no_reward():
+    expect = {"trace": [SEED, GENERATE, VERIFY], "status": 500, "final": None}
+    await check_core(agent_loop, plain_case(verify={"status": 500, "body": "no"}, expect=expect))
+
+
+async def test_what_the_verifier_adds_is_in_the_result():
+    final = {**own_case("ag-plain").expect["final"], "reward": 0.25, "note": "close"}
+    case = plain_case(verify={"reward": 0.25, "extra": {"note": "close"}}, expect={"final": final})
+    await check_core(agent_loop, case)
+
+
+async def test_a_row_that_does_not_fit_is_refused_before_anything_is_called():
+    request = {"responses_create_params": {"input": "q", "inptu": "q"}}
+    expect = {"trace": [], "status": 422, "final": None, "unused_model_replies": 1}
+    await check_core(agent_loop, plain_case(request=request, expect=expect))
+
+
+async def test_the_responses_operation_neither_seeds_nor_verifies():
+    (reply,) = own_case("ag-plain").input["model"]
+    request = SEED["body"]["responses_create_params"]
+    case = plain_case(request=request, endpoint="/v1/responses", expect={"trace": [GENERATE], "final": reply["body"]})
+    await check_core(agent_loop, case)
 
 
 @pytest.mark.parametrize(

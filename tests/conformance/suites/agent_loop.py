@@ -152,7 +152,8 @@ class Script:
 def _refuse_unless_200(scripted: dict[str, Any], failure_class: FailureClass) -> None:
     status = scripted.get("status", 200)
     if status != 200:
-        raise RolloutError(failure_class, f"status {status}: {scripted.get('body')}")
+        # For good: that some failures are tried again is no part of the loop.
+        raise RolloutError(failure_class, f"status {status}: {scripted.get('body')}", retryable=False)
 
 
 def _check_subject(subject: str, expected: str) -> None:

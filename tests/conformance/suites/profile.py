@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from gymq.aggregate import aggregate
 from gymq.passk import MetricError, accuracy, highest_k, member_scores, pass_at_k_metrics, subset_metrics
-from gymq.profile import ProfileError, aggregate, profile
+from gymq.profile import ProfileError, profile
 
 from ..refused import Refused
 
