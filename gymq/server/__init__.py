@@ -3,7 +3,7 @@
 For one machine and one user. Its store folder holds everything:
 
     nats-server.conf    generated at every start (mode 0600: it holds the password)
-    nats-server.log     bounded log
+    nats-server.log     log of the server, bounded; older parts beside it
     password            random, made once per store (mode 0600)
     server.json         address and process of the running server, without the password
     server.lock         held by the running nats-server

@@ -6,6 +6,7 @@ Paths in it are relative: the server runs in its store folder.
 from gymq.server.address import USER, bracketed
 
 LOG_FILE = "nats-server.log"
+LOG_MAX_BYTES = 16 << 20
 _FEATURE_FLAGS_SINCE = (2, 14, 0)  # older servers refuse to start with the word in their configuration
 
 
@@ -42,7 +43,7 @@ ping_interval: "20s"       # with ping_max: a client that froze is cut after a m
 ping_max: 2
 
 logfile: "{LOG_FILE}"
-logfile_size_limit: 16MB
+logfile_size_limit: {LOG_MAX_BYTES}
 logfile_max_num: 3
 
 {feature_flags}

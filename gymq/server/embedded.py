@@ -23,6 +23,7 @@ log = logging.getLogger("gymq.server")
 
 _POLL_S = 0.01
 _PROBE_S = 1.0  # a healthy server on loopback answers within milliseconds
+_START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port may accept and say nothing
 
 
 @dataclass(frozen=True)
@@ -192,10 +193,10 @@ class EmbeddedServer:
     async def _problem(self, name: str, port: int, monitor_port: int) -> str | None:
         """What is missing until the server can be used, or None."""
         # By name: if another server has this port already, ours is about to give up.
-        info = await read_info(self._host, port, _PROBE_S)
+        info = await read_info(self._host, port, _START_PROBE_S)
         if info is None or info.server_name != name:
             return f"it does not serve on port {port} yet"
-        return await health_problem(self._host, monitor_port, _PROBE_S)
+        return await health_problem(self._host, monitor_port, _START_PROBE_S)
 
     async def wait(self) -> int:
         """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.
@@ -207,14 +208,16 @@ class EmbeddedServer:
     async def stop(self, deadline_s: float = 10.0) -> None:
         """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
 
-        Raises ServerError if it cannot even be killed.
+        Raises ServerError if it cannot even be killed, or its files cannot be reached any more.
         """
         if self._started is None:
             return
         # First of all, so that nobody finds the server and joins it while it ends.
-        self._store.remove_record(self._started.record.server_name)
-        await self._started.process.stop(deadline_s)
-        self._started = None
+        try:
+            self._store.remove_record(self._started.record.server_name)
+        finally:
+            await self._started.process.stop(deadline_s)
+            self._started = None
 
 
 async def find_running(store_dir: Path) -> str | None:

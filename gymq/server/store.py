@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.server.config import LOG_FILE
+from gymq.server.config import LOG_FILE, LOG_MAX_BYTES
 from gymq.server.errors import ServerError
 
 CONFIG_FILE = "nats-server.conf"
@@ -137,8 +137,11 @@ class Store:
                 self._record.unlink(missing_ok=True)
 
     def open_log(self) -> int:
-        """A descriptor that appends to the log."""
+        """A descriptor that appends to the log. A log that is full already becomes nats-server.old.log."""
         with self._checked():
+            # The server would do so too, but never removes what it put aside when it opened its log.
+            if self.log.exists() and self.log.stat().st_size >= LOG_MAX_BYTES:
+                self.log.replace(self.log.with_suffix(".old.log"))
             return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def log_lines(self, offset: int) -> list[str]:

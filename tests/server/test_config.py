@@ -1,0 +1,70 @@
+"""The settings that the rest of gymq counts on, as the running server reports them."""
+
+from pathlib import Path
+from shutil import disk_usage
+from typing import Any
+
+import httpx
+
+from gymq.server import EmbeddedServer
+from gymq.server.config import render_config
+
+
+async def settings(server: EmbeddedServer) -> Any:
+    async with httpx.AsyncClient() as client:
+        return (await client.get(server.monitor_url + "/varz")).json()
+
+
+async def test_the_server_runs_with_our_limits(server: EmbeddedServer) -> None:
+    found = await settings(server)
+    assert found["max_payload"] == 8 << 20
+    assert found["max_pending"] == 128 << 20
+    assert found["max_control_line"] == 4096
+    assert found["ping_interval"] == 20 * 10**9
+    assert found["ping_max"] == 2
+    assert found["write_deadline"] == 10 * 10**9
+    assert found["auth_required"] is True
+
+
+async def test_both_ports_listen_on_loopback_only(server: EmbeddedServer) -> None:
+    found = await settings(server)
+    assert found["host"] == "127.0.0.1"
+    assert found["http_host"] == "127.0.0.1"
+
+
+async def test_acknowledged_means_synced_only_when_asked_for(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path / "fast") as fast, EmbeddedServer(tmp_path / "safe", sync_always=True) as safe:
+        assert not (await settings(fast))["jetstream"]["config"].get("sync_always")
+        assert (await settings(safe))["jetstream"]["config"]["sync_always"] is True
+
+
+async def test_jetstream_may_use_less_than_the_free_disk_unless_told(tmp_path: Path) -> None:
+    async with (
+        EmbeddedServer(tmp_path / "auto") as auto,
+        EmbeddedServer(tmp_path / "told", max_file_bytes=12345) as told,
+    ):
+        assert 0 < (await settings(auto))["jetstream"]["config"]["max_storage"] < disk_usage(tmp_path).free
+        assert (await settings(told))["jetstream"]["config"]["max_storage"] == 12345
+
+
+async def test_an_ipv6_loopback_works_too(tmp_path: Path) -> None:
+    async with EmbeddedServer(tmp_path, host="::1") as server:
+        assert "@[::1]:" in server.url
+        assert (await settings(server))["host"] == "::1"
+
+
+def test_servers_before_2_14_get_no_word_they_would_refuse() -> None:
+    def config(version: tuple[int, int, int]) -> str:
+        return render_config(
+            server_name="name",
+            version=version,
+            host="127.0.0.1",
+            port=4222,
+            monitor_port=8222,
+            password="secret",
+            sync_always=False,
+            max_file_bytes=1 << 30,
+        )
+
+    assert "feature_flags" not in config((2, 12, 8))
+    assert "feature_flags" in config((2, 14, 0))

@@ -1,0 +1,180 @@
+"""A server that cannot start says why, in a sentence for the person who can do something about it."""
+
+import asyncio
+import logging
+import os
+import shutil
+import socket
+from collections import namedtuple
+from pathlib import Path
+
+import nats
+import pytest
+
+from gymq.server import EmbeddedServer, ServerError, embedded, find_running
+from gymq.server.config import LOG_MAX_BYTES
+
+
+async def fill(server: EmbeddedServer) -> None:
+    async with await nats.connect(server.url) as client:
+        await client.jetstream().add_stream(name="KEPT", subjects=["kept"])
+        for _ in range(10):
+            await client.jetstream().publish("kept", b"x" * 1000)
+
+
+def damage(store: Path, pattern: str, content: bytes | None) -> None:
+    """Replace the one file that matches, or remove it."""
+    (file,) = store.glob(pattern)
+    if content is None:
+        file.unlink()
+    else:
+        file.write_bytes(content)
+
+
+async def test_a_port_taken_by_another_program_is_named(store: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        with pytest.raises(ServerError, match=f"Port {port} on 127.0.0.1 is taken"):
+            await EmbeddedServer(store, port=port).start()
+
+
+async def test_the_reason_is_found_behind_a_full_log(tmp_path: Path) -> None:
+    (tmp_path / "nats-server.log").write_bytes(b"old\n" * (LOG_MAX_BYTES // 4))
+    with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(ServerError, match="is taken"):
+        await EmbeddedServer(tmp_path, port=listener.getsockname()[1]).start()
+
+
+async def test_a_port_taken_by_another_nats_server_is_named(server: EmbeddedServer, tmp_path: Path) -> None:
+    port = int(server.url.rpartition(":")[2])
+    with pytest.raises(ServerError, match=f"Port {port} on 127.0.0.1 is taken"):
+        await EmbeddedServer(tmp_path / "other", port=port).start()
+
+
+async def test_a_picked_port_that_was_taken_meanwhile_is_replaced(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = embedded.free_port
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        taken = listener.getsockname()[1]
+        picks = iter([taken])
+        monkeypatch.setattr(embedded, "free_port", lambda host: next(picks, None) or real(host))
+        async with EmbeddedServer(store) as server:
+            assert not server.url.endswith(f":{taken}")
+
+
+async def test_a_server_that_runs_on_the_picked_ports_is_not_taken_for_ours(
+    server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = embedded.free_port
+    picks = iter([int(url.rpartition(":")[2]) for url in (server.url, server.monitor_url)])
+    monkeypatch.setattr(embedded, "free_port", lambda host: next(picks, None) or real(host))
+    async with EmbeddedServer(tmp_path / "other") as other:
+        assert other.url.rpartition(":")[2] != server.url.rpartition(":")[2]
+
+
+@pytest.mark.parametrize("port", [0, -1, 65536])
+def test_a_port_that_cannot_be_is_refused(store: Path, port: int) -> None:
+    with pytest.raises(ServerError, match=f"Port {port} does not exist"):
+        EmbeddedServer(store, port=port)
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.1", "example.org", ""])
+def test_a_host_that_others_could_reach_is_refused(store: Path, host: str) -> None:
+    with pytest.raises(ServerError, match="this machine only"):
+        EmbeddedServer(store, host=host)
+
+
+async def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(ServerError, match="file/store cannot be used"):
+        await EmbeddedServer(tmp_path / "file" / "store").start()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    with pytest.raises(ServerError, match="Permission denied"):
+        asyncio.run(EmbeddedServer(tmp_path).start())
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_the_store_of_another_user_cannot_be_joined(store: Path, server: EmbeddedServer) -> None:
+    (store / "server.json").chmod(0)
+    with pytest.raises(ServerError, match="Permission denied"):
+        await find_running(store)
+    (store / "server.json").chmod(0o600)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+async def test_a_server_ends_even_if_its_files_cannot_be_reached(store: Path) -> None:
+    server = EmbeddedServer(store)
+    await server.start()
+    exit_status = asyncio.create_task(server.wait())
+    await asyncio.sleep(0)
+    (store / "server.json").chmod(0)
+    with pytest.raises(ServerError, match="Permission denied"):
+        await server.stop()
+    await exit_status
+
+
+async def test_a_full_disk_is_refused_before_streams_can_freeze(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1 << 40, (1 << 40) - 1000, 1000))
+    with pytest.raises(ServerError, match="is full"):
+        await EmbeddedServer(store).start()
+
+
+async def test_a_file_where_the_data_should_be_is_reported_with_the_words_of_the_server(tmp_path: Path) -> None:
+    (tmp_path / "jetstream").touch()
+    with pytest.raises(ServerError, match=r"(?s)JetStream cannot use .*not a directory"):
+        await EmbeddedServer(tmp_path).start()
+
+
+@pytest.mark.parametrize("victim", ["meta.inf", "meta.sum"])
+async def test_a_stream_that_is_lost_stops_the_start_instead_of_going_unnoticed(store: Path, victim: str) -> None:
+    async with EmbeddedServer(store) as server:
+        await fill(server)
+    damage(store, f"jetstream/*/streams/KEPT/{victim}", b"damaged")
+    with pytest.raises(ServerError, match=r"(?s)is damaged .*KEPT.*could not be recovered"):
+        await EmbeddedServer(store).start()
+
+
+async def test_lost_messages_of_a_stream_are_warned_of(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with EmbeddedServer(store) as server:
+        await fill(server)
+    damage(store, "jetstream/*/streams/KEPT/msgs/1.blk", None)
+    with caplog.at_level(logging.WARNING, "gymq.server"):
+        async with EmbeddedServer(store):
+            pass
+    assert "messages may be missing" in caplog.text
+
+
+async def test_a_kill_alone_is_not_warned_of(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    async with EmbeddedServer(store) as server:
+        await fill(server)
+        os.kill(server.pid, 9)
+        await server.wait()
+        await server.start()
+    assert caplog.records == []
+
+
+async def test_the_last_words_of_a_server_are_shown_without_the_password(
+    tmp_path: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    talkative = tmp_path / "nats-server"
+    talkative.write_text(
+        "#!/bin/sh\n"
+        '[ "$1" = --version ] && echo "nats-server: v2.15.1" && exit\n'
+        'echo "the password is: $(cat password)"\n'
+        "exit 3\n"
+    )
+    talkative.chmod(0o755)
+    monkeypatch.setattr(embedded, "find_binary", lambda: talkative)
+    with pytest.raises(ServerError) as failure:
+        await EmbeddedServer(store).start()
+    assert "(status 3)" in str(failure.value)
+    assert str(store / "nats-server.log") in str(failure.value)
+    assert str(failure.value).endswith("the password is: ***")
+
+
+def test_asking_for_the_url_before_the_start_is_refused(store: Path) -> None:
+    with pytest.raises(ServerError, match="not started"):
+        _ = EmbeddedServer(store).url

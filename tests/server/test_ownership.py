@@ -1,0 +1,92 @@
+"""One owner per store, and how others find the server that runs there."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import nats
+import pytest
+
+from gymq.server import EmbeddedServer, ServerError, find_running
+
+
+async def test_a_second_owner_is_refused_and_told_who_has_the_store(store: Path, server: EmbeddedServer) -> None:
+    with pytest.raises(ServerError) as refusal:
+        await EmbeddedServer(store).start()
+    assert str(store) in str(refusal.value)
+    assert f"process {os.getpid()} " in str(refusal.value)
+    assert f"process {server.pid})" in str(refusal.value)
+
+
+async def test_a_refused_second_owner_does_not_disturb_the_first(store: Path, server: EmbeddedServer) -> None:
+    with pytest.raises(ServerError):
+        await EmbeddedServer(store).start()
+    assert await find_running(store) == server.url
+
+
+async def test_a_running_server_is_found_and_can_be_joined(store: Path, server: EmbeddedServer) -> None:
+    url = await find_running(store)
+    assert url == server.url
+    async with await nats.connect(url) as client:
+        await client.flush()
+
+
+async def test_nothing_is_found_where_nothing_ever_ran(tmp_path: Path) -> None:
+    assert await find_running(tmp_path / "missing") is None
+    assert await find_running(tmp_path) is None
+
+
+async def test_a_stopped_server_is_not_found(store: Path) -> None:
+    async with EmbeddedServer(store):
+        pass
+    assert await find_running(store) is None
+
+
+async def test_what_a_killed_server_left_is_neither_found_nor_in_the_way(store: Path) -> None:
+    server = EmbeddedServer(store)
+    await server.start()
+    os.kill(server.pid, signal.SIGKILL)
+    await server.wait()
+    assert (store / "server.json").exists()
+    assert await find_running(store) is None
+    async with EmbeddedServer(store) as second:
+        assert await find_running(store) == second.url
+
+
+async def test_another_server_on_the_port_of_a_killed_one_is_not_taken_for_it(store: Path, tmp_path: Path) -> None:
+    server = EmbeddedServer(store)
+    await server.start()
+    port = httpx.URL(server.url).port
+    os.kill(server.pid, signal.SIGKILL)
+    await server.wait()
+    async with EmbeddedServer(tmp_path / "other", port=port):
+        assert await find_running(store) is None
+
+
+async def test_stopping_after_somebody_else_took_over_leaves_the_new_server_findable(store: Path) -> None:
+    first = EmbeddedServer(store)
+    await first.start()
+    os.kill(first.pid, signal.SIGKILL)
+    await first.wait()
+    async with EmbeddedServer(store) as second:
+        await first.stop()
+        assert await find_running(store) == second.url
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "\x00\xff"])
+async def test_a_damaged_record_counts_as_none(store: Path, server: EmbeddedServer, content: str) -> None:
+    (store / "server.json").write_text(content)
+    assert await find_running(store) is None
+    await server.stop()
+    async with EmbeddedServer(store) as second:
+        assert await find_running(store) == second.url
+
+
+async def test_the_record_tells_address_and_processes(store: Path, server: EmbeddedServer) -> None:
+    record = json.loads((store / "server.json").read_text())
+    assert record["pid"] == server.pid
+    assert record["owner_pid"] == os.getpid()
+    assert record["monitor_url"] == server.monitor_url
+    assert record["url"] == f"nats://127.0.0.1:{httpx.URL(server.url).port}"
