@@ -1,0 +1,80 @@
+"""A workload through gymq: real worker processes, the real collector, durability on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from benchmarks.measure import Measured, cpu_s, family, resident_bytes
+from benchmarks.workloads import Workload
+from gymq.bus import Bus
+from gymq.collect import Collection, CollectOptions
+from gymq.host import InstanceSpec
+from gymq.jsonl import JsonlFile
+from gymq.launch import Cluster
+from gymq.materialise import MaterialiseOptions
+from gymq.outcome_store import OutcomeStore
+
+HERE = Path(__file__).parent
+
+
+def instances(workload: Workload) -> list[InstanceSpec]:
+    environment = "stateful.py" if workload.stateful else "stateless.py"
+    references: dict[str, Any] = {
+        "resources_server": {"type": "resources_servers", "name": "bench_env"},
+        "model_server": {"type": "responses_api_models", "name": "bench_model"},
+    }
+    return [
+        InstanceSpec("bench_model", "models", "benchmarks.model"),
+        InstanceSpec("bench_env", "resources", str(HERE / environment)),
+        InstanceSpec("bench_agent", "agents", "simple_agent", references),
+    ]
+
+
+async def run(workload: Workload, folder: Path) -> Measured:
+    """Collect the workload once on a warm cluster."""
+    data = folder / "rows.jsonl"
+    data.write_bytes((workload.row() + b"\n") * 1)
+    async with Cluster(instances(workload), folder=folder, log_level="warning") as cluster:
+        bus = await Bus.connect(cluster.url, role="client", name="benchmark")
+        await _collect(bus, workload, data, folder / "warm.jsonl", max(64, workload.window // 8))
+        processes = family(os.getpid())
+        before = cpu_s(processes)
+        started = time.perf_counter()
+        peak = asyncio.create_task(_peak(processes))
+        collection = await _collect(bus, workload, data, folder / "rollouts.jsonl", workload.rollouts)
+        wall = time.perf_counter() - started
+        cpu = cpu_s(processes) - before
+        peak.cancel()
+        latencies = [outcome.duration_s async for _, outcome in OutcomeStore(bus).read(collection.progress.run)]
+        await bus.close()
+    return Measured(workload.rollouts, wall, cpu, max(_PEAKS), latencies)
+
+
+_PEAKS: list[int] = []
+
+
+async def _peak(processes: Any) -> None:
+    _PEAKS.clear()
+    while True:
+        _PEAKS.append(resident_bytes(processes))
+        await asyncio.sleep(0.5)
+
+
+async def _collect(bus: Bus, workload: Workload, data: Path, output: Path, rollouts: int) -> Collection:
+    options = CollectOptions(
+        input=data,
+        output=output,
+        materialise=MaterialiseOptions(agent_name="bench_agent", num_repeats=rollouts),
+        window=workload.window,
+    )
+    collection = Collection(bus, options)
+    progress = await collection.run()
+    rewards = [json.loads(line)["reward"] for line in JsonlFile(output)]
+    if progress.failed or len(rewards) != rollouts or set(rewards) != {1.0}:
+        raise RuntimeError(f"{workload.name}: {progress.failed} failed, {len(rewards)} rows, rewards {set(rewards)}")
+    return collection

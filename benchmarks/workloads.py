@@ -1,0 +1,92 @@
+"""The workloads: what one rollout consists of, and how many are made."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Workload:
+    """One kind of rollout.
+
+    `turns` model calls, each but the last followed by one tool call in a session; `tokens` ids and log probs in all;
+    every model call takes `latency_s`.
+    """
+
+    name: str
+    what: str
+    rollouts: int
+    window: int  # rollouts in flight
+    turns: int = 1
+    tokens: int = 0
+    latency_s: float = 0.0
+
+    @property
+    def stateful(self) -> bool:
+        return self.turns > 1
+
+    def row(self) -> bytes:
+        return json.dumps(
+            {
+                "responses_create_params": {
+                    "input": [{"role": "user", "content": "What is the capital of Switzerland? Answer in one word."}],
+                    "metadata": {
+                        "turns": str(self.turns),
+                        "tokens": str(self.tokens),
+                        "latency_s": str(self.latency_s),
+                    },
+                },
+                "answer": "Bern",
+            }
+        ).encode()
+
+
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload("single-step", "one model call, one verify", 6000, 256),
+        Workload("five-turns", "session, five model calls, four tool calls, verify", 2000, 256, turns=5),
+        Workload("long-rollout", "8,192 tokens with ids and log probs, one verify", 600, 64, tokens=8192),
+        Workload("sleepy", "2,000 in flight, each model call takes 2 s", 6000, 2000, latency_s=2.0),
+    )
+}
+
+
+def model_reply(turns: int, tokens: int, num_outputs: int) -> dict[str, Any]:
+    """What the model of the benchmarks answers: a tool call, or in the last turn a text."""
+    if num_outputs < 2 * (turns - 1):
+        call_id = f"call_{num_outputs}"
+        item: dict[str, Any] = {
+            "type": "function_call",
+            "id": call_id,
+            "call_id": call_id,
+            "name": "add",
+            "arguments": '{"amount": 1}',
+            "status": "completed",
+        }
+    else:
+        item = {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "status": "completed",
+            "content": [{"type": "output_text", "text": "Bern", "annotations": []}],
+        }
+    if tokens:
+        item["prompt_token_ids"] = array("i", range(64))
+        item["generation_token_ids"] = array("i", [1000 + (7919 * n) % 50000 for n in range(tokens)])
+        item["generation_log_probs"] = array("f", [-((n * 2654435761) % 1000003) / 400000 for n in range(tokens)])
+    return {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 0,
+        "model": "bench",
+        "output": [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+        "usage": {"input_tokens": 20, "output_tokens": max(2, tokens), "total_tokens": 20 + max(2, tokens)},
+    }
