@@ -1,0 +1,114 @@
+"""Tools of the mailbox and the address book."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from workers.resources.workplace_assistant.dates import NOW_TEXT, parse_time
+from workers.resources.workplace_assistant.records import PAGE_SIZE, find, next_id, page_of, without
+from workers.resources.workplace_assistant.tables import Row, Tables
+
+SENT = "Email sent successfully."
+NOT_FOUND = "Email not found."
+
+
+def find_email_address(tables: Tables, /, name: str = "") -> list[str] | str:
+    if not name:
+        return "Name not provided."
+    wanted = name.lower()
+    return [address for address in tables.addresses if wanted in address.lower()]
+
+
+def get_email_information_by_id(tables: Tables, /, email_id: Any = None, field: Any = None) -> Row | str:
+    if not email_id:
+        return "Email ID not provided."
+    if not field:
+        return "Field not provided."
+    email = find(tables.emails, "email_id", email_id)
+    if email is None:
+        return NOT_FOUND
+    return {field: email[field]} if field in email else "Field not found."
+
+
+def search_emails(
+    tables: Tables,
+    /,
+    query: str = "",
+    date_min: str | None = None,
+    date_max: str | None = None,
+    page: int = 1,
+    page_size: int = PAGE_SIZE,
+) -> Row | str:
+    words = query.lower().split()
+    found = [email for email in tables.emails if all(word in _searched_text(email) for word in words)]
+    found.sort(key=lambda email: email["sent_datetime"] or "", reverse=True)
+    if date_min:
+        first = parse_time(date_min).date()
+        found = [email for email in found if parse_time(email["sent_datetime"]).date() >= first]
+    if date_max:
+        last = parse_time(date_max).date()
+        found = [email for email in found if parse_time(email["sent_datetime"]).date() <= last]
+    return page_of("emails", found, page, page_size) if found else "No emails found."
+
+
+def send_email(tables: Tables, /, recipient: Any = None, subject: Any = None, body: Any = None) -> str:
+    if not recipient or not subject or not body:
+        return "Recipient, subject, or body not provided."
+    if "@" not in recipient or "." not in recipient:
+        return "Invalid recipient email address."
+    email = {
+        "email_id": str(next_id(tables.emails, "email_id")),
+        "inbox/outbox": "outbox",
+        "sender/recipient": recipient.lower(),
+        "subject": subject,
+        "sent_datetime": NOW_TEXT,
+        "body": body,
+    }
+    tables.emails = (*tables.emails, email)
+    return SENT
+
+
+def delete_email(tables: Tables, /, email_id: Any = None) -> str:
+    if not email_id:
+        return "Email ID not provided."
+    if find(tables.emails, "email_id", email_id) is None:
+        return NOT_FOUND
+    tables.emails = without(tables.emails, "email_id", email_id)
+    return "Email deleted successfully."
+
+
+def forward_email(tables: Tables, /, email_id: Any = None, recipient: Any = None) -> str:
+    if not email_id or not recipient:
+        return "Email ID or recipient not provided."
+    email = find(tables.emails, "email_id", email_id)
+    if email is None:
+        return NOT_FOUND
+    answer = send_email(tables, recipient, f"FW: {email['subject'] or ''}", email["body"])
+    return "Email forwarded successfully." if answer == SENT else answer
+
+
+def reply_email(tables: Tables, /, email_id: Any = None, body: Any = None) -> str:
+    if not email_id or not body:
+        return "Email ID or body not provided."
+    email = find(tables.emails, "email_id", email_id)
+    if email is None:
+        return NOT_FOUND
+    answer = send_email(tables, email["sender/recipient"], f"RE: {email['subject'] or ''}", body)
+    return "Email replied successfully." if answer == SENT else answer
+
+
+def _searched_text(email: Row) -> str:
+    return " ".join(str(email[column] or "") for column in ("subject", "body", "sender/recipient")).lower()
+
+
+READING = {
+    "company_directory_find_email_address": find_email_address,
+    "email_get_email_information_by_id": get_email_information_by_id,
+    "email_search_emails": search_emails,
+}
+CHANGING = {
+    "email_send_email": send_email,
+    "email_delete_email": delete_email,
+    "email_forward_email": forward_email,
+    "email_reply_email": reply_email,
+}

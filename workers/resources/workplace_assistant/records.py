@@ -1,0 +1,56 @@
+"""What the tools of all tables have in common: finding, replacing and numbering rows, pages of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from workers.resources.workplace_assistant.tables import Row, Table
+
+PAGE_SIZE = 5
+
+
+def find(table: Table, column: str, value: Any) -> Row | None:
+    """The first row with this value."""
+    return next((row for row in table if row[column] == value), None)
+
+
+def without(table: Table, column: str, value: Any) -> Table:
+    """The table without the rows with this value."""
+    return tuple(row for row in table if row[column] != value)
+
+
+def updated(table: Table, column: str, value: Any, changes: Row) -> Table:
+    """The table with changes in the rows with this value."""
+    return tuple({**row, **changes} if row[column] == value else row for row in table)
+
+
+def next_id(table: Table, column: str) -> int:
+    """One more than the largest id; ids are text and compared as text."""
+    return int(max((row[column] for row in table), default="0")) + 1
+
+
+def page_of(kind: str, rows: Sequence[Row], page: int, page_size: int) -> dict[str, Any]:
+    """One page of `rows`, under the name `kind`; a page outside is moved to the nearest one.
+
+    Raises:
+        ValueError: the page size is not positive.
+    """
+    if page_size < 1:
+        raise ValueError(f"page_size is {page_size}, but a page has at least one entry")
+    total_pages = -(-len(rows) // page_size)
+    page = max(1, min(page, total_pages))
+    return {
+        kind: list(rows[(page - 1) * page_size : page * page_size]),
+        "pagination": {
+            f"total_{kind}": len(rows),
+            "page": page,
+            "page_size": page_size,
+            "total_pages": total_pages,
+        },
+    }
+
+
+def choices(values: Iterable[str]) -> str:
+    """Allowed values as a text."""
+    return ", ".join(f"'{value}'" for value in values)
