@@ -21,6 +21,8 @@ from gymq.server.store import Record, Store
 
 log = logging.getLogger("gymq.server")
 
+# Several times what it takes: 2 s for a GB in messages of 10 kB, 23 s in messages of 100 bytes, after a kill -9.
+_RECOVERY_S_PER_BYTE = 60 / 2**30
 _POLL_S = 0.01
 _PROBE_S = 1.0  # a healthy server on loopback answers within milliseconds
 _START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port may accept and say nothing
@@ -108,18 +110,20 @@ class EmbeddedServer:
     async def start(self, deadline_s: float = 10.0) -> None:
         """Start the server and wait until it serves and has all its streams back.
 
-        A large store needs time for that, after a crash about 2 s for each GB.
+        Args:
+            deadline_s: how long that may take with an empty store; every GB in the store adds a minute.
 
         Raises ServerError if the store is in use or damaged, the port is taken, the disk is full, nats-server is
-        missing or too old, or the server is not ready after `deadline_s`. Nothing is left running then.
+        missing or too old, or the server is not ready in time. Nothing is left running then.
         """
         if self._started is not None and self._started.process.exit_status is None:
             raise ServerError(f"The server of the store folder {self._store.folder} is running already.")
-        deadline = time.monotonic() + deadline_s
+        begun = time.monotonic()
         binary = find_binary()
         version = binary_version(binary)
         lock = await self._store.acquire()
         try:
+            deadline = begun + deadline_s + self._store.used_bytes() * _RECOVERY_S_PER_BYTE
             password = self._store.make_password()
             while True:
                 port = self._port or free_port(self._host)
@@ -186,7 +190,7 @@ class EmbeddedServer:
                 )
                 raise process.error(reason, password)
             if time.monotonic() >= deadline:
-                reason = f"The server was not ready in time ({problem}): a large store may need a longer deadline."
+                reason = f"The server was not ready in time ({problem}): the machine or its disk may be too busy."
                 raise process.error(reason, password)
             await asyncio.sleep(_POLL_S)
 

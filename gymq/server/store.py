@@ -100,6 +100,11 @@ class Store:
             self._password.chmod(0o600)
         return password
 
+    def used_bytes(self) -> int:
+        """Bytes of the messages that are stored."""
+        with self._checked():
+            return sum(block.stat().st_size for block in self.folder.glob("jetstream/**/*.blk"))
+
     def file_limit(self) -> int:
         """Bytes that JetStream may use: what it uses now and nine tenths of the free disk.
 
@@ -107,13 +112,12 @@ class Store:
         """
         with self._checked():
             free = shutil.disk_usage(self.folder).free
-            used = sum(file.stat().st_size for file in self.folder.glob("jetstream/**/*.blk"))
         if free < _MIN_FREE_BYTES:
             raise ServerError(
                 f"The disk of the store folder {self.folder} is full ({free >> 20} MiB free,"
                 f" {_MIN_FREE_BYTES >> 20} MiB are needed): make room or choose another folder."
             )
-        return used + free * 9 // 10
+        return self.used_bytes() + free * 9 // 10
 
     def write_config(self, text: str) -> None:
         """Replace nats-server.conf."""
