@@ -16,7 +16,7 @@ RESOURCES: dict[str, Any] = {
     "row": {"responses_create_params": {"input": "q"}},
     "response": {"output": []},
     "expect": {"reward": 1.0},
-    "source": "march",
+    "source": "spec",
     "note": "n",
 }
 
@@ -73,7 +73,6 @@ def test_a_member_that_nobody_would_look_at_is_refused(tmp_path, name, case):
     "change",
     [
         {"server": "other"},
-        {"source": "guess"},
         {"expect": {}},
         {"expect": {"error": "timeout"}},
         {"expect": {"error": "invalid_request", "reward": 0.0}},
