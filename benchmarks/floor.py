@@ -197,7 +197,7 @@ async def run(workload: Workload, folder: Path) -> Measured:
 
 async def _client(nc: Any, workload: Workload, run_name: str, rollouts: int) -> None:
     js = nc.jetstream()
-    row = workload.row()
+    row = workload.row(0)
     window = asyncio.Semaphore(workload.window)
     done = asyncio.Event()
     rung = asyncio.Event()

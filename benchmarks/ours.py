@@ -19,6 +19,7 @@ from gymq.launch import Cluster
 from gymq.materialise import MaterialiseOptions
 from gymq.outcome_store import OutcomeStore
 
+REPEATS = 16
 HERE = Path(__file__).parent
 
 
@@ -38,7 +39,7 @@ def instances(workload: Workload) -> list[InstanceSpec]:
 async def run(workload: Workload, folder: Path) -> Measured:
     """Collect the workload once on a warm cluster."""
     data = folder / "rows.jsonl"
-    data.write_bytes((workload.row() + b"\n") * 1)
+    data.write_bytes(b"".join(workload.row(number) + b"\n" for number in range(workload.rollouts // REPEATS)))
     async with Cluster(instances(workload), folder=folder, log_level="warning") as cluster:
         bus = await Bus.connect(cluster.url, role="client", name="benchmark")
         await _collect(bus, workload, data, folder / "warm.jsonl", max(64, workload.window // 8))
@@ -52,6 +53,7 @@ async def run(workload: Workload, folder: Path) -> Measured:
         peak.cancel()
         latencies = [outcome.duration_s async for _, outcome in OutcomeStore(bus).read(collection.progress.run)]
         await bus.close()
+    _check(collection)
     return Measured(workload.rollouts, wall, cpu, max(_PEAKS), latencies)
 
 
@@ -69,12 +71,17 @@ async def _collect(bus: Bus, workload: Workload, data: Path, output: Path, rollo
     options = CollectOptions(
         input=data,
         output=output,
-        materialise=MaterialiseOptions(agent_name="bench_agent", num_repeats=rollouts),
+        materialise=MaterialiseOptions(agent_name="bench_agent", num_repeats=REPEATS, limit=rollouts // REPEATS),
         window=workload.window,
     )
     collection = Collection(bus, options)
-    progress = await collection.run()
-    rewards = [json.loads(line)["reward"] for line in JsonlFile(output)]
-    if progress.failed or len(rewards) != rollouts or set(rewards) != {1.0}:
-        raise RuntimeError(f"{workload.name}: {progress.failed} failed, {len(rewards)} rows, rewards {set(rewards)}")
+    await collection.run()
     return collection
+
+
+def _check(collection: Collection) -> None:
+    """Every rollout is in the file, with its reward."""
+    progress = collection.progress
+    rewards = [json.loads(line)["reward"] for line in JsonlFile(collection.files.output)]
+    if progress.failed or len(rewards) != progress.total or set(rewards) != {1.0}:
+        raise RuntimeError(f"{progress.failed} failed, {len(rewards)} rows, rewards {set(rewards)}")

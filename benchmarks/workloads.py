@@ -28,20 +28,11 @@ class Workload:
     def stateful(self) -> bool:
         return self.turns > 1
 
-    def row(self) -> bytes:
-        return json.dumps(
-            {
-                "responses_create_params": {
-                    "input": [{"role": "user", "content": "What is the capital of Switzerland? Answer in one word."}],
-                    "metadata": {
-                        "turns": str(self.turns),
-                        "tokens": str(self.tokens),
-                        "latency_s": str(self.latency_s),
-                    },
-                },
-                "answer": "Bern",
-            }
-        ).encode()
+    def row(self, number: int) -> bytes:
+        text = f"Question {number}: what is the capital of Switzerland? Answer in one word."
+        told = {"turns": str(self.turns), "tokens": str(self.tokens), "latency_s": str(self.latency_s)}
+        params = {"input": [{"role": "user", "content": text}], "metadata": told}
+        return json.dumps({"responses_create_params": params, "answer": "Bern"}).encode()
 
 
 WORKLOADS = {
@@ -49,7 +40,7 @@ WORKLOADS = {
     for workload in (
         Workload("single-step", "one model call, one verify", 6000, 256),
         Workload("five-turns", "session, five model calls, four tool calls, verify", 2000, 256, turns=5),
-        Workload("long-rollout", "8,192 tokens with ids and log probs, one verify", 600, 64, tokens=8192),
+        Workload("long-rollout", "8,192 tokens with ids and log probs, one verify", 640, 64, tokens=8192),
         Workload("sleepy", "2,000 in flight, each model call takes 2 s", 6000, 2000, latency_s=2.0),
     )
 }

@@ -45,8 +45,11 @@ class Consumer:
                 missing = self._batch - self._pull.outstanding - self._arrived.qsize()
                 if missing >= self._batch // 2:
                     await self._pull.ask(missing)
-                async with asyncio.timeout(1.0):
-                    delivery = await self._arrived.get()
+                if self._arrived.empty():
+                    async with asyncio.timeout(1.0):
+                        delivery = await self._arrived.get()
+                else:
+                    delivery = self._arrived.get_nowait()
             except TimeoutError:
                 continue
             except BusError as error:

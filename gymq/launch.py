@@ -20,7 +20,7 @@ from gymq import streams
 from gymq.bus import Bus
 from gymq.host import ROLE_OF_KIND, HostSpec, InstanceSpec
 from gymq.jetstream import JetStream
-from gymq.server import EmbeddedServer
+from gymq.server import EmbeddedServer, ServerError
 
 log = logging.getLogger("gymq.launch")
 
@@ -58,6 +58,7 @@ class Cluster:
         self._log_level = log_level
         self._drain_s = drain_s
         self._server: EmbeddedServer | None = None
+        self._watching_server: asyncio.Task[None] | None = None
         self.children: list[Child] = []
         self.url = url or ""
 
@@ -67,6 +68,7 @@ class Cluster:
                 self._server = EmbeddedServer(self._folder / "jetstream")
                 await self._server.start()
                 self.url = self._server.url
+                self._watching_server = asyncio.create_task(self._watch_server(self._server))
             bus = await Bus.connect(self.url, role="operator", name="gymq launch")
             agents = [instance.name for instance in self._instances if instance.kind == "agents"]
             await streams.ensure(JetStream(bus), agents, replicas=self._replicas)
@@ -90,7 +92,24 @@ class Cluster:
         for role in ("agent", "services", "resources", "model"):
             await asyncio.gather(*(child.stop() for child in self.children if child.spec.role == role))
         if self._server is not None:
+            if self._watching_server is not None:
+                self._watching_server.cancel()
             await self._server.stop()
+
+    async def _watch_server(self, server: EmbeddedServer) -> None:
+        """Start the embedded server again when it ends; its clients reconnect by themselves."""
+        pause = 0.25
+        while True:
+            status = await server.wait()
+            log.warning("nats-server ended with status %s, starting it again", status)
+            while True:
+                await asyncio.sleep(pause)
+                try:
+                    await server.start()
+                    break
+                except ServerError as error:
+                    log.error("%s", error)
+                    pause = min(pause * 2, LONGEST_PAUSE_S)
 
     def _plan(self) -> list[tuple[str, HostSpec]]:
         """A name and a spec for each process."""

@@ -9,10 +9,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gymq.bus import redact
 from gymq.cli.cluster import FOLDER, instance_specs, read_config
 from gymq.cli.errors import told_plainly
 from gymq.launch import Cluster
+from gymq.redaction import redact
 
 
 def up(

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from gymq import parent_death
-from gymq.server.address import redact
+from gymq.redaction import redact
 from gymq.server.errors import PortTakenError, ServerError
 from gymq.server.store import CONFIG_FILE, Store
 
