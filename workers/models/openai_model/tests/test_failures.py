@@ -1,0 +1,307 @@
+"""Whatever an endpoint does, the answer is a reply or a failure that says what was wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import traceback
+from typing import Any
+
+import pytest
+
+import gymq
+from workers.models.openai_model import endpoint
+from workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
+from workers.models.openai_model.tests.conftest import KEY, Start, ask, failure
+from workers.models.openai_model.tests.replies import completion, response
+from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
+
+GOOD = as_json(response("Hello"))
+DIALECTS = pytest.mark.parametrize("dialect", ["responses", "chat"])
+
+
+def good(dialect: str) -> Answer:
+    return GOOD if dialect == "responses" else as_json(completion("Hello"))
+
+
+def is_model_failure(found: gymq.RolloutError, *, retryable: bool) -> bool:
+    return found.failure_class == gymq.FailureClass.MODEL_FAILED and found.retryable is retryable
+
+
+@DIALECTS
+async def test_a_busy_endpoint_is_asked_again_after_the_time_it_wants(
+    start: Start, server: StandIn, waits: list[float], dialect: str
+) -> None:
+    busy = error("429 Too Many Requests", "slow down", Retry_After="7")
+    server.answers = [busy, busy, good(dialect)]
+    reply = await ask(await start(dialect=dialect))
+    assert reply["output"][0]["content"][0]["text"] == "Hello"
+    assert len(waits) == 2
+    assert min(waits) > 7.0
+
+
+async def test_an_endpoint_that_failed_once_is_asked_again(start: Start, server: StandIn, waits: list[float]) -> None:
+    server.answers = [error("500 Internal Server Error", "oops"), GOOD]
+    await ask(await start())
+    assert [asked.body for asked in server.asked] == [server.asked[0].body] * 2
+    assert len(waits) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "tries"), [("503 Service Unavailable", OVERLOADED.tries), ("500 Internal Server Error", BROKEN.tries)]
+)
+async def test_tries_end(start: Start, server: StandIn, waits: list[float], status: str, tries: int) -> None:
+    server.answers = [error(status, "not now")]
+    found = await failure(await start(), timeout_s=1e6)
+    assert is_model_failure(found, retryable=True)
+    assert found.message == f"{server.url}/responses: {status}: not now (given up after {tries} tries)"
+    assert len(server.asked) == tries
+
+
+async def test_no_try_is_waited_for_beyond_the_deadline(start: Start, server: StandIn) -> None:
+    server.answers = [error("503 Service Unavailable", "loading", Retry_After="600")]
+    found = await failure(await start(), timeout_s=30.0)
+    assert is_model_failure(found, retryable=True)
+    assert "after the deadline" in found.message
+    assert len(server.asked) == 1
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    "status", ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "422 Unprocessable Entity"]
+)
+async def test_a_refusal_is_passed_on_at_once(start: Start, server: StandIn, status: str, dialect: str) -> None:
+    server.answers = [error(status, "I will not")]
+    found = await failure(await start(dialect=dialect))
+    assert is_model_failure(found, retryable=False)
+    assert f"{status}: I will not" in found.message
+    assert len(server.asked) == 1
+
+
+async def test_a_used_up_quota_is_not_waited_for(start: Start, server: StandIn) -> None:
+    server.answers = [error("429 Too Many Requests", "pay first", code="insufficient_quota")]
+    assert is_model_failure(await failure(await start()), retryable=False)
+    assert len(server.asked) == 1
+
+
+async def test_redirects_are_not_followed(start: Start, server: StandIn) -> None:
+    server.answers = [Answer(b"", "302 Found", {"Location": "https://elsewhere.example/"})]
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=False)
+    assert "https://elsewhere.example/" in found.message
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"error": "just text"}', "just text"),
+        (b'{"message": "flat", "code": 5}', "flat"),
+        (b'{"detail": "from FastAPI"}', "from FastAPI"),
+        (b'{"detail": [{"loc": ["body"], "msg": "field required"}]}', "field required"),
+        (b"plain words", "plain words"),
+        (b'"quoted"', "quoted"),
+        (b"", "400 Bad Request"),
+        (b"\xff\xfe", "400 Bad Request"),
+        (b"[" * 5000, "[["),
+    ],
+)
+async def test_error_bodies_of_any_form_are_told(start: Start, server: StandIn, body: bytes, sentence: str) -> None:
+    server.answers = [Answer(body, "400 Bad Request")]
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=False)
+    assert sentence in found.message
+    assert len(found.message) < 700
+
+
+async def test_the_key_is_in_no_message_and_no_log(
+    start: Start, server: StandIn, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    worker = await start(openai_default_headers={"X-Other": "other-secret-value"})
+    padding = "x" * (endpoint.MAX_EXCERPT - 10)
+    for text in (f"bad key {KEY} and other-secret-value", f"{padding}{KEY}"):
+        for status in ("401 Unauthorized", "200 OK"):
+            server.answers = [error(status, text)]
+            found = await failure(worker)
+            told = "".join(traceback.format_exception(found)) + repr(found) + caplog.text
+            assert KEY[:6] not in told
+            assert "other-secret-value" not in told
+
+
+OVERFLOWS = [
+    error("400 Bad Request", "Your input exceeds the context window of this model.", code="context_length_exceeded"),
+    error("400 Bad Request", "This model's maximum context length is 4096 tokens. However, you requested 5000"),
+    as_json({"object": "error", "message": "maximum context length is 10 tokens", "code": 400}, "400 Bad Request"),
+    error("400 Bad Request", "max_tokens must be at least 1, got 0."),
+    error("200 OK", "too much", code="context_length_exceeded"),
+]
+
+
+@DIALECTS
+@pytest.mark.parametrize("answer", OVERFLOWS)
+async def test_a_full_context_is_an_incomplete_reply(
+    start: Start, server: StandIn, answer: Answer, dialect: str
+) -> None:
+    server.answers = [answer]
+    reply = await ask(await start(dialect=dialect))
+    assert reply["status"] == "incomplete"
+    assert reply["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert len(server.asked) == 1
+
+
+async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(start: Start, server: StandIn) -> None:
+    server.answers = [error("400 Bad Request", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.")]
+    assert is_model_failure(await failure(await start(dialect="chat")), retryable=False)
+
+
+@DIALECTS
+@pytest.mark.parametrize(
+    ("answer", "sentence"),
+    [
+        (Answer(b"<html>Sign in</html>", headers={"Content-Type": "text/html; charset=utf-8"}), "text/html, not JSON"),
+        (Answer(b'data: {"a": 1}\n\n', headers={"Content-Type": "text/event-stream"}), "text/event-stream, not JSON"),
+        (Answer(b'{"created": NaN}'), "not JSON"),
+        (Answer(b""), "not JSON"),
+        (Answer(b"[" * 100_000), "not JSON"),
+        (Answer(b"[]"), "not an object"),
+        (Answer(b"null"), "not an object"),
+        (Answer(b"{}"), "unusable reply"),
+        (as_json({"choices": 1, "output": 1}), "unusable reply"),
+        (as_json({"choices": [], "output": []}), "unusable reply"),
+        (as_json({"choices": [{"message": None}], "output": [None]}), "unusable reply"),
+    ],
+)
+async def test_nonsense_is_told_and_never_a_reply(
+    start: Start, server: StandIn, answer: Answer, sentence: str, dialect: str
+) -> None:
+    server.answers = [answer]
+    found = await failure(await start(dialect=dialect))
+    assert is_model_failure(found, retryable=True)
+    assert found.message.startswith(server.url)
+    assert sentence in found.message
+
+
+@pytest.mark.parametrize(
+    ("member", "value"),
+    [
+        ("output", None),
+        ("output", [{"type": "message", "role": "assistant", "content": 5}]),
+        ("output", [{"role": "assistant", "content": "no type"}]),
+        ("output", [{"type": "unheard_of"}]),
+        ("usage", {"input_tokens": "many", "output_tokens": 1, "total_tokens": 1}),
+        ("status", "queued"),
+        ("status", "failed"),
+        ("tools", None),
+    ],
+)
+async def test_a_reply_with_a_wrong_member_is_told_by_name(
+    start: Start, server: StandIn, member: str, value: Any
+) -> None:
+    server.answers = [as_json({**response("Hello"), member: value})]
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=True)
+    assert member in found.message
+
+
+@pytest.mark.parametrize(("code", "retryable"), [("server_error", True), ("invalid_prompt", False)])
+async def test_a_failed_reply_is_a_failure_with_its_message(
+    start: Start, server: StandIn, code: str, retryable: bool
+) -> None:
+    failed = {**response("ignored"), "status": "failed", "error": {"code": code, "message": "it went wrong"}}
+    server.answers = [as_json(failed)]
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=retryable)
+    assert "it went wrong" in found.message
+
+
+async def test_half_a_body_is_tried_again_and_then_told(start: Start, server: StandIn, waits: list[float]) -> None:
+    server.answers = [Answer(b'{"id": "resp', promised=500)]
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=True)
+    assert "the connection broke off" in found.message
+    assert len(server.asked) == BROKEN.tries
+
+
+async def test_a_broken_connection_is_made_again(start: Start, server: StandIn, waits: list[float]) -> None:
+    server.answers = [Answer(b'{"id": "resp', promised=500), GOOD]
+    assert (await ask(await start()))["output"][0]["content"][0]["text"] == "Hello"
+
+
+async def test_what_is_no_http_is_told(start: Start, waits: list[float]) -> None:
+    async def greet(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"220 mail.example ESMTP\r\n")
+        await writer.drain()
+        writer.close()
+
+    mail = await asyncio.start_server(greet, "127.0.0.1", 0)
+    port = mail.sockets[0].getsockname()[1]
+    found = await failure(await start(openai_base_url=f"http://127.0.0.1:{port}"))
+    mail.close()
+    assert is_model_failure(found, retryable=True)
+    assert "the connection broke off" in found.message
+
+
+async def test_a_reply_without_end_is_stopped(start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 1000)
+    server.answers = [Answer(json.dumps(response("x" * 5000)).encode())]
+    assert "longer than 1000 bytes" in (await failure(await start())).message
+
+
+@pytest.mark.parametrize("base_url", ["http://127.0.0.1:{free}/v1", "http://no-such-host.invalid/v1"])
+async def test_a_dead_endpoint_is_a_failure_worth_another_try(start: Start, waits: list[float], base_url: str) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        found = await failure(await start(openai_base_url=base_url.format(free=unused.getsockname()[1])))
+    assert is_model_failure(found, retryable=True)
+    assert "cannot connect" in found.message
+    assert len(waits) == UNREACHABLE.tries - 1
+
+
+async def test_a_handshake_that_does_not_end_is_a_dead_endpoint(
+    start: Start, waits: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "CONNECT_TIMEOUT_S", 0.05)
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen()
+        found = await failure(await start(openai_base_url=f"https://127.0.0.1:{silent.getsockname()[1]}"))
+    assert is_model_failure(found, retryable=True)
+    assert "cannot connect" in found.message
+
+
+async def test_an_endpoint_that_hangs_ends_with_the_deadline(start: Start, server: StandIn) -> None:
+    server.reply = _never
+    found = await failure(await start(), timeout_s=0.05)
+    assert found.failure_class == gymq.FailureClass.DEADLINE_EXCEEDED
+    assert "no answer within 0.05 s" in found.message
+    await asyncio.wait_for(server.hung_up.wait(), 10)
+
+
+async def test_cancelling_drops_the_connection(start: Start, server: StandIn) -> None:
+    arrived = asyncio.Event()
+
+    async def never(_asked: Asked) -> Answer:
+        arrived.set()
+        return await _never(_asked)
+
+    server.reply = never
+    asking = asyncio.create_task(ask(await start()))
+    await asyncio.wait_for(arrived.wait(), 10)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.wait_for(server.hung_up.wait(), 10)
+
+
+async def test_requests_that_cannot_be_said_are_the_rows_fault(start: Start, server: StandIn) -> None:
+    worker = await start(dialect="chat")
+    found = await failure(worker, tool_choice={"type": "function", "name": "f"}, tools=[])
+    assert found.failure_class == gymq.FailureClass.INVALID_TASK
+    assert "tool_choice" in found.message
+    assert (await failure(worker, temperature="warm")).failure_class == gymq.FailureClass.INVALID_TASK
+    assert not server.asked
+
+
+async def _never(_asked: Asked) -> Answer:
+    return await asyncio.get_running_loop().create_future()
