@@ -11,7 +11,7 @@ import msgspec
 CONFIDENCE = 0.95
 
 _EXACT_UP_TO = 200
-"""Degrees of freedom from which the asymptotic expansion is exact to 1e-9."""
+"""Degrees of freedom above which the asymptotic expansion is exact to 1e-11."""
 
 
 class Interval(msgspec.Struct, frozen=True):

@@ -34,7 +34,7 @@ def sample_std(values: Sequence[float]) -> float | None:
     if len(values) < 2:
         return None
     centre = mean(values)
-    return math.sqrt(math.fsum([(value - centre) ** 2 for value in values]) / (len(values) - 1))
+    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
 
 
 class ExactSum(msgspec.Struct, array_like=True):
