@@ -66,6 +66,6 @@ def last_values(calls: list[dict[str, Any]]) -> list[Value] | None:
     if not hand_ins:
         return []
     try:
-        return msgspec.json.decode(hand_ins[-1]["arguments"], type=HandIn).synonym_values
+        return msgspec.json.decode(hand_ins[-1].get("arguments") or "", type=HandIn).synonym_values
     except (msgspec.DecodeError, RecursionError):
         return None

@@ -77,6 +77,6 @@ class WorkplaceAssistant(gymq.Resources[OfficeRow]):
     async def verify(self, request: gymq.VerifyRequest[OfficeRow], state: Tables | None) -> gymq.Verdict:
         truth = request.row.ground_truth
         expected = [] if isinstance(truth, str) else [(action.name, action.arguments) for action in truth]
-        calls = [(call["name"], call["arguments"]) for call in request.function_calls]
+        calls = [(call["name"], call.get("arguments") or "") for call in request.function_calls]
         same = await self.processes.run(self.verify_timeout_s, same_outcome, self.options.data_dir, calls, expected)
         return gymq.Verdict(float(same))
