@@ -10,6 +10,9 @@ import msgspec
 
 CONFIDENCE = 0.95
 
+_ROUNDING = 1e-12
+"""A standard error below this part of the mean is rounding error."""
+
 _EXACT_UP_TO = 200
 """Degrees of freedom above which the asymptotic expansion is exact to 1e-11."""
 
@@ -38,7 +41,7 @@ def mean_interval(
     Returns:
         None for fewer than two tasks, and where all tasks agree: they then say nothing of how far others may lie off.
     """
-    if num_tasks < 2 or std_error <= 0:
+    if num_tasks < 2 or std_error <= _ROUNDING * abs(mean):
         return None
     reach = student_t(num_tasks - 1) * std_error
     low, high = bounds if bounds else (-math.inf, math.inf)

@@ -17,7 +17,7 @@ from gymq.intervals import Interval, mean_interval
 from gymq.member_totals import MemberStats, MemberTotals
 from gymq.moments import Moments, is_usable
 from gymq.open_tasks import Failed, OpenTasks, Scored
-from gymq.score_totals import PERCENT, ScoreTotals
+from gymq.score_totals import PERCENT, Curve, ScoreTotals
 
 MAX_MEMBERS = 256
 """Numeric members profiled per agent; further names are counted in `members_left_out`."""
@@ -224,8 +224,8 @@ def _snapshot(agent: _Agent, open_tasks: Iterable[Sequence[Scored]], ks: Sequenc
         max_k=score.max_k,
         mean_reward=_mean_reward(agent.reward, totals),
         pass_at_k={k: _pass_at(score, k) for k in ks},
-        avg_of_k={k: PERCENT * (score.average.mean(k) or 0.0) for k in ks},
-        majority_at_k={k: PERCENT * (score.majority.mean(k) or 0.0) for k in ks} if has_answers else {},
+        avg_of_k=_percentages(score.average, ks),
+        majority_at_k=_percentages(score.majority, ks) if has_answers else {},
         no_answer=PERCENT * agent.without_answer / rollouts_scored if has_answers else None,
         members={name: member.stats(single=rollouts_scored == 1) for name, member in members.items()},
         members_left_out=agent.members_left_out,
@@ -237,11 +237,16 @@ def _pass_at(score: ScoreTotals, k: int) -> Estimate:
     return Estimate(PERCENT * total.mean, score.pass_interval(k), round(total.weight))
 
 
+def _percentages(curve: Curve, ks: Sequence[int]) -> dict[int, float]:
+    means = {k: curve.mean(k) for k in ks}
+    return {k: PERCENT * mean for k, mean in means.items() if mean is not None}
+
+
 def _mean_reward(reward: MemberTotals, totals: _TaskTotals) -> Estimate | None:
     """Mean over rollouts; its standard error takes the rollouts of a task for one cluster.
 
     With n rollouts in all, the squared error is the sum over tasks of (rollouts * (task's mean - mean))² / n², times
-    T / (T - 1) for T tasks. Source: Miller, arXiv:2411.00640, section 2.2.
+    T / (T - 1) for T tasks. Source: clustered standard errors in Miller, arXiv:2411.00640.
     """
     if not reward.count:
         return None

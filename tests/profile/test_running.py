@@ -238,6 +238,17 @@ def test_the_interval_of_the_mean_reward_takes_a_task_for_one_observation() -> N
     assert estimate.interval.high == pytest.approx(0.3 + 4.302653 * std_error, abs=1e-6)
 
 
+def test_rounding_errors_are_not_taken_for_spread() -> None:
+    running = RunningProfile()
+    for task in range(30):
+        for rollout in range(1 + task % 7):
+            running.add(AGENT, task, rollout, reward=0.1, num_rollouts=1 + task % 7)
+    agent = running.snapshot().agents[AGENT]
+    assert agent.mean_reward is not None
+    assert agent.mean_reward.interval is None
+    assert agent.pass_at_k[1].interval is None
+
+
 @pytest.mark.parametrize("reward", [float("nan"), float("inf"), 1e200])
 def test_a_reward_that_would_spoil_the_statistics_is_refused_and_leaves_no_trace(reward: float) -> None:
     running = RunningProfile()
