@@ -1,8 +1,9 @@
 """Every message that travels between gymq processes, and the codec for them.
 
 Bodies are msgpack maps; a body that starts with `{` or white space is read as JSON, so a person can publish by
-hand. Bodies above 64 KiB are compressed with zstd. The three encodings are told apart by their first byte, which
-no msgpack map shares with JSON or a zstd frame.
+hand. Binary members (`row`) are then given as text or simply as the JSON value itself. Bodies above 64 KiB are
+compressed with zstd. The three encodings are told apart by their first byte, which no msgpack map shares with JSON or
+a zstd frame.
 
 Token ids and log probs are `array.array` objects ('i' int32, 'f' float32, 'd' float64) inside otherwise plain
 dicts; on the wire they are little-endian binary, see `gymq.tokens`.
@@ -10,7 +11,10 @@ dicts; on the wire they are little-endian binary, see `gymq.tokens`.
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
+from functools import reduce
+from operator import or_
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -19,15 +23,21 @@ import zstandard
 from gymq.tokens import decode_ext, encode_ext
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
-MAX_DECODED_BYTES = 512 * 1024 * 1024
+MAX_BODY_BYTES = 256 * 1024 * 1024  # before compression
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _JSON_STARTS = b"{ \t\r\n"
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
-Token = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
+# What becomes part of a subject is checked where it is read. `\Z`, since `$` lets a line break pass.
+_TOKEN = r"[A-Za-z0-9_-]{1,64}"
+Token = Annotated[str, msgspec.Meta(pattern=rf"\A{_TOKEN}\Z")]
+SessionSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.session\.{_TOKEN}\.{_TOKEN}\Z")]
+PartsSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.parts(\.{_TOKEN}){{2,5}}\Z")]
+Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # SHA-256
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # no NaN, no infinity
 
 
 class BadMessage(ValueError):
@@ -117,7 +127,7 @@ class Rollout(_Outcome, tag="rollout.v1", kw_only=True):
     """A finished rollout: what the policy did and what the verifier says of it."""
 
     response: dict[str, Any]  # Responses object of all turns
-    reward: float
+    reward: Finite
     verdict: dict[str, Any] = {}  # further members of the verifier's answer
 
 
@@ -130,6 +140,10 @@ class Failure(_Outcome, tag="failure.v1", kw_only=True):
     retryable: bool = False
 
 
+class Cancelled(_Outcome, tag="cancelled.v1", kw_only=True):
+    """A rollout that somebody cancelled before it had a verdict."""
+
+
 class Unresolved(_Outcome, tag="unresolved.v1", kw_only=True):
     """A rollout whose response is there but which could not be verified; it can be scored again later."""
 
@@ -140,7 +154,7 @@ class Unresolved(_Outcome, tag="unresolved.v1", kw_only=True):
     stage: Stage = Stage.VERIFY
 
 
-Outcome = Rollout | Failure | Unresolved
+Outcome = Rollout | Failure | Unresolved | Cancelled
 
 
 class DeadLetter(Message, tag="dead_letter.v1", kw_only=True):
@@ -150,6 +164,9 @@ class DeadLetter(Message, tag="dead_letter.v1", kw_only=True):
     reason: str  # one sentence
     body: bytes
     at: float  # Unix time, seconds
+    rollout: str = ""  # "run/task/rollout", if it is a rollout that failed
+    failure_class: FailureClass | None = None
+    stage: Stage | None = None
 
 
 class Run(Message, tag="run.v1", kw_only=True):
@@ -189,9 +206,13 @@ class Seed(Call, tag="seed.v1", kw_only=True):
 
 
 class Seeded(Message, tag="seeded.v1", kw_only=True):
-    """`session` is the subject for all further calls; None: the worker keeps no state and needs no session."""
+    """`session` is the subject for all further calls; None: the worker keeps no state and needs no session.
 
-    session: str | None
+    `replayable`: should this worker be lost, the same calls bring another worker's session to the same state.
+    """
+
+    session: SessionSubject | None
+    replayable: bool = False
 
 
 class ToolCall(Call, tag="tool_call.v1", kw_only=True):
@@ -212,7 +233,7 @@ class Verify(Call, tag="verify.v1", kw_only=True):
 
 
 class Verified(Message, tag="verified.v1", kw_only=True):
-    reward: float
+    reward: Finite
     verdict: dict[str, Any] = {}
 
 
@@ -233,6 +254,26 @@ class Generate(Call, tag="generate.v1", kw_only=True):
 
 class Generated(Message, tag="generated.v1", kw_only=True):
     response: dict[str, Any]
+
+
+# The journal of a rollout -----------------------------------------------------------------------------------------
+
+
+class Effect(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+    """One thing an agent had done, and what came of it."""
+
+    number: int  # position among the effects of the attempt
+    key: str  # what was asked, in short; a replay must ask the same
+    reply: bytes  # the encoded reply
+
+
+class JournalEntry(Message, tag="journal_entry.v1", kw_only=True):
+    """Effects in order. Entries of earlier attempts do not count any more."""
+
+    attempt: Index
+    worker: str
+    effects: list[Effect] = []
+    session: str | None = None  # where the session was moved to
 
 
 # Frames of the call protocol -------------------------------------------------------------------------------------
@@ -272,15 +313,16 @@ class Pong(Message, tag="pong.v1", kw_only=True):
 class Claim(Message, tag="claim.v1", kw_only=True):
     """Stands for a body larger than the server allows: `parts` messages `<subject>.<n>` in the stream PARTS."""
 
-    subject: str
-    parts: Count
-    num_bytes: Index
-    sha256: str
+    subject: PartsSubject
+    parts: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    num_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_BODY_BYTES)]
+    sha256: Digest
 
 
 ResourcesRequest = Seed | ToolCall | Verify | Close
 T = TypeVar("T")
 
+_ENCODE_ERRORS = (OverflowError, TypeError, ValueError, RecursionError)
 _encoder = msgspec.msgpack.Encoder(enc_hook=encode_ext)
 _compressor = zstandard.ZstdCompressor(level=3)
 _decompressor = zstandard.ZstdDecompressor()
@@ -290,28 +332,53 @@ def encode(message: Message) -> bytes:
     """The body of a message.
 
     Raises:
-        BadMessage: a value has no msgpack form (an integer beyond 64 bits, a foreign object).
+        BadMessage: a value has no msgpack form (an integer beyond 64 bits, half a surrogate pair, a foreign object),
+            or it all is too large.
     """
     try:
         body = _encoder.encode(message)
-    except (OverflowError, TypeError, NotImplementedError, RecursionError) as error:
-        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error}") from None
+    except _ENCODE_ERRORS as error:
+        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error} - at `{_culprit(message)}`") from None
+    if len(body) > MAX_BODY_BYTES:
+        raise BadMessage(f"{type(message).__name__} of {len(body)} bytes exceeds the limit of {MAX_BODY_BYTES}")
     return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
+
+
+def _culprit(value: Any, path: str = "$") -> str:
+    """The path of the first value inside `value` that cannot be encoded."""
+    members: Any = ()
+    if isinstance(value, msgspec.Struct):
+        members = ((f".{name}", getattr(value, name)) for name in value.__struct_fields__)
+    elif isinstance(value, dict):
+        members = ((f".{key}" if isinstance(key, str) else f"[{key!r}]", member) for key, member in value.items())
+    elif isinstance(value, list | tuple):
+        members = ((f"[{position}]", member) for position, member in enumerate(value))
+    for step, member in members:
+        try:
+            _encoder.encode(member)
+        except RecursionError:
+            return f"{path}{step}"
+        except _ENCODE_ERRORS:
+            return _culprit(member, f"{path}{step}")
+    return path
 
 
 def decoder(*types: type[Message]) -> Decoder:
     """A reusable decoder for one message type or a choice of several."""
-    union: Any = types[0]
-    for other in types[1:]:
-        union = union | other
-    return Decoder(union)
+    return Decoder(*types)
 
 
 class Decoder:
     """Decodes bodies into one message type, or one of several."""
 
-    def __init__(self, union: Any) -> None:
-        self._decode = msgspec.msgpack.Decoder(union, ext_hook=decode_ext).decode
+    def __init__(self, *types: type[Message]) -> None:
+        self._decode = msgspec.msgpack.Decoder(reduce(or_, types), ext_hook=decode_ext).decode
+        self._binary_members = {
+            message_type.__struct_config__.tag: [
+                field.name for field in msgspec.structs.fields(message_type) if field.type in (bytes, bytes | None)
+            ]
+            for message_type in types
+        }
 
     def __call__(self, body: bytes) -> Any:
         """The message.
@@ -323,21 +390,34 @@ class Decoder:
             if body[:4] == _ZSTD_MAGIC:
                 body = _decompress(body)
             if body and body[0] in _JSON_STARTS:
-                body = _encoder.encode(msgspec.json.decode(body))
+                body = self._from_json(body)
             return self._decode(body)
         except BadMessage:
             raise
         except RecursionError:
             raise BadMessage("nested too deeply") from None
-        except (msgspec.DecodeError, OverflowError, ValueError, TypeError, KeyError) as error:
-            raise BadMessage(str(error) or type(error).__name__) from None
+        except (msgspec.DecodeError, ValueError, TypeError) as error:
+            raise BadMessage(str(error)) from None
+
+    def _from_json(self, body: bytes) -> bytes:
+        """The msgpack form of a JSON body."""
+        value = msgspec.json.decode(body)
+        tag = value.get("type") if isinstance(value, dict) else None
+        for name in self._binary_members.get(tag, ()) if isinstance(tag, str) else ():
+            given = value.get(name)
+            if given is not None:
+                value[name] = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
+        try:
+            return _encoder.encode(value)
+        except OverflowError as error:
+            raise BadMessage(f"{error} - at `{_culprit(value)}`") from None
 
 
 def _decompress(body: bytes) -> bytes:
     try:
         size = zstandard.frame_content_size(body)
-        if size < 0 or size > MAX_DECODED_BYTES:
+        if size < 0 or size > MAX_BODY_BYTES:
             raise BadMessage(f"compressed body of unknown or excessive size ({size} bytes)")
-        return _decompressor.decompress(body, max_output_size=MAX_DECODED_BYTES)
+        return _decompressor.decompress(body, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadMessage(f"damaged compressed body: {error}") from None

@@ -24,6 +24,8 @@ _TYPECODE_OF_EXT = {code: typecode for typecode, code in _EXT_OF_TYPECODE.items(
 def pack(response: dict[str, Any]) -> None:
     """Replace the token lists of all items of a Responses object by packed arrays, in place.
 
+    Numbers written as text become numbers.
+
     Raises:
         ValueError: an id that is no 32-bit integer, a log prob that is no finite number, or counts that differ.
     """
@@ -37,39 +39,37 @@ def pack(response: dict[str, Any]) -> None:
         log_probs = item.get(LOG_PROB_MEMBER)
         if isinstance(log_probs, list):
             item[LOG_PROB_MEMBER] = _pack_log_probs(log_probs, f"{where}.{LOG_PROB_MEMBER}")
-            if len(log_probs) != len(item.get("generation_token_ids") or ()):
-                raise ValueError(f"{where}: {len(log_probs)} log probs for another number of generated tokens")
+        num_tokens = len(item.get("generation_token_ids") or ())
+        if log_probs is not None and len(log_probs) != num_tokens:
+            raise ValueError(f"{where}: {len(log_probs)} log probs for {num_tokens} generated tokens")
 
 
 def _pack_ids(values: list[Any], where: str) -> array[int]:
     try:
-        return array("i", [int(value) for value in values])
+        return array("i", [int(value) if isinstance(value, str) else value for value in values])
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: token ids must be 32-bit integers") from None
 
 
 def _pack_log_probs(values: list[Any], where: str) -> array[float]:
     try:
-        exact = array("d", values)
-    except TypeError:
+        exact = array("d", map(float, values))
+    except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: log probs must be numbers") from None
     if not all(map(math.isfinite, exact)):
         raise ValueError(f"{where}: log probs must be finite")
-    try:
-        packed = array("f", values)
-    except OverflowError:
-        return exact
+    packed = array("f", exact)
     return packed if packed.tolist() == exact.tolist() else exact
 
 
 def encode_ext(value: Any) -> Any:
     """msgspec `enc_hook` for msgpack: packed arrays become extension values."""
-    if isinstance(value, array):
+    if isinstance(value, array) and value.typecode in _EXT_OF_TYPECODE:
         if sys.byteorder == "big":
             value = value[:]
             value.byteswap()
         return msgspec.msgpack.Ext(_EXT_OF_TYPECODE[value.typecode], value.tobytes())
-    raise NotImplementedError(f"{type(value).__name__} has no wire form")
+    raise TypeError(f"{type(value).__name__} has no wire form")
 
 
 def decode_ext(code: int, data: memoryview) -> array[Any]:

@@ -1,0 +1,56 @@
+"""What tests share: one real nats-server for all of them, a connection for each, names nobody else uses."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from gymq import streams
+from gymq.bus import Bus
+from gymq.jetstream import JetStream
+from gymq.server import EmbeddedServer
+
+
+async def _start(store: Path) -> EmbeddedServer:
+    started = EmbeddedServer(store, max_file_bytes=8 << 30)
+    await started.start()
+    bus = await Bus.connect(started.url, role="test", name="make streams")
+    await streams.ensure(JetStream(bus), [])
+    await bus.close()
+    return started
+
+
+@pytest.fixture(scope="session")
+def shared_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server with all streams, for tests that leave it alive."""
+    running = asyncio.run(_start(tmp_path_factory.mktemp("shared")))
+    yield running.url
+    asyncio.run(running.stop())
+
+
+@pytest.fixture
+async def own_server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    """A server with all streams that the test may kill; `start()` starts it again on the same port and store."""
+    running = await _start(tmp_path / "own")
+    yield running
+    await running.stop()
+
+
+@pytest.fixture
+async def bus(shared_url: str) -> AsyncIterator[Bus]:
+    connected = await Bus.connect(shared_url, role="test", name="test")
+    yield connected
+    await connected.close()
+
+
+@pytest.fixture
+def js(bus: Bus) -> JetStream:
+    return JetStream(bus)
+
+
+@pytest.fixture
+def run() -> str:
+    """The name of a run, instance or stream that exists nowhere else."""
+    return f"r{secrets.token_hex(6)}"

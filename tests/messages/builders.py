@@ -1,0 +1,94 @@
+"""One example of every message type, and strategies that make many."""
+
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+
+from gymq import messages
+from gymq.messages import (
+    Accepted,
+    Cancel,
+    Cancelled,
+    Claim,
+    Close,
+    Closed,
+    DeadLetter,
+    Effect,
+    Fail,
+    Failure,
+    FailureClass,
+    Generate,
+    Generated,
+    JournalEntry,
+    Message,
+    Ping,
+    Pong,
+    Profile,
+    Rollout,
+    Run,
+    Seed,
+    Seeded,
+    Stage,
+    Submission,
+    Task,
+    ToolCall,
+    ToolResult,
+    Unresolved,
+    Verified,
+    Verify,
+)
+
+ROW = b'{"responses_create_params":{"input":"hi"}}'
+_OUTCOME: dict[str, Any] = {"run": "r", "task_index": 1, "rollout_index": 2, "agent": "a", "row": ROW}
+_CALL: dict[str, Any] = {"rollout": "r/1/2", "timeout_s": 5.0}
+
+EXAMPLES: tuple[Message, ...] = (
+    Submission(run="r", row=msgspec.Raw(msgspec.msgpack.encode({"answer": "Bern"})), agent="a", num_repeats=3),
+    Task(run="r", task_index=1, rollout_index=2, agent="a", row=ROW, timeout_s=60.0, replaces=7),
+    Rollout(**_OUTCOME, response={"output": []}, reward=0.5, verdict={"exact": True}, attempt=1, duration_s=2.5),
+    Failure(**_OUTCOME, failure_class=FailureClass.MODEL_FAILED, stage=Stage.MODEL, message="no", retryable=True),
+    Unresolved(**_OUTCOME, response={"output": []}, failure_class=FailureClass.JUDGE_FAILED, message="no judge"),
+    Cancelled(**_OUTCOME, attempt=1),
+    DeadLetter(subject="gym.tasks", reason="no task", body=b"\x00\xff", at=1.5),
+    Run(run="r", created_at=1.5, fingerprint="f", models=["m"], num_rollouts=4),
+    Profile(run="r", sequence=9, at=1.5, snapshot={"agents": {}}, state=b"\x00\xff"),
+    Seed(**_CALL, row=ROW),
+    Seeded(session="gym.session.w.s"),
+    ToolCall(**_CALL, number=1, name="add", arguments='{"amount": 1}'),
+    ToolResult(output="3", status=422),
+    Verify(**_CALL, number=2, row=ROW, response={"output": []}),
+    Verified(reward=1.0, verdict={"exact": True}),
+    Close(**_CALL),
+    Closed(),
+    JournalEntry(attempt=1, worker="w", effects=[Effect(1, "seed", b"\x80")], session="gym.session.w.s"),
+    Generate(**_CALL, params={"input": [], "temperature": 0.5}, session="r/1/2"),
+    Generated(response={"output": []}),
+    Accepted(worker="w"),
+    Fail(failure_class=FailureClass.SATURATED, message="full", retryable=True),
+    Cancel(reply="_INBOX_agent.x.1"),
+    Ping(inbox="_INBOX_agent.x", calls=[1, 2]),
+    Pong(gone=[2]),
+    Claim(subject="gym.parts.call.x", parts=2, num_bytes=10, sha256="0" * 64),
+)
+
+MESSAGE_TYPES = sorted(
+    (
+        member
+        for member in vars(messages).values()
+        if isinstance(member, type)
+        and issubclass(member, Message)
+        and str(member.__struct_config__.tag).endswith(".v1")
+    ),
+    key=lambda message_type: message_type.__name__,
+)
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**63), 2**64 - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)

@@ -1,0 +1,146 @@
+"""Token ids and log probs: what the engine said is what the trainer reads."""
+
+import struct
+import sys
+from array import array
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gymq import tokens
+from gymq.messages import BadMessage, Generated, decoder, encode
+from gymq.tokens import decode_ext, encode_ext, encode_json, pack
+
+decode = decoder(Generated)
+floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
+floats64 = st.floats(allow_nan=False, allow_infinity=False)
+
+
+def response(ids: Any, log_probs: Any, prompt: Any = ()) -> dict[str, Any]:
+    item = {"prompt_token_ids": list(prompt), "generation_token_ids": ids, "generation_log_probs": log_probs}
+    return {"output": [{"type": "message"}, item]}
+
+
+def packed(ids: Any, log_probs: Any) -> dict[str, Any]:
+    """The item with the tokens, as it arrives."""
+    asked = response(ids, log_probs, prompt=[7])
+    pack(asked)
+    arrived: dict[str, Any] = decode(encode(Generated(response=asked))).response["output"][1]
+    return arrived
+
+
+@given(st.lists(st.tuples(st.integers(-(2**31), 2**31 - 1), floats32)))
+def test_what_an_engine_samples_travels_exactly_in_eight_bytes_a_token(sampled: list[tuple[int, float]]) -> None:
+    ids, log_probs = [token for token, _ in sampled], [log_prob for _, log_prob in sampled]
+    item = packed(ids, log_probs)
+    assert item["generation_token_ids"].tolist() == ids
+    assert list(map(repr, item["generation_log_probs"])) == list(map(repr, log_probs))  # 0.0 and -0.0 differ
+    assert (item["generation_token_ids"].typecode, item["generation_log_probs"].typecode) == ("i", "f")
+
+
+@given(st.lists(floats64, min_size=1))
+def test_log_probs_lose_no_bit(log_probs: list[float]) -> None:
+    item = packed(list(range(len(log_probs))), log_probs)
+    assert item["generation_log_probs"].tolist() == log_probs
+
+
+@pytest.mark.parametrize("value", [-0.1, 1e300, 5e-324, -1e39, 1 + 2**-40])
+def test_a_log_prob_that_float32_cannot_hold_keeps_float64(value: float) -> None:
+    assert packed([1, 2], [-0.5, value])["generation_log_probs"] == array("d", [-0.5, value])
+
+
+def test_a_response_of_100_000_tokens_is_exact_and_small() -> None:
+    ids = [(position * 7919) % 151_936 for position in range(100_000)]
+    log_probs = array("f", [-1 / (1 + position % 1000) for position in range(100_000)]).tolist()
+    asked = response(ids, log_probs, prompt=ids)
+    pack(asked)
+    body = encode(Generated(response=asked))
+    item = decode(body).response["output"][1]
+    assert item["prompt_token_ids"].tolist() == ids
+    assert item["generation_token_ids"].tolist() == ids
+    assert item["generation_log_probs"].tolist() == log_probs
+    assert len(body) < 100_000 * 12
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
+def test_a_log_prob_that_is_no_finite_number_is_refused(value: float) -> None:
+    with pytest.raises(ValueError, match=r"output\[1\].generation_log_probs: log probs must be finite"):
+        pack(response([1], [value]))
+
+
+@pytest.mark.parametrize("value", [None, "x", [1.0], 10**400, {}])
+def test_a_log_prob_that_is_no_number_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"output\[1\].generation_log_probs: log probs must be numbers"):
+        pack(response([1], [value]))
+
+
+@pytest.mark.parametrize("value", [1.0, 1.7, None, "x", "1.5", 2**31, -(2**31) - 1, 2**100, [1], float("nan")])
+def test_an_id_that_is_no_32_bit_integer_is_refused(value: Any) -> None:
+    with pytest.raises(ValueError, match=r"output\[1\].generation_token_ids: token ids must be 32-bit integers"):
+        pack(response([value], [-1.0]))
+
+
+def test_numbers_written_as_text_become_numbers() -> None:
+    item = packed(["12", 13], ["-0.5", -1])
+    assert item["generation_token_ids"].tolist() == [12, 13]
+    assert item["generation_log_probs"].tolist() == [-0.5, -1.0]
+
+
+@pytest.mark.parametrize("log_probs", [[], [-1.0], [-1.0, -1.0, -1.0], array("f", [-1.0]), array("d", [])])
+def test_another_number_of_log_probs_than_tokens_is_refused(log_probs: Any) -> None:
+    with pytest.raises(ValueError, match=r"output\[1\]: \d log probs for 2 generated tokens"):
+        pack(response([1, 2], log_probs))
+
+
+def test_packing_twice_changes_nothing() -> None:
+    asked = response([1, 2], [-1.0, -0.1])
+    pack(asked)
+    once = asked["output"][1] | {}
+    pack(asked)
+    assert asked["output"][1] == once
+
+
+def test_a_response_without_tokens_is_left_alone() -> None:
+    asked: dict[str, Any] = {"output": [{"type": "message", "content": [1, 2]}]}
+    pack(asked)
+    assert asked == {"output": [{"type": "message", "content": [1, 2]}]}
+
+
+@pytest.mark.parametrize("code", [1, 2, 3])
+@pytest.mark.parametrize("num_bytes", [1, 3, 5, 7, 9])
+def test_an_array_that_ends_within_a_number_is_refused(code: int, num_bytes: int) -> None:
+    ext = msgspec.msgpack.Ext(code, bytes(num_bytes))
+    with pytest.raises(BadMessage):
+        decode(msgspec.msgpack.encode({"type": "generated.v1", "response": {"a": ext}}))
+
+
+@pytest.mark.parametrize("typecode", ["b", "h", "q", "Q", "u"])
+def test_an_array_of_another_type_is_refused(typecode: str) -> None:
+    with pytest.raises(BadMessage, match=r"array has no wire form - at `\$\.response\.a`"):
+        encode(Generated(response={"a": array(typecode)}))
+
+
+def test_arrays_are_little_endian_on_the_wire() -> None:
+    assert bytes(encode_ext(array("i", [1, -2])).data) == struct.pack("<ii", 1, -2)
+    assert bytes(encode_ext(array("f", [0.5])).data) == struct.pack("<f", 0.5)
+    assert bytes(encode_ext(array("d", [0.1])).data) == struct.pack("<d", 0.1)
+
+
+def test_a_big_endian_machine_writes_and_reads_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tokens, "sys", type("BigEndian", (), {"byteorder": "big"}))
+    swapped = array("i", struct.pack(">ii", 1, -2)) if sys.byteorder == "little" else array("i", [1, -2])
+    kept = swapped[:]
+    ext = encode_ext(swapped)
+    assert bytes(ext.data) == struct.pack("<ii", 1, -2)
+    assert swapped == kept
+    assert decode_ext(1, memoryview(ext.data)) == swapped
+
+
+def test_arrays_are_lists_in_json() -> None:
+    assert (
+        msgspec.json.encode({"a": array("i", [1]), "b": array("f", [0.5])}, enc_hook=encode_json)
+        == b'{"a":[1],"b":[0.5]}'
+    )
