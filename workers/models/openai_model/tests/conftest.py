@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -58,7 +59,8 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 async def ask(worker: OpenAIModel, timeout_s: float = 30.0, **params: Any) -> dict[str, Any]:
     params = {"input": [{"role": "user", "content": "Hi"}], **params}
-    return await worker.respond(gymq.ModelRequest(params, "run/0/0", "run/0/0", timeout_s))
+    async with asyncio.timeout(20.0):  # so that a test of waiting fails instead of waiting itself
+        return await worker.respond(gymq.ModelRequest(params, "run/0/0", "run/0/0", timeout_s))
 
 
 async def failure(worker: OpenAIModel, timeout_s: float = 30.0, **params: Any) -> gymq.RolloutError:
