@@ -7,9 +7,10 @@ A loop takes everything that can differ between two runs (model replies, tool re
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -57,6 +58,16 @@ class Caller(Protocol):
     async def tell(self, subject: str, request: Call) -> None:
         """Send without waiting for an answer."""
         ...
+
+
+class Recorder(Protocol):
+    """Remembers the effects of a rollout beyond the life of this process."""
+
+    session: str | None  # where the rollout's session was moved to
+
+    async def effect(self, key: str, in_session: bool, perform: Callable[[], Awaitable[Message]]) -> Message: ...
+
+    async def moved(self, session: str) -> None: ...
 
 
 class AgentOptions(WorkerOptions):
@@ -137,6 +148,7 @@ class Rollout:
         given = params["input"]
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[dict[str, Any]] = []
+        self.recorder: Recorder | None = None
         self._caller = caller
         self.options = options
         self._deadline = deadline
@@ -175,7 +187,8 @@ class Rollout:
         params = {**self.params, "input": self.input + self.output}
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=self.id)
-        generated = await self.call(subjects.model(self.options.model_server.name), request, Stage.MODEL)
+        subject = subjects.model(self.options.model_server.name)
+        generated = await self.call(subject, request, Stage.MODEL, key=f"generate {len(params['input'])}")
         assert isinstance(generated, Generated)
         try:
             response = responses.validate_response(generated.response)
@@ -205,9 +218,19 @@ class Rollout:
     def has_response(self) -> bool:
         return self._envelope is not None
 
-    async def call(self, subject: str, request: Call, stage: Stage) -> Message:
+    async def call(
+        self, subject: str, request: Call, stage: Stage, *, key: str | None = None, in_session: bool = False
+    ) -> Message:
+        """Send a request; the agent's effects all come here.
+
+        Args:
+            key: what is asked, in short, for the journal; None: the call is not recorded.
+            in_session: whether the worker answers a repeated call from memory.
+        """
         try:
-            return await self._caller.call(subject, request)
+            if self.recorder is None or key is None:
+                return await self._caller.call(subject, request)
+            return await self.recorder.effect(key, in_session, lambda: self._caller.call(subject, request))
         except RolloutError as error:
             raise error.at(stage) from None
 
@@ -223,21 +246,32 @@ class Session(AbstractAsyncContextManager["Session"]):
         self._resources = resources
         self._seeded = seeded
         self._address: str | None = None
+        self._replayable = False
+        self._done: list[tuple[ToolCall, str]] = []  # the tool calls so far, and their outputs
         self._calls = 0
 
     async def __aenter__(self) -> Session:
         rollout = self._rollout
         if self._resources in rollout.stateless:
             return self
+        seeded = await self._seed(key="seed")
+        self._address = seeded.session
+        self._replayable = seeded.replayable
+        if self._address is None:
+            rollout.stateless.add(self._resources)
+        elif rollout.recorder is not None and rollout.recorder.session is not None:
+            self._address = rollout.recorder.session
+        return self
+
+    async def _seed(self, key: str | None) -> Seeded:
+        rollout = self._rollout
         row = rollout.row if self._seeded else None
         timeout_s = self._timeout(rollout.options.tool_timeout_s)
         request = Seed(rollout=rollout.id, timeout_s=timeout_s, row=row)
-        seeded = await rollout.call(subjects.seed(self._resources), request, Stage.SEED)
+        subject = subjects.seed(self._resources)
+        seeded = await rollout.call(subject, request, Stage.SEED, key=key, in_session=True)
         assert isinstance(seeded, Seeded)
-        self._address = seeded.session
-        if self._address is None:
-            rollout.stateless.add(self._resources)
-        return self
+        return seeded
 
     async def __aexit__(self, *_: object) -> None:
         if self._address is not None:
@@ -264,6 +298,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         )
         result = await self._send(request, Stage.TOOL)
         assert isinstance(result, ToolResult)
+        if self._replayable:
+            self._done.append((request, result.output))
         return result.output
 
     async def verify(self, response: dict[str, Any]) -> Verdict:
@@ -293,12 +329,40 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def _send(self, request: ToolCall | Verify, stage: Stage) -> Message:
         try:
-            return await self._rollout.call(self._address or subjects.stateless(self._resources), request, stage)
+            return await self._send_once(request, stage)
         except RolloutError as error:
-            if self._address is None and error.failure_class is FailureClass.SESSION_LOST:
+            if error.failure_class is not FailureClass.SESSION_LOST:
+                raise
+            if self._address is None:
                 # It keeps state by now; the next attempt seeds it.
                 self._rollout.stateless.discard(self._resources)
-            raise
+            if not self._replayable:
+                raise
+        await self._rebuild()
+        return await self._send_once(request, stage)
+
+    async def _send_once(self, request: ToolCall | Verify, stage: Stage) -> Message:
+        subject = self._address or subjects.stateless(self._resources)
+        in_session = self._address is not None
+        return await self._rollout.call(subject, request, stage, key=_key(request), in_session=in_session)
+
+    async def _rebuild(self) -> None:
+        """Bring a session of another worker to the state of the one that was lost.
+
+        Raises:
+            RolloutError: SESSION_LOST, if it answers the same calls differently.
+        """
+        address = (await self._seed(key=None)).session
+        if address is None:
+            raise RolloutError(FailureClass.SESSION_LOST, f"{self._resources} keeps no state any more")
+        for request, output in self._done:
+            again = await self._rollout.call(address, request, Stage.TOOL)
+            if not isinstance(again, ToolResult) or again.output != output:
+                text = f"a rebuilt session of {self._resources} answered {request.name} differently"
+                raise RolloutError(FailureClass.SESSION_LOST, text, stage=Stage.TOOL)
+        self._address = address
+        if self._rollout.recorder is not None:
+            await self._rollout.recorder.moved(address)
 
     def _next_number(self) -> int:
         self._calls += 1
@@ -308,11 +372,26 @@ class Session(AbstractAsyncContextManager["Session"]):
         return min(self._rollout.time_left(), limit_s)
 
 
+def _key(request: ToolCall | Verify) -> str:
+    """What a journal knows a call by."""
+    if isinstance(request, Verify):
+        return f"verify {request.number}"
+    digest = hashlib.blake2b(request.arguments.encode(), digest_size=8).hexdigest()
+    return f"tool {request.number} {request.name} {digest}"
+
+
 class Agent(Worker):
     """Turns a task into a verified rollout. Most agents define `converse`; one with another order defines `run`."""
 
     Options = AgentOptions
     max_concurrency = 4096
+
+    def journals(self, rollout: Rollout) -> bool:
+        """Whether the rollout's effects are written down, so that it goes on where it was when this process dies.
+
+        It costs one stored message a model call; without it a rollout that is interrupted starts anew.
+        """
+        return True
 
     async def run(self, rollout: Rollout) -> Verdict:
         """The whole rollout: seed, converse, verify."""

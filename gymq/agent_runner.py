@@ -15,7 +15,8 @@ from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.calls import Calls
 from gymq.dead_letters import bury
-from gymq.jetstream import Delivery, JetStream, Pull
+from gymq.jetstream import Delivery, Pull
+from gymq.journal import Fenced, Journal
 from gymq.messages import (
     BadMessage,
     Claim,
@@ -49,7 +50,6 @@ class AgentRunner:
         self.num_failed = 0
         self.busy_s = 0.0
         self._bus = bus
-        self._js = JetStream(bus)
         self._calls = calls
         self._outcomes = OutcomeStore(bus)
         self._worker = worker
@@ -145,13 +145,17 @@ class AgentRunner:
                 await delivery.ack()
                 return
             started = time.monotonic()
-            outcome = await self._outcome(task, delivery.num_delivered)
+            outcome, journal = await self._outcome(task, delivery.num_delivered)
             self.busy_s += time.monotonic() - started
             if _wait_in_queue(outcome) and delivery.num_delivered < streams.MAX_DELIVERIES:
                 await delivery.nak(delay_s=min(30.0, 2.0**delivery.num_delivered) * random.uniform(0.7, 1.0))
                 return
             await self._store(task, outcome)
             await delivery.ack()
+            if journal is not None:
+                await journal.drop()
+        except Fenced as fenced:
+            log.warning("%s; this attempt ends here", fenced)
         except asyncio.CancelledError:
             await delivery.nak()
             raise
@@ -177,8 +181,13 @@ class AgentRunner:
         stored = await self._outcomes.find(task.run, task.task_index, task.rollout_index)
         return stored is not None and stored.sequence != task.replaces
 
-    async def _outcome(self, task: Task, num_delivered: int) -> Outcome:
-        """Run the agent, again after a failure that another try may cure."""
+    async def _outcome(self, task: Task, num_delivered: int) -> tuple[Outcome, Journal | None]:
+        """Run the agent, again after a failure that another try may cure.
+
+        Raises:
+            BusError: what the agent did cannot be recorded.
+            Fenced: another agent process has the task by now.
+        """
         loop = asyncio.get_running_loop()
         rollout_id = f"{task.run}/{task.task_index}/{task.rollout_index}"
         deadline = loop.time() + task.timeout_s
@@ -193,11 +202,13 @@ class AgentRunner:
             "worker": self._worker,
             "started_at": time.time(),
         }
-        attempt = num_delivered - 1
+        journal: Journal | None = None
+        attempt = tries = 0
         pause = 0.1
         while True:
             rollout: Rollout | None = None
             started = loop.time()
+            tries += 1
             try:
                 rollout = Rollout(
                     self._calls,
@@ -207,9 +218,12 @@ class AgentRunner:
                     deadline=deadline,
                     stateless=self._stateless,
                 )
+                if self.agent.journals(rollout):
+                    rollout.recorder = journal = await self._journal(task, journal, num_delivered, attempt)
+                    attempt = journal.attempt
                 async with asyncio.timeout_at(deadline):
                     verdict = await self.agent.run(rollout)
-                return RolloutMessage(
+                result = RolloutMessage(
                     **common,
                     attempt=attempt,
                     duration_s=loop.time() - started,
@@ -217,6 +231,9 @@ class AgentRunner:
                     reward=verdict.reward,
                     verdict=verdict.members,
                 )
+                return result, journal
+            except (BusError, Fenced):
+                raise
             except RolloutError as error:
                 failed = error
             except TimeoutError:
@@ -228,16 +245,26 @@ class AgentRunner:
                 failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
             common["duration_s"] = loop.time() - started
             if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
-                return _unresolved(common, attempt, failed, rollout)
-            tries = attempt - num_delivered + 2
-            if not failed.retryable or tries >= MAX_TRIES or loop.time() + pause >= deadline:
-                return _failure(common, attempt, failed)
-            if failed.failure_class is FailureClass.NO_WORKER:
-                return _failure(common, attempt, failed)
+                return _unresolved(common, attempt, failed, rollout), journal
+            over = max(tries, attempt + 1) >= MAX_TRIES or loop.time() + pause >= deadline
+            if over or not failed.retryable or failed.failure_class is FailureClass.NO_WORKER:
+                return _failure(common, attempt, failed), journal
             log.info("trying again after %s: %s", failed.failure_class, failed.message)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause *= 4
             attempt += 1
+
+    async def _journal(self, task: Task, before: Journal | None, num_delivered: int, attempt: int) -> Journal:
+        """The journal for the next attempt: that of an earlier delivery, gone on with, or one that starts anew."""
+        if before is not None:
+            await before.start_attempt(attempt)
+            return before
+        journal = Journal(self._bus, task.run, task.task_index, task.rollout_index, self._worker)
+        if num_delivered > 1:
+            await journal.take_over()
+            if journal.attempt:
+                log.info("going on with attempt %d", journal.attempt)
+        return journal
 
     async def _store(self, task: Task, outcome: Outcome) -> None:
         try:

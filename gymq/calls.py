@@ -40,7 +40,7 @@ PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 NO_WORKER_PATIENCE_S = 10.0  # how long a call waits for somebody to serve its subject
 
-_decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
+decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
 _decode_pong = decoder(Pong)
 
 
@@ -138,7 +138,7 @@ class Calls:
             await self._bus.publish(subject, body, reply=pending.reply)
             reply = await pending.future
             if isinstance(reply, Claim):
-                reply = _decode_reply(await parts.get(self._bus, reply))
+                reply = decode_reply(await parts.get(self._bus, reply))
         except asyncio.CancelledError:
             if pending.worker is not None:
                 self._cancel(pending.worker, pending.reply)
@@ -160,7 +160,7 @@ class Calls:
             pending.future.set_exception(NoWorker(pending.subject))
             return
         try:
-            reply = _decode_reply(message.data)
+            reply = decode_reply(message.data)
         except BadMessage as error:
             text = f"unreadable reply on {pending.subject}: {error}"
             pending.future.set_exception(RolloutError(FailureClass.BAD_REQUEST, text))
@@ -234,7 +234,7 @@ class Calls:
     def _on_late_reply(self, message: Msg) -> None:
         """A worker that accepts a call nobody waits for any more is told to stop."""
         try:
-            reply = _decode_reply(message.data)
+            reply = decode_reply(message.data)
         except BadMessage:
             return
         if isinstance(reply, Accepted):

@@ -140,10 +140,6 @@ class Failure(_Outcome, tag="failure.v1", kw_only=True):
     retryable: bool = False
 
 
-class Cancelled(_Outcome, tag="cancelled.v1", kw_only=True):
-    """A rollout that somebody cancelled before it had a verdict."""
-
-
 class Unresolved(_Outcome, tag="unresolved.v1", kw_only=True):
     """A rollout whose response is there but which could not be verified; it can be scored again later."""
 
@@ -154,7 +150,7 @@ class Unresolved(_Outcome, tag="unresolved.v1", kw_only=True):
     stage: Stage = Stage.VERIFY
 
 
-Outcome = Rollout | Failure | Unresolved | Cancelled
+Outcome = Rollout | Failure | Unresolved
 
 
 class DeadLetter(Message, tag="dead_letter.v1", kw_only=True):
@@ -273,7 +269,7 @@ class JournalEntry(Message, tag="journal_entry.v1", kw_only=True):
     attempt: Index
     worker: str
     effects: list[Effect] = []
-    session: str | None = None  # where the session was moved to
+    session: SessionSubject | None = None  # where the session was moved to
 
 
 # Frames of the call protocol -------------------------------------------------------------------------------------

@@ -141,6 +141,7 @@ class Resources(Worker, Generic[RowT]):
     seed_row_type: ClassVar[type[Row]] = Row
     tools: ClassVar[dict[str, Tool]] = {}
     stateful: ClassVar[bool] = False
+    replayable: ClassVar[bool] = False  # the same calls always lead to the same state and answers
     session_ttl_s: ClassVar[float] = 900.0  # an idle session is closed after this many seconds
     max_sessions: ClassVar[int] = 100_000  # in one process
     verify_timeout_s: ClassVar[float] = 60.0  # for a `verify` in a process

@@ -118,7 +118,7 @@ class ResourcesWorker:
             await self._guarded(session.seed(request.row), Stage.SEED)
         session_id = secrets.token_hex(12)
         self.sessions[session_id] = session
-        return Seeded(session=address.replace("*", session_id))
+        return Seeded(session=address.replace("*", session_id), replayable=self.author.replayable)
 
     async def in_session(self, session_id: str, request: ResourcesRequest) -> Message:
         """Answer a request that was sent to a session's subject."""

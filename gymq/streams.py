@@ -11,6 +11,7 @@ from gymq.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, Je
 
 TASKS = "TASKS"
 ROLLOUTS = "ROLLOUTS"
+JOURNAL = "JOURNAL"
 PARTS = "PARTS"
 RUNS = "RUNS"
 DEAD_LETTERS = "DEAD_LETTERS"
@@ -21,6 +22,7 @@ MAX_DELIVERIES = 5  # of one task; then the janitor stores a failure
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
 
 _SECOND = 1_000_000_000
+JOURNAL_MAX_AGE = 7 * 24 * 3600 * _SECOND  # of a rollout that never ended
 
 
 def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
@@ -40,6 +42,13 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
             "subjects": [subjects.ALL_ROLLOUTS],
             "max_msgs_per_subject": 1,
             "republish": {"src": subjects.ALL_ROLLOUTS, "dest": "gym.done.>", "headers_only": True},
+        },
+        JOURNAL: common
+        | {
+            "subjects": ["gym.journal.*.*.*"],
+            "allow_msg_ttl": True,
+            "allow_rollup_hdrs": True,
+            "max_age": JOURNAL_MAX_AGE,
         },
         PARTS: common | {"subjects": ["gym.parts.>"], "max_msgs_per_subject": 1, "allow_msg_ttl": True},
         RUNS: common | {"subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES], "max_msgs_per_subject": 1},
@@ -117,6 +126,7 @@ async def delete_run(js: JetStream, run: str) -> None:
     for stream, subject in (
         (TASKS, subjects.tasks_of_run(run)),
         (ROLLOUTS, subjects.rollouts_of_run(run)),
+        (JOURNAL, subjects.journals_of_run(run)),
         (PARTS, subjects.rollout_parts_of_run(run)),
         (RUNS, subjects.profile(run)),
         (RUNS, subjects.run_record(run)),

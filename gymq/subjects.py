@@ -69,11 +69,11 @@ def stateless(resources: str) -> str:
 
 
 def session(worker: str, session_id: str) -> str:
-    return f"gym.session.{worker}.{session_id}"
+    return f"gym.session.{token(worker, 'worker')}.{token(session_id, 'session')}"
 
 
 def sessions_of_worker(worker: str) -> str:
-    return f"gym.session.{worker}.*"
+    return f"gym.session.{token(worker, 'worker')}.*"
 
 
 def model(name: str) -> str:
@@ -85,11 +85,19 @@ def judge(name: str) -> str:
 
 
 def ping(worker: str) -> str:
-    return f"gym.ping.{worker}"
+    return f"gym.ping.{token(worker, 'worker')}"
 
 
 def cancel(worker: str) -> str:
-    return f"gym.cancel.{worker}"
+    return f"gym.cancel.{token(worker, 'worker')}"
+
+
+def journal(run: str, task_index: int, rollout_index: int) -> str:
+    return f"gym.journal.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
+
+
+def journals_of_run(run: str) -> str:
+    return f"gym.journal.{token(run, 'run')}.>"
 
 
 def rollout_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
@@ -131,6 +139,7 @@ SUBJECTS = (
     Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "agents_<agent>"),
     Subject("gym.rollouts.<run>.<task>.<rollout>", "Rollout, Failure, Unresolved, Claim", "ROLLOUTS", "profiler"),
     Subject("gym.done.<run>.<task>.<rollout>", "headers only"),
+    Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL"),
     Subject("gym.seed.<resources>", "Seed → Seeded", group="resources"),
     Subject("gym.resources.<resources>", "ToolCall → ToolResult, Verify → Verified", group="resources"),
     Subject(

@@ -12,6 +12,9 @@ class SimpleAgent(gymq.Agent):
         max_steps: int | None = None  # model calls; None or 0: no limit
         max_silent_replies: int = 16  # replies in a row with neither a message nor a call
 
+    def journals(self, rollout: gymq.Rollout) -> bool:
+        return bool(rollout.params.get("tools"))
+
     async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
         silent = 0
         for _ in rollout.steps(self.options.max_steps):
