@@ -13,6 +13,8 @@ import pytest
 
 import gymq
 from gymq.tokens import encode_json
+from workers.models.simulated_model.filler import tokens
+from workers.models.simulated_model.reply import encode
 from workers.models.simulated_model.worker import SimulatedModel
 
 SOLUTION = [[{"text": "Let me add."}, {"call": {"name": "add", "arguments": {"a": 6, "b": 7}}}], [{"text": "13"}]]
@@ -263,11 +265,11 @@ async def test_a_reply_longer_than_allowed_is_cut_and_says_so() -> None:
 async def test_token_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(output_tokens: int) -> None:
     worker, request = await model(skill=1.0, token_ids=True, output_tokens=output_tokens), scripted(tools=[TOOL])
     first = await ask(worker, request)
-    second = await ask(worker, after(request, plain(first), tool_output(first)))
+    news = tool_output(first)
+    second = await ask(worker, after(request, plain(first), news))
     before, now = first["output"][-1], second["output"][-1]
-    chain = list(before["prompt_token_ids"]) + list(before["generation_token_ids"])
-    assert list(now["prompt_token_ids"])[: len(chain)] == chain
-    assert len(now["prompt_token_ids"]) > len(chain)
+    chain = before["prompt_token_ids"] + before["generation_token_ids"]
+    assert now["prompt_token_ids"] == chain + tokens(encode(news))
 
 
 async def test_usage_counts_the_token_ids_and_every_one_has_a_log_prob() -> None:
