@@ -80,12 +80,16 @@ class Session:
     async def _run(self, request: ToolCall | Verify) -> Message:
         if isinstance(request, Verify):
             return await self._resources.verify(request, self._state)
-        if self._state is None:
+        state = self._state
+        if state is None:
             try:
-                self._state = self._resources.author.open_unseeded()
+                state = self._resources.author.open_unseeded()
             except ToolError as error:
                 return ToolResult(output=json.dumps({"error": error.message}), status=error.status)
-        return await self._resources.call_tool(request, self._state)
+        result = await self._resources.call_tool(request, state)
+        if result.status not in (404, 422):  # a refused call has no effect, so it opens no session either
+            self._state = state
+        return result
 
     async def close(self) -> None:
         async with self._lock:

@@ -62,6 +62,14 @@ async def test_a_session_without_a_counter_does_not_score():
         assert (await session.verify(row(expected_count=0), DONE)).reward == 0.0
 
 
+@pytest.mark.parametrize(("name", "count"), [("increment_counter", "three"), ("Increment_Counter", 3)])
+async def test_a_refused_call_does_not_start_a_counter(name, count):
+    async with Harness(SessionCounter) as env:
+        session = await env.session(None)
+        assert (await session.call(name, {"count": count})).status in (404, 422)
+        assert (await session.verify(row(expected_count=0), DONE)).reward == 0.0
+
+
 async def test_reading_starts_a_counter():
     async with Harness(SessionCounter) as env:
         session = await env.session(None)
