@@ -31,6 +31,16 @@ def test_all_metrics_are_those_of_the_definitions(tasks: list[list[dict[str, Any
     assert found.max_k == max(len(task) for task in tasks)
 
 
+VOTE = st.fixed_dictionaries({"s": st.sampled_from([0, 1]), "ans": st.sampled_from(["a", "b", None])})
+
+
+@given(st.lists(st.lists(VOTE, min_size=3, max_size=9), min_size=1, max_size=3))
+def test_a_majority_is_counted_anew_for_every_k(tasks: list[list[dict[str, Any]]]) -> None:
+    metrics = pass_at_k_metrics(tasks, scores=member_scores(["s"]), answer_key="ans").metrics
+    for k in range(1, max(len(task) for task in tasks) + 1):
+        assert metrics[f"majority@{k}/s"] == pytest.approx(oracle.majority_at_k(tasks, "s", k))
+
+
 @given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_pass_at_k_is_one_minus_the_chance_to_draw_only_wrong_samples(counts: tuple[int, int]) -> None:
     samples, correct = counts
