@@ -1,0 +1,25 @@
+"""The configuration that comes with each model loads, and its worker takes the options."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gymq.config import load
+from gymq.registry import find
+
+MODELS = Path(__file__).parents[2] / "workers" / "models"
+ENDPOINT = [
+    "++policy_base_url=https://model.example/v1",
+    "++policy_api_key=a-key-for-tests",
+    "++policy_model_name=a-model",
+]
+
+
+@pytest.mark.parametrize("name", ["openai_model", "replay_model", "simulated_model"])
+def test_the_shipped_configuration_fits_the_worker(name: str) -> None:
+    config = load([str(MODELS / name / "config.yaml")], ENDPOINT, env_yaml=None)
+    (instance,) = config.instances
+    assert (instance.name, instance.kind, instance.implementation) == ("policy_model", "models", name)
+    find("models", name)(dict(instance.options), name=instance.name)
