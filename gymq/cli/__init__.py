@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 import cyclopts
 
@@ -17,23 +18,36 @@ COMMANDS = {
     "score": "Verify stored rollouts again, without a model.",
     "test": "Run the tests and the example rows of a worker.",
     "init": "Make the files of a new environment.",
-    "config": "Show, check or explain a configuration.",
+    "config": "Show or check a configuration.",
 }
 
-app = cyclopts.App(
-    name="gymq",
-    help="Verifiable-reward rollouts for reinforcement learning, over NATS.",
-    version_flags=["--version"],
-)
-for _name, _help in COMMANDS.items():
-    app.command(f"gymq.cli.{_name}:{_name}", name=_name, help=_help)
-app.register_install_completion_command()
+
+def make_app(asked_for: str | None = None) -> cyclopts.App:
+    """The command line.
+
+    Args:
+        asked_for: the command that is about to run: its own page shows the whole of its help, not one line.
+    """
+    app = cyclopts.App(
+        name="gymq",
+        help="Verifiable-reward rollouts for reinforcement learning, over NATS.",
+        version_flags=["--version"],
+        default_parameter=cyclopts.Parameter(negative=(), show_default=_shown_default),
+    )
+    for name, line in COMMANDS.items():
+        app.command(f"gymq.cli.{name}:{name}", name=name, help=None if name == asked_for else line)
+    app.register_install_completion_command()
+    return app
+
+
+def _shown_default(value: Any) -> str | None:
+    return None if value in (None, False, ()) else str(value)
 
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
     try:
-        sys.exit(app())
+        sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)())
     except Refused as refused:
         print(f"gymq: {refused}", file=sys.stderr)
         sys.exit(2)

@@ -9,13 +9,16 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from gymq.bus import Bus
 from gymq.cli.errors import Refused
 from gymq.config import Config, load
 from gymq.host import InstanceSpec, build
+from gymq.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.launch import Cluster
-from gymq.server import find_running
+from gymq.server import EmbeddedServer, find_running
 
 FOLDER = Path(".gymq")
+STORE = FOLDER / "jetstream"
 POLICY = "policy_model"
 
 
@@ -66,7 +69,7 @@ def instance_specs(config: Config) -> list[InstanceSpec]:
 @asynccontextmanager
 async def cluster_url(nats: str | None, specs: list[InstanceSpec], *, log_level: str) -> AsyncIterator[str]:
     """The URL of a cluster: the one given, the one running in this folder, or one started for the while."""
-    url = nats or await find_running(FOLDER / "jetstream")
+    url = nats or await find_running(STORE)
     if url is not None:
         yield url
         return
@@ -80,10 +83,45 @@ async def running_url(nats: str | None) -> str:
     Raises:
         Refused: none does.
     """
-    url = nats or await find_running(FOLDER / "jetstream")
+    url = nats or await find_running(STORE)
     if url is None:
         raise Refused("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
     return url
+
+
+@asynccontextmanager
+async def stored_url(nats: str | None) -> AsyncIterator[str]:
+    """The URL of a server with the streams: of a cluster, or one started for the while on what is stored here.
+
+    Raises:
+        Refused: nothing is stored in this folder.
+    """
+    url = nats or await find_running(STORE)
+    if url is not None:
+        yield url
+        return
+    if not STORE.is_dir():
+        raise Refused("nothing was run in this folder: `gymq collect` runs something, --nats URL names a cluster")
+    async with EmbeddedServer(STORE) as server:
+        yield server.url
+
+
+@asynccontextmanager
+async def connected(url: str, *, name: str) -> AsyncIterator[Bus]:
+    """A connection for a command that reads.
+
+    Raises:
+        BusError, Refused: no server, or one without the streams of gymq.
+    """
+    bus = await Bus.connect(url, role="client", name=name)
+    try:
+        yield bus
+    except JetStreamError as error:
+        if error.code != STREAM_NOT_FOUND:
+            raise
+        raise Refused("this NATS server has no streams of gymq yet: `gymq up --nats URL` makes them") from None
+    finally:
+        await bus.close()
 
 
 def _instances_for(file: Path) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import msgspec
 import pydantic
 from cyclopts import Parameter
+from rich.console import Console
 
 from gymq.authoring import first_problem
 from gymq.bus import Bus
@@ -120,7 +121,7 @@ def _report(collection: Collection, progress: Progress, options: CollectOptions,
     if as_json:
         print(_summary(progress, snapshot))
     else:
-        profile_table(snapshot, run=progress.run, models=options.models)
+        Console().print(profile_table(snapshot, run=progress.run, models=options.models))
         print(f"rollouts in {files.output}, statistics in {files.reward_profiling} and {files.agent_metrics}")
     if progress.failed:
         print(f"gymq: {progress.failed} of {progress.total} rollouts failed, see {files.failures}", file=sys.stderr)

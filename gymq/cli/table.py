@@ -1,12 +1,14 @@
-"""Statistics of a run as a table."""
+"""Statistics of a run as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
+from gymq.cli.listing import listing
+from gymq.cli.printable import printable
 from gymq.running import AgentSnapshot, Estimate, ProfileSnapshot
 
 KS = (1, 4, 16)
@@ -14,36 +16,71 @@ STAND_INS = ("simulated_model", "replay_model")
 
 
 def profile_table(
-    snapshot: ProfileSnapshot, *, run: str, models: Sequence[str] = (), console: Console | None = None
-) -> None:
-    """Print pass@k with 95 % intervals for each agent.
+    snapshot: ProfileSnapshot, *, run: str, models: Sequence[str] = (), ks: Sequence[int] | None = None
+) -> Table:
+    """pass@k with 95 % intervals for each agent.
 
     Args:
         models: what answered as the policy; a stand-in is called one in the header.
+        ks: the k's to show; default: 1, 4, 16 as far as there are so many rollouts of a task, and the largest.
     """
-    console = console or Console()
-    policy = ", ".join(models) or "unknown policy"
-    if any(stand_in in policy for stand_in in STAND_INS):
-        policy += " [bold]a stand-in, not a trained model[/bold]"
-    ks = [k for k in KS if any(k in agent.pass_at_k for agent in snapshot.agents.values())]
-    table = Table(title=f"run {run}, policy: {policy}", title_justify="left", caption_justify="left")
+    policy = ", ".join(models) or "not known"
+    stand_in = " [bold]a stand-in, not a trained model[/bold]" if any(name in policy for name in STAND_INS) else ""
+    table = Table(
+        title=f"run {escape(run)}, policy: {escape(policy)}{stand_in}", title_justify="left", caption_justify="left"
+    )
     table.caption = "pass@k in %, with 95 % intervals over tasks"
     table.add_column("environment (agent)")
     for heading in ("tasks", "rollouts", "failed"):
         table.add_column(heading, justify="right")
-    for k in ks:
+    shown = _default_ks(snapshot) if ks is None else ks
+    for k in shown:
         table.add_column(f"pass@{k}", justify="right")
     for name, agent in snapshot.agents.items():
         failed = sum(agent.failures.values())
-        cells = [_shown(agent, k) for k in ks]
-        table.add_row(name, f"{agent.tasks:,}", f"{agent.rollouts:,}", f"{failed:,}" if failed else "-", *cells)
-    console.print(table)
+        cells = [_shown(agent.pass_at_k.get(k)) for k in shown]
+        counts = (f"{agent.tasks:,}", f"{agent.rollouts:,}", f"{failed:,}" if failed else "-")
+        table.add_row(printable(name), *counts, *cells)
+    return table
 
 
-def _shown(agent: AgentSnapshot, k: int) -> str:
-    estimate: Estimate | None = agent.pass_at_k.get(k)
+def member_table(name: str, agent: AgentSnapshot) -> Table:
+    """Mean, deviation and range of the reward and of every other number that the rollouts of an agent have."""
+    numbers = ("rollouts", "mean", "std", "min", "median", "max")
+    caption = f"{agent.members_left_out} values of further members are left out" if agent.members_left_out else None
+    table = listing(f"numbers of {escape(name)}", "member", *numbers, numbers=numbers, caption=caption)
+    for member, stats in agent.members.items():
+        cells = (stats.mean, stats.std, stats.min, stats.median, stats.max)
+        table.add_row(printable(member), f"{stats.count:,}", *(_number(value) for value in cells))
+    return table
+
+
+def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None) -> Table:
+    """pass@k, the mean of the first k, and the majority where the rollouts have answers."""
+    has_majority = bool(agent.majority_at_k)
+    numbers = ("pass@k", "avg of k", *(["majority@k"] if has_majority else []))
+    caption = None if agent.no_answer is None else f"{agent.no_answer:.1f} % of the rollouts have no answer"
+    table = listing(f"rates of {escape(name)}, in %", "k", *numbers, numbers=numbers, caption=caption)
+    for k in sorted(agent.pass_at_k) if ks is None else ks:
+        majority = [_number(agent.majority_at_k.get(k), digits=1)] if has_majority else []
+        table.add_row(f"{k}", _shown(agent.pass_at_k.get(k)), _number(agent.avg_of_k.get(k), digits=1), *majority)
+    return table
+
+
+def _default_ks(snapshot: ProfileSnapshot) -> list[int]:
+    largest = max((agent.max_k for agent in snapshot.agents.values()), default=0)
+    return sorted({k for k in KS if k <= largest} | ({largest} if 0 < largest <= KS[-1] else set()))
+
+
+def _shown(estimate: Estimate | None) -> str:
     if estimate is None:
         return "-"
     if estimate.interval is None:
         return f"{estimate.value:.1f}"
     return f"{estimate.value:.1f} [{estimate.interval.low:.1f}, {estimate.interval.high:.1f}]"
+
+
+def _number(value: float | None, digits: int | None = None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.6g}" if digits is None else f"{value:.{digits}f}"

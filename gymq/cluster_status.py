@@ -1,0 +1,200 @@
+"""What goes on in a cluster: its server, streams, queues, workers, runs and dead letters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gymq import streams
+from gymq.bus import Bus
+from gymq.discovery import find_workers
+from gymq.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError, Stored
+from gymq.messages import BadMessage, DeadLetter, decoder
+from gymq.runs import Runs, RunState
+from gymq.server.probe import read_info
+from gymq.server.store import Record
+
+NEWEST_RUNS = 10
+NEWEST_DEAD_LETTERS = 3
+
+_AGENT_CONSUMER = "agents_"
+_PROBE_S = 1.0
+
+_decode_dead_letter = decoder(DeadLetter)
+
+
+class ServerState(msgspec.Struct, frozen=True):
+    version: str | None  # None: the server does not say it to strangers, or is reached through a proxy
+    uptime_s: float | None  # None for a server that gymq did not start
+    storage_bytes: int  # of all streams
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    name: str
+    messages: int
+    num_bytes: int
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """A durable consumer: an agent's queue of tasks, or what a service has to work through."""
+
+    stream: str
+    consumer: str
+    agent: str | None  # whose tasks these are; None for a service
+    waiting: int
+    in_hand: int  # delivered and not settled yet
+    delivered_again: int  # of those in hand
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """One instance in one process."""
+
+    name: str
+    kind: str
+    implementation: str
+    worker: str  # id of its process
+    uptime_s: float
+    load: int  # calls running or waiting
+    sessions: int | None  # None: keeps no state
+    requests: int
+    errors: int
+
+
+class DeadLetterState(msgspec.Struct, frozen=True):
+    subject: str  # where it had been published
+    reason: str
+    at: float  # Unix time, seconds
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    server: ServerState
+    streams: list[StreamState]
+    queues: list[QueueState]
+    workers: list[WorkerState]
+    runs: list[RunState]  # the newest
+    num_runs: int
+    num_dead_letters: int
+    dead_letters: list[DeadLetterState]  # the newest, newest first
+
+
+async def read_status(bus: Bus, url: str, record: Record | None) -> ClusterStatus:
+    """Ask server and workers.
+
+    Args:
+        url: where the bus is connected to.
+        record: of the embedded server, if that is what it is connected to.
+
+    Raises:
+        BusError: the server does not answer, or has not the streams of gymq.
+    """
+    js = JetStream(bus)
+    account = await js.api("INFO")
+    infos = {info["config"]["name"]: info for info in await _infos(js)}
+    runs = Runs(bus)
+    records = await runs.records()
+    dead = infos[streams.DEAD_LETTERS]["state"]
+    return ClusterStatus(
+        server=await _server(url, record, int(account["storage"])),
+        streams=[_stream(name, info["state"]) for name, info in infos.items()],
+        queues=[queue for name in infos for queue in await _queues(js, name)],
+        workers=[_worker(stats) for stats in await find_workers(bus) if _is_ours(stats)],
+        runs=[await runs.state(record) for record in records[:NEWEST_RUNS]],
+        num_runs=len(records),
+        num_dead_letters=dead["messages"],
+        dead_letters=await _newest_dead_letters(js, dead["first_seq"], dead["last_seq"]),
+    )
+
+
+async def _infos(js: JetStream) -> list[dict[str, Any]]:
+    """Those of our streams that are there: a store of an older version may lack some."""
+    found: list[dict[str, Any]] = []
+    missing: JetStreamError | None = None
+    for name in streams.stream_configs():
+        try:
+            found.append(await js.api(f"STREAM.INFO.{name}"))
+        except JetStreamError as error:
+            if error.code != STREAM_NOT_FOUND:
+                raise
+            missing = error
+    if missing is not None and not found:
+        raise missing
+    return found
+
+
+async def _server(url: str, record: Record | None, storage_bytes: int) -> ServerState:
+    if record is not None:
+        return ServerState(record.version, _seconds_since(record.started), storage_bytes)
+    address = urlsplit(url.split(",")[0] if "://" in url else f"nats://{url.split(',')[0]}")
+    info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, _PROBE_S)
+    return ServerState(None if info is None else info.version, None, storage_bytes)
+
+
+def _stream(name: str, state: dict[str, Any]) -> StreamState:
+    return StreamState(name, state["messages"], state["bytes"])
+
+
+async def _queues(js: JetStream, stream: str) -> list[QueueState]:
+    found: list[QueueState] = []
+    while True:
+        page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+        found += [_queue(info) for info in page["consumers"]]
+        if not page["consumers"] or len(found) >= page["total"]:
+            return sorted(found, key=lambda queue: (queue.agent is None, queue.consumer))
+
+
+def _queue(info: dict[str, Any]) -> QueueState:
+    name = info["name"]
+    return QueueState(
+        stream=info["stream_name"],
+        consumer=name,
+        agent=name.removeprefix(_AGENT_CONSUMER) if name.startswith(_AGENT_CONSUMER) else None,
+        waiting=info["num_pending"],
+        in_hand=info["num_ack_pending"],
+        delivered_again=info["num_redelivered"],
+    )
+
+
+def _is_ours(stats: dict[str, Any]) -> bool:
+    """Other programs on the same server may answer the services protocol too."""
+    return bool({"kind", "implementation"} <= (stats.get("metadata") or {}).keys() and stats.get("endpoints"))
+
+
+def _worker(stats: dict[str, Any]) -> WorkerState:
+    first = stats["endpoints"][0]
+    return WorkerState(
+        name=stats["name"],
+        kind=stats["metadata"]["kind"],
+        implementation=stats["metadata"]["implementation"],
+        worker=stats["id"],
+        uptime_s=_seconds_since(stats["started"]),
+        load=first["data"]["load"],
+        sessions=first["data"].get("sessions"),
+        requests=first["num_requests"],
+        errors=first["num_errors"],
+    )
+
+
+async def _newest_dead_letters(js: JetStream, first: int, last: int) -> list[DeadLetterState]:
+    (subject,) = streams.stream_configs()[streams.DEAD_LETTERS]["subjects"]
+    span = NEWEST_DEAD_LETTERS
+    while True:
+        after = max(first - 1, last - span)
+        stored = [letter async for letter in js.read(streams.DEAD_LETTERS, subject, after=after)]
+        if len(stored) >= NEWEST_DEAD_LETTERS or after == first - 1:
+            return [_dead_letter(letter) for letter in reversed(stored[-NEWEST_DEAD_LETTERS:])]
+        span *= 8  # somebody deleted letters in between
+
+
+def _dead_letter(stored: Stored) -> DeadLetterState:
+    try:
+        letter: DeadLetter = _decode_dead_letter(stored.data)
+    except BadMessage as error:
+        return DeadLetterState(stored.subject, f"unreadable dead letter: {error}", 0.0)
+    return DeadLetterState(letter.subject, letter.reason, letter.at)
+
+
+def _seconds_since(moment: str) -> float:
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
