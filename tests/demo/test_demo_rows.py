@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from gymq import registry
+from gymq.config import load
 from gymq.responses import function_call_output, validate_params
 from gymq.testing import Harness, function_call, reply
 
@@ -89,3 +90,15 @@ def test_the_script_makes_exactly_these_rows(tmp_path):
     made = tmp_path / "rows.jsonl"
     subprocess.run([sys.executable, str(DEMO / "make_rows.py"), "--output", str(made)], check=True, capture_output=True)
     assert made.read_bytes() == (DEMO / "rows.jsonl").read_bytes()
+
+
+def test_the_configuration_has_every_agent_that_a_row_names():
+    config = load([DEMO / "config.yaml"], env_yaml=None)
+    agents = {instance.name for instance in config.instances if instance.kind == "agents"}
+    assert {row["agent_ref"]["name"] for row in ROWS} <= agents
+
+
+def test_the_configuration_fits_its_workers():
+    for instance in load([DEMO / "config.yaml"], env_yaml=None).instances:
+        worker = registry.find(instance.kind, instance.implementation)
+        worker(instance.options, name=instance.name)
