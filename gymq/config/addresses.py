@@ -6,10 +6,10 @@ from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
-from gymq.config.errors import ConfigError
+from gymq.config.errors import ConfigError, dotted
 from gymq.config.instances import find_instances
+from gymq.config.schema import DEFAULT_HEAD_PORT, Addressing, HeadServer, Implementation, problems
 
-DEFAULT_HEAD_PORT = 11000
 DEFAULT_PORT_RANGE = (10001, 20000)
 _MAX_ATTEMPTS = 50
 
@@ -36,49 +36,35 @@ def add_addresses(tree: dict[str, Any], is_free: Callable[[int], bool] = port_is
         is_free: tells whether a port can be had.
 
     Raises:
-        ConfigError: if a number is not a port, or no free port was found in 50 attempts.
+        ConfigError: if one of these keys is not valid, or no free port was found in 50 attempts.
     """
+    mistakes = problems(Addressing, tree)
+    if mistakes:
+        raise ConfigError("; ".join(f"{dotted(keys)}: {problem}" for keys, problem in mistakes))
+    settings = Addressing.model_validate(tree)
+    host = _own_address() if settings.use_absolute_ip else settings.default_host or "127.0.0.1"
+    head = tree.get("head_server") or {"host": host, "port": DEFAULT_HEAD_PORT}
+    low = settings.port_range_low or DEFAULT_PORT_RANGE[0]
+    high = settings.port_range_high or DEFAULT_PORT_RANGE[1]
+    if low > high:
+        raise ConfigError(f"port_range_low {low} is above port_range_high {high}")
+
     tree = deepcopy(tree)
     instances, _ = find_instances(tree)
-    host = _own_address() if tree.get("use_absolute_ip") else tree.get("default_host") or "127.0.0.1"
-    head = tree.get("head_server") or {"host": host, "port": DEFAULT_HEAD_PORT}
-    low = _setting(tree, "port_range_low", DEFAULT_PORT_RANGE[0])
-    high = _setting(tree, "port_range_high", DEFAULT_PORT_RANGE[1])
-    if not 1 <= low <= high <= 65535:
-        raise ConfigError(f"port_range_low {low} and port_range_high {high} must be ports, the lower one first")
-
-    taken = {_port(port, "disallowed_ports") for port in tree.get("disallowed_ports") or ()}
-    if isinstance(head, dict) and head.get("port", DEFAULT_HEAD_PORT) is not None:
-        taken.add(_port(head.get("port", DEFAULT_HEAD_PORT), "head_server.port"))
-    taken.update(int(instance.options["port"]) for instance in instances if instance.options.get("port"))
+    taken = {(settings.head_server or HeadServer()).port, *(settings.disallowed_ports or ())}
+    taken.update(Implementation.model_validate(instance.options).port for instance in instances)
+    candidates = [port for port in range(low, high + 1) if port not in taken]
+    random.shuffle(candidates)
     for instance in instances:
         instance.options["host"] = instance.options.get("host") or host
         if not instance.options.get("port"):
-            instance.options["port"] = _free_port(low, high, taken, is_free, instance.name)
-            taken.add(instance.options["port"])
+            attempts = (candidates.pop() for _ in range(min(_MAX_ATTEMPTS, len(candidates))))
+            port = next((port for port in attempts if is_free(port)), None)
+            if port is None:
+                hint = "widen port_range_low and port_range_high, or give it a port"
+                raise ConfigError(f"{instance.name}: no free port from {low} to {high}; {hint}")
+            instance.options["port"] = port
     return tree | {"port_range_low": low, "port_range_high": high, "head_server": head}
-
-
-def _free_port(low: int, high: int, taken: set[int], is_free: Callable[[int], bool], name: str) -> int:
-    candidates = [port for port in range(low, high + 1) if port not in taken]
-    for port in random.sample(candidates, min(_MAX_ATTEMPTS, len(candidates))):
-        if is_free(port):
-            return port
-    raise ConfigError(
-        f"{name}: no free port from {low} to {high}; widen port_range_low and port_range_high, or give it a port"
-    )
-
-
-def _setting(tree: dict[str, Any], key: str, default: int) -> int:
-    return default if tree.get(key) is None else _port(tree[key], key)
-
-
-def _port(value: Any, key: str) -> int:
-    if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 65535:
-        raise ConfigError(f"{key} must be a port from 1 to 65535, not {value!r}")
-    return value
 
 
 def _own_address() -> str:

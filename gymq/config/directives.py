@@ -1,8 +1,7 @@
 """Directives: parts of a configuration that are copied or moved from elsewhere in it.
 
 `x: ${copy:a.b}` makes `x` what `a.b` is. `x: {_copy: a.b, ...}` lays the other members of `x` over it. With
-`inherit_from` in the place of `copy` the source is moved instead; `${swap_key:a.b}` is an older name of
-`${inherit_from:a.b}`.
+`inherit_from` in the place of `copy` the source is moved instead; `swap_key` is an older name of it.
 `_delete_key: a, b` removes members of the mapping it stands in, its own and those it copied.
 
 Every source is taken as it was merged, before anything is moved or deleted, with its own directives carried out.
@@ -20,7 +19,7 @@ from gymq.config.sources import Source, place
 
 MISSING = "???"
 _TEXT = re.compile(r"\$\{\s*(inherit_from|swap_key|copy)\s*:((?:[^{}$]|\$\{[^{}]*\})+)\}")
-_MOVE, _COPY, _DELETE = "_inherit_from", "_copy", "_delete_key"
+_MOVES, _COPY, _DELETE = ("_inherit_from", "_swap_key"), "_copy", "_delete_key"
 _ABSENT = object()
 
 
@@ -64,19 +63,20 @@ class _Expansion:
         if not isinstance(value, dict):
             return value
         own = dict(value)
-        move, copy = own.pop(_MOVE, None), own.pop(_COPY, None)
+        directives = [(key, own.pop(key)) for key in (*_MOVES, _COPY) if key in own]
+        directives = [(key, source) for key, source in directives if source is not None]
         deleted = self._names(own.pop(_DELETE, None), (*at, _DELETE))
         not_own = [name for name in deleted if own.pop(name, _ABSENT) is _ABSENT]
         own = {key: self.expand(member, (*at, key)) for key, member in own.items()}
-        if move is None and copy is None:
+        if not directives:
             return own
-        if move is not None and copy is not None:
-            raise self._error(at, f"{_MOVE} and {_COPY} exclude each other")
-        directive = (*at, _COPY if move is None else _MOVE)
-        taken = self._take(copy if move is None else move, move is not None, directive)
+        if len(directives) > 1:
+            raise self._error(at, f"{' and '.join(key for key, _ in directives)} exclude each other")
+        ((directive, source),) = directives
+        taken = self._take(source, directive in _MOVES, (*at, directive))
         if taken == MISSING:
             return MISSING
-        merged = self._lay_over(taken, own, directive)
+        merged = self._lay_over(taken, own, (*at, directive))
         for name in deleted:
             if merged.pop(name, _ABSENT) is _ABSENT and name in not_own:
                 raise self._error((*at, _DELETE), f"there is no {name}{did_you_mean(name, map(str, merged))}")
@@ -151,7 +151,7 @@ class _Expansion:
 
 def _has_source(node: Any) -> bool:
     if isinstance(node, dict):
-        return node.get(_MOVE) is not None or node.get(_COPY) is not None
+        return any(node.get(key) is not None for key in (*_MOVES, _COPY))
     return isinstance(node, str) and bool(_TEXT.fullmatch(node.strip()))
 
 

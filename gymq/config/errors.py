@@ -4,7 +4,8 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 Keys = tuple[str | int, ...]
-"""Keys and list indices from the root of a configuration to one of its values."""
+"""Keys and list indices from the root of a configuration to one of its values. YAML also has other keys; they are rare
+and only written out."""
 
 
 class ConfigError(Exception):
@@ -18,7 +19,7 @@ def dotted(path: Keys) -> str:
         if isinstance(key, int):
             text += f"[{key}]"
         else:
-            text += f".{key}" if text else key
+            text += f".{key}" if text else str(key)
     return text
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.config.errors import Keys, did_you_mean, dotted
-from gymq.config.schema import KINDS, RUN_KEYS, Implementation, Kind, implementation_problems
+from gymq.config.schema import KINDS, RUN_KEYS, Implementation, Kind, problems
 from gymq.config.sources import Source, place
 
 
@@ -54,9 +54,9 @@ def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tupl
         types = [key for key in KINDS if isinstance(block, dict) and key in block]
         if not any(_has_entrypoint(block[key]) for key in types):
             continue
-        problems = list(_problems(name, block, types))
-        if problems:
-            located = (f"{dotted(keys)}: {problem}{place(sources, keys)}" for keys, problem in problems)
+        mistakes = list(_mistakes(name, block, types))
+        if mistakes:
+            located = (f"{dotted(keys)}: {problem}{place(sources, keys)}" for keys, problem in mistakes)
             invalid.append("; ".join(located))
         else:
             ((implementation, options),) = block[types[0]].items()
@@ -70,7 +70,7 @@ def _has_entrypoint(implementations: Any) -> bool:
     )
 
 
-def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tuple[Keys, str]]:
+def _mistakes(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tuple[Keys, str]]:
     """Yield what is wrong with a mapping that has an entrypoint: where and what."""
     if not isinstance(name, str):
         yield (str(name),), "an instance needs a name that is text, not a number"
@@ -86,7 +86,7 @@ def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tu
         return
     ((implementation, options),) = block[server_type].items()
     keys = (name, server_type, str(implementation))
-    for member, problem in implementation_problems(options):
+    for member, problem in problems(Implementation, options):
         yield (*keys, *member), problem
     if server_type == "resources_servers" and isinstance(options, dict) and options.get("domain") is None:
         yield (*keys, "domain"), "missing; a resources server needs one"
@@ -95,14 +95,15 @@ def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tu
 def unknown_references(instances: Sequence[Instance], sources: Sequence[Source] = ()) -> list[str]:
     """Return a message for each option `{type: ..., name: ...}` that names no configured instance of that type."""
     messages = []
+    configured = {(instance.server_type, instance.name) for instance in instances}
     for instance in instances:
         for field, value in instance.options.items():
             server_type, name = (value.get("type"), value.get("name")) if isinstance(value, dict) else (None, None)
             if not isinstance(server_type, str) or server_type not in KINDS or not isinstance(name, str):
                 continue
-            candidates = [other.name for other in instances if other.server_type == server_type]
-            if name in candidates:
+            if (server_type, name) in configured:
                 continue
+            candidates = [other.name for other in instances if other.server_type == server_type]
             keys = (instance.name, instance.server_type, instance.implementation, field, "name")
             hint = did_you_mean(name, candidates) or f"; there are: {', '.join(candidates) or 'none'}"
             elsewhere = next((other.server_type for other in instances if other.name == name), None)

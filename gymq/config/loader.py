@@ -49,6 +49,17 @@ class Config:
         hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
         raise ConfigError(f"no instance is called {name}{hint}")
 
+    def require_instances(self) -> list[Instance]:
+        """Return the instances of a configuration that somebody wants to start.
+
+        Raises:
+            ConfigError: if there are none.
+        """
+        if not self.instances:
+            files = ", ".join(self.tree.get(CONFIG_PATHS) or ()) or "no file"
+            raise ConfigError(f"the configuration ({files}) has no instances, so there is nothing to start")
+        return self.instances
+
 
 def load(
     config_paths: Sequence[str | PathLike[str]],
@@ -62,7 +73,7 @@ def load(
     """Load, merge, resolve and check a configuration.
 
     From low to high precedence: the files and what they include, env.yaml, `initial`, the overrides. A configuration
-    without instances is valid; whoever needs one asks for it.
+    without instances is valid; see `Config.require_instances`.
 
     Args:
         config_paths: the files to start from. If empty, `config_paths` of env.yaml, `initial` or the overrides.
@@ -80,9 +91,9 @@ def load(
     roots = [*(Path(extra).absolute() for extra in extra_roots), base, _INSTALL_ROOT]
     arguments = command_line.parse(overrides)
     upper = [*_read_env(env_yaml, roots), *_read_initial(initial)]
-    given = Source("command line", command_line.overlay(OmegaConf.create(), arguments))
+    given = Source("command line", command_line.overlay(arguments))
 
-    early = Source("", command_line.overlay(merge(upper), arguments))
+    early = Source("", merge([*upper, given]))
     entries = listed_files(early.config, place([*upper, given], (CONFIG_PATHS,)))
     if config_paths:
         if any(argument.keys == (CONFIG_PATHS,) for argument in arguments):
@@ -97,7 +108,9 @@ def load(
         merged[CONFIG_PATHS] = names
     raw = cast(dict[str, Any], OmegaConf.to_container(merged))
     sources = [*files, *upper, given]
-    tree = resolve(carry_out(raw, sources), sources)
+    expanded = carry_out(raw, sources)
+    # Making OmegaConf nodes of a large tree again takes long, and most configurations have no directives.
+    tree = resolve(merged if expanded == raw else OmegaConf.create(expanded), sources)
     instances = _checked_instances(tree, sources)
     _fill_in(tree, instances, base)
     return Config(tree, instances)

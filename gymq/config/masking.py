@@ -14,6 +14,11 @@ _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _QUERY = re.compile(rf"([?&][^=&#\s]*(?:{'|'.join(_SECRET_WORDS)})[^=&#\s]*=)[^&#\s]+", re.IGNORECASE)
 
 
+def is_secret(key: str) -> bool:
+    """Return whether the value of a key is to be hidden from people."""
+    return any(word in key.lower() for word in _SECRET_WORDS)
+
+
 def masked(tree: dict[str, Any]) -> dict[str, Any]:
     """Return a copy to show to people, with secrets replaced by `****`.
 
@@ -48,7 +53,7 @@ def _replaced(key: Any, value: Any, replace: Callable[[str, Any], Any]) -> Any:
 
 
 def _shown(key: str, value: Any) -> Any:
-    if value is not None and any(word in key.lower() for word in _SECRET_WORDS):
+    if value is not None and is_secret(key):
         return MASK
     return _without_credentials(value) if isinstance(value, str) else value
 

@@ -8,6 +8,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.masking import MASK, is_secret
 from gymq.config.values import parse_value
 
 Action = Literal["change", "add", "set", "delete"]
@@ -19,7 +20,7 @@ class Override:
     """One parsed argument.
 
     Attributes:
-        text: the argument as written, for messages.
+        text: the argument as written, for messages; a secret value is hidden.
         action: what it does with the key.
         keys: the path of the key.
         value: what the key becomes; for `~key=v` the value it must have to be deleted.
@@ -41,6 +42,7 @@ class _Place(NamedTuple):
 
     path: tuple[Any, ...]
     names: list[str]
+    complete: bool
 
 
 def parse(arguments: Iterable[str]) -> list[Override]:
@@ -53,8 +55,8 @@ def parse(arguments: Iterable[str]) -> list[Override]:
     for argument in arguments:
         override = _parse(argument)
         if override.action == "add" and not isinstance(override.value, dict):
-            earlier = next((o for o in parsed if o.keys == override.keys and o.action in ("add", "set")), None)
-            if earlier:
+            earlier = next((other for other in reversed(parsed) if other.keys == override.keys), None)
+            if earlier and earlier.action in ("add", "set"):
                 raise override.error(f"{earlier.text} gave the key already; replace a value with ++")
         parsed.append(override)
     return parsed
@@ -62,16 +64,19 @@ def parse(arguments: Iterable[str]) -> list[Override]:
 
 def _parse(argument: str) -> Override:
     prefix, action = next((prefix, action) for prefix, action in _PREFIXES if argument.startswith(prefix))
-    key, equals, text = argument.removeprefix(prefix).partition("=")
+    key, equals, value = argument.removeprefix(prefix).partition("=")
+    secret = is_secret(key)
+    shown = f"{prefix}{key}={MASK}" if equals and secret else argument
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":
-        raise ConfigError(f"override {argument}: there is no =; write key=value, +key=value, ++key=value or ~key")
+        raise ConfigError(f"override {shown}: there is no =; write key=value, +key=value, ++key=value or ~key")
     if not all(keys) or any(character in key for character in "[]{}'\"\n"):
-        raise ConfigError(f"override {argument}: the key must be names with dots between them")
+        raise ConfigError(f"override {shown}: the key must be names with dots between them")
     try:
-        return Override(argument, action, keys, parse_value(text), has_value=bool(equals))
+        return Override(shown, action, keys, parse_value(value), has_value=bool(equals))
     except ConfigError as error:
-        raise ConfigError(f"override {argument}: {error}") from None
+        problem = "the value cannot be read; put it in quotes" if secret else error
+        raise ConfigError(f"override {shown}: {problem}") from None
 
 
 def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[str]) -> None:
@@ -85,33 +90,29 @@ def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[st
     Raises:
         ConfigError: if a key to change or delete does not exist, or a value does not fit on what it is laid over.
     """
+    waiting: list[tuple[Override, DictConfig]] = []  # merged together, because each merge walks the whole tree
     for override in overrides:
         place = _find(config, override)
-        exists = len(place.path) == len(override.keys)
+        if waiting and (override.action == "delete" or (override.action == "change" and not place.complete)):
+            _merge(config, waiting)
+            waiting = []
+            place = _find(config, override)
+        settable = place.complete or (not place.path and override.keys[0] in known)
+        if (override.action == "change" and not settable) or (override.action == "delete" and not place.complete):
+            raise _unknown(override, place)
         if override.action == "delete":
-            if not exists:
-                raise _unknown(override, place)
             _delete(config, place, override)
         else:
-            settable = exists or (not place.path and override.keys[0] in known)
-            if override.action == "change" and not settable:
-                raise _unknown(override, place)
-            _merge(config, override, place)
+            path = (*place.path, *override.keys[len(place.path) :])
+            waiting.append((override, _nested(override, path)))
+    _merge(config, waiting)
 
 
-def overlay(base: DictConfig, overrides: Sequence[Override]) -> DictConfig:
-    """Return a copy of `base` with the overrides applied as if every key existed.
-
-    It tells what the command line says before the files it names have been read.
-    """
-    result = cast(DictConfig, OmegaConf.merge(base))
-    for override in overrides:
-        place = _find(result, override)
-        if override.action != "delete":
-            _merge(result, override, place)
-        elif len(place.path) == len(override.keys):
-            _delete(result, place, override)
-    return result
+def overlay(overrides: Iterable[Override]) -> DictConfig:
+    """Return what the overrides say on their own; a deleted key is null."""
+    config = OmegaConf.create()
+    _merge(config, [(override, _nested(override, override.keys)) for override in overrides])
+    return config
 
 
 def _find(config: DictConfig, override: Override) -> _Place:
@@ -122,12 +123,12 @@ def _find(config: DictConfig, override: Override) -> _Place:
             raise override.error(f"{'.'.join(map(str, path))} is a list; give the whole list")
         members: dict[str, Any] = {str(name): name for name in node} if isinstance(node, DictConfig) else {}
         if key not in members:
-            return _Place(path, list(members))
+            return _Place(path, list(members), complete=False)
         name = members[key]
         path += (name,)
-        is_container = not OmegaConf.is_interpolation(node, name) and not OmegaConf.is_missing(node, name)
-        node = node[name] if is_container else None
-    return _Place(path, [])
+        has_value = not OmegaConf.is_interpolation(node, name) and not OmegaConf.is_missing(node, name)
+        node = node[name] if has_value else None
+    return _Place(path, [], complete=True)
 
 
 def _unknown(override: Override, place: _Place) -> ConfigError:
@@ -145,15 +146,26 @@ def _delete(config: DictConfig, place: _Place, override: Override) -> None:
     if override.has_value:
         value = cast(dict[Any, Any], OmegaConf.to_container(parent, resolve=False))[place.path[-1]]
         if value != override.value:
-            raise override.error(f"the value is {value!r}")
+            raise override.error("the key has another value")
     del parent[place.path[-1]]
 
 
-def _merge(config: DictConfig, override: Override, place: _Place) -> None:
-    nested = override.value
-    for key in reversed((*place.path, *override.keys[len(place.path) :])):
-        nested = {key: nested}
+def _nested(override: Override, path: tuple[Any, ...]) -> DictConfig:
+    value = None if override.action == "delete" else override.value
+    for key in reversed(path):
+        value = {key: value}
     try:
-        config.merge_with(OmegaConf.create(nested))
-    except (OmegaConfBaseException, TypeError) as error:
+        return cast(DictConfig, OmegaConf.create(value))
+    except OmegaConfBaseException as error:
         raise override.error(str(error).splitlines()[0]) from None
+
+
+def _merge(config: DictConfig, layers: Sequence[tuple[Override, DictConfig]]) -> None:
+    try:
+        config.merge_with(*(layer for _, layer in layers))
+    except (OmegaConfBaseException, TypeError):
+        for override, layer in layers:  # again one by one, to find out which of them it was
+            try:
+                config.merge_with(layer)
+            except (OmegaConfBaseException, TypeError) as error:
+                raise override.error(str(error).splitlines()[0]) from None

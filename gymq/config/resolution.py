@@ -12,28 +12,28 @@ from gymq.config.errors import ConfigError, Keys, did_you_mean, dotted
 from gymq.config.sources import Source, place
 
 
-def resolve(tree: dict[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
-    """Return the tree with all interpolations resolved.
+def resolve(config: DictConfig, sources: Sequence[Source]) -> dict[str, Any]:
+    """Return a configuration as plain data, with all interpolations resolved.
 
     Args:
-        tree: a merged configuration without directives.
+        config: a merged configuration without directives.
         sources: its layers, to name lines in messages.
 
     Raises:
         ConfigError: naming all values that are unset, or else all that cannot be resolved.
     """
+    tree = cast(dict[str, Any], OmegaConf.to_container(config))
     unset = list(_unset(tree, ()))
     if unset:
         listed = ", ".join(f"{dotted(keys)}{place(sources, keys)}" for keys in unset)
         count = "1 required value is" if len(unset) == 1 else f"{len(unset)} required values are"
         example = f"++{dotted(unset[0])}=VALUE"
         raise ConfigError(f"{count} unset ({MISSING}): {listed}; give values in env.yaml, in a file, or with {example}")
-    config = OmegaConf.create(tree)
     try:
         return cast(dict[str, Any], OmegaConf.to_container(config, resolve=True))
     except OmegaConfBaseException as error:
         problems = [
-            f"{dotted(keys)}: cannot resolve {_at(tree, keys)}: {_reason(problem, tree)}{place(sources, keys)}"
+            f"{dotted(keys)}: cannot be resolved: {_reason(problem, tree)}{place(sources, keys)}"
             for keys, problem in _unresolvable(config, ())
         ]
         raise ConfigError("; ".join(problems) or str(error).splitlines()[0]) from None
@@ -57,12 +57,6 @@ def _unresolvable(config: DictConfig | ListConfig, keys: Keys) -> Iterator[tuple
             continue
         if isinstance(member, DictConfig | ListConfig) and not OmegaConf.is_interpolation(config, key):
             yield from _unresolvable(member, (*keys, key))
-
-
-def _at(tree: Any, keys: Keys) -> Any:
-    for key in keys:
-        tree = tree[key]
-    return tree
 
 
 def _reason(error: InterpolationResolutionError, tree: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""What the configuration format says about an instance, whatever its worker is."""
+"""What the configuration format says about instances and addresses, whatever the worker is."""
 
 from typing import Annotated, Any, Literal
 
@@ -59,6 +59,10 @@ License = Literal[
     "NVIDIA Evaluation Dataset License Agreement",
     "TBD",
 ]
+
+
+DEFAULT_HEAD_PORT = 11000
+Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class _Gitlab(BaseModel):
@@ -123,16 +127,38 @@ class Implementation(BaseModel):
     port: int | None = Field(default=None, ge=0, le=65535)
     num_workers: int | None = Field(default=None, ge=1)
     datasets: list[Annotated[_Dataset | _Benchmark, Field(discriminator="type")]] | None = None
+    # What catalogues show; nothing here depends on it.
+    description: Any = None
+    value: Any = None
+    verified: Any = None
+    allowed_agents: Any = None
 
 
-def implementation_problems(options: Any) -> list[tuple[Keys, str]]:
-    """Validate the mapping of an implementation.
+class HeadServer(BaseModel):
+    """The process that answers for all the others."""
+
+    port: Port | None = DEFAULT_HEAD_PORT
+
+
+class Addressing(BaseModel):
+    """The top-level keys that say where instances listen; null is the default."""
+
+    default_host: str | None = None
+    use_absolute_ip: bool | None = None
+    port_range_low: Port | None = None
+    port_range_high: Port | None = None
+    disallowed_ports: list[Port] | None = None
+    head_server: HeadServer | None = None
+
+
+def problems(model: type[BaseModel], value: dict[str, Any]) -> list[tuple[Keys, str]]:
+    """Validate a mapping.
 
     Returns:
         The path of each wrong member below the mapping, and what is wrong with it.
     """
     try:
-        Implementation.model_validate(options)
+        model.model_validate(value)
     except ValidationError as error:
         return [
             (_location(detail["loc"]), _sentence(detail["type"], detail["msg"], detail["input"]))

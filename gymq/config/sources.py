@@ -44,9 +44,9 @@ class Source:
         for key in keys:
             if isinstance(node, yaml.MappingNode):
                 pairs = {pair[0].value: pair for pair in node.value}
-                if key not in pairs:
+                if str(key) not in pairs:
                     return None
-                line, node = pairs[key][0].start_mark.line + 1, pairs[key][1]
+                line, node = pairs[str(key)][0].start_mark.line + 1, pairs[str(key)][1]
             elif isinstance(node, yaml.SequenceNode):
                 if not isinstance(key, int) or key >= len(node.value):
                     return None
@@ -81,7 +81,7 @@ def read(path: Path, name: str) -> Source:
         ConfigError: if it cannot be read, is not YAML, or does not hold a mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name}: not UTF-8 text: {error.reason} at byte {error.start}") from None
     except OSError as error:
@@ -196,7 +196,7 @@ def read_tree(entries: Iterable[str], roots: Sequence[Path], overlay: Source) ->
     """
     top = [(find(entry, roots).resolve(), entry) for entry in entries]
     waiting = list(dict(top).items())
-    known = dict(top).keys() | set()
+    known = {path for path, _ in top}
     read_files: dict[Path, Source] = {}
     includes: dict[Path, list[Path]] = {}
     for path, entry in waiting:  # grows while it is walked

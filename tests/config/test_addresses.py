@@ -39,7 +39,7 @@ def test_a_configured_host_and_port_are_kept():
     assert options(added, "m1")["host"] == "127.0.0.1"
 
 
-@pytest.mark.parametrize("port", [7, "7"])
+@pytest.mark.parametrize("port", [7, "7", "7.0"])
 def test_a_port_configured_further_down_is_not_given_away(port):
     tree = tree_with(3, port_range_low=5, port_range_high=7)
     options(tree, "m2")["port"] = port
@@ -138,14 +138,22 @@ def test_the_configuration_itself_is_not_changed():
 @pytest.mark.parametrize(
     ("top_level", "problem"),
     [
-        ({"port_range_low": 20, "port_range_high": 10}, "the lower one first"),
-        ({"port_range_low": "low"}, "^port_range_low must be a port from 1 to 65535, not 'low'$"),
-        ({"port_range_high": 70000}, "^port_range_high must be a port"),
-        ({"port_range_low": True}, "^port_range_low must be a port"),
-        ({"head_server": {"port": "x"}}, r"^head_server\.port must be a port"),
-        ({"disallowed_ports": [None]}, "^disallowed_ports must be a port"),
+        ({"port_range_low": 20, "port_range_high": 10}, "^port_range_low 20 is above port_range_high 10$"),
+        ({"port_range_low": "low"}, "^port_range_low: must be a valid integer.*, not 'low'$"),
+        ({"port_range_high": 70000}, "^port_range_high: must be less than or equal to 65535, not 70000$"),
+        ({"head_server": {"host": "h", "port": "x"}}, r"^head_server\.port: must be a valid integer"),
+        ({"head_server": "h:80"}, "^head_server: "),
+        ({"disallowed_ports": [1, None]}, r"^disallowed_ports\[1\]: must be a valid integer, not None$"),
+        ({"disallowed_ports": 5}, "^disallowed_ports: "),
+        ({"default_host": 5}, "^default_host: must be a valid string, not 5$"),
+        ({"use_absolute_ip": "maybe"}, "^use_absolute_ip: "),
     ],
 )
-def test_what_is_not_a_port_is_an_error(top_level, problem):
+def test_settings_that_are_not_valid_are_errors(top_level, problem):
     with pytest.raises(ConfigError, match=problem):
         add_addresses(top_level)
+
+
+def test_a_head_server_without_a_port_takes_none():
+    tree = tree_with(1, port_range_low=11000, port_range_high=11000, head_server={"host": "h", "port": None})
+    assert ports(add_addresses(tree, lambda port: True)) == [11000]

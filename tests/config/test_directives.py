@@ -20,7 +20,13 @@ def test_a_copy_leaves_its_source(load_files, text):
 
 
 @pytest.mark.parametrize(
-    "text", ["x: ${inherit_from:base.deep}", "x: ${swap_key:base.deep}", "x: {_inherit_from: base.deep}"]
+    "text",
+    [
+        "x: ${inherit_from:base.deep}",
+        "x: ${swap_key:base.deep}",
+        "x: {_inherit_from: base.deep}",
+        "x: {_swap_key: base.deep}",
+    ],
 )
 def test_a_move_removes_its_source(load_files, text):
     assert tree_of(load_files, BASE + text) == {"base": {"a": 1}, "x": {"b": 2, "c": 3}}

@@ -11,6 +11,13 @@ def test_a_file_overrides_what_it_includes(load_files):
     assert (tree["x"], tree["y"]) == (2, 1)
 
 
+@pytest.mark.parametrize("env", [None, "config_paths: [top.yaml]"])
+def test_includes_are_followed_wherever_the_list_of_files_comes_from(load_files, env):
+    files = {"top.yaml": "config_paths: [base.yaml]", "base.yaml": "x: 1"}
+    overrides = () if env else ("+config_paths=[top.yaml]",)
+    assert load_files(files, *overrides, paths=[], env=env).tree["x"] == 1
+
+
 def test_an_include_of_an_include_is_overridden_by_both(load_files):
     files = {
         "top.yaml": "config_paths: [mid.yaml]\na: top",
@@ -160,6 +167,10 @@ def test_a_key_given_twice_in_a_file_is_an_error(load_files):
 def test_a_file_without_a_mapping_is_an_error(load_files, text):
     with pytest.raises(ConfigError, match=r"^a\.yaml: must hold a mapping"):
         load_files({"a.yaml": text})
+
+
+def test_a_byte_order_mark_is_no_problem(load_files):
+    assert load_files({"a.yaml": "\ufeffx: 1"}).tree["x"] == 1
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n", "---\n"])

@@ -40,13 +40,20 @@ def test_options_that_the_format_does_not_know_stay_as_they_are(load_files, file
 
 
 def test_worker_options_leave_out_what_belongs_to_the_format():
-    options = {"entrypoint": "app.py", "domain": "math", "port": 1, "datasets": [], "depth": 3}
+    options = {"entrypoint": "app.py", "domain": "math", "port": 1, "datasets": [], "verified": True, "depth": 3}
     assert Instance("a", "resources", "mcqa", options).worker_options == {"depth": 3}
 
 
 def test_an_unknown_instance_is_an_error_that_suggests_one(load_files, files):
     with pytest.raises(ConfigError, match=r"^no instance is called policy_modle; did you mean policy_model\?$"):
         load_files(files, env=ENV).instance("policy_modle")
+
+
+def test_whoever_starts_instances_can_require_some(load_files, files):
+    config = load_files(files, env=ENV)
+    assert config.require_instances() == config.instances
+    with pytest.raises(ConfigError, match=r"^the configuration \(a\.yaml\) has no instances"):
+        load_files({"a.yaml": "x: 1"}).require_instances()
 
 
 @pytest.mark.parametrize(

@@ -74,7 +74,7 @@ def test_tilde_deletes_an_instance(load_files, files):
 
 def test_tilde_can_ask_for_the_value(load_files):
     assert "x" not in load_files({"a.yaml": "x: 1"}, "~x=1").tree
-    with pytest.raises(ConfigError, match=r"^override ~x=2: the value is 1$"):
+    with pytest.raises(ConfigError, match=r"^override ~x=2: the key has another value$"):
         load_files({"a.yaml": "x: 1"}, "~x=2")
 
 
@@ -125,3 +125,30 @@ def test_a_malformed_value_is_reported_with_its_override(load_files):
 def test_a_malformed_interpolation_is_reported_with_its_override(load_files):
     with pytest.raises(ConfigError, match=r"^override \+x="):
         load_files({}, "+x='${a b}'")
+
+
+@pytest.mark.parametrize(
+    "override", ["+api_key=sek,ret", "+api_key=[sek", "api_key=sek", "~api_key=sek", "+a[].api_key=sek"]
+)
+def test_a_message_does_not_tell_a_secret(load_files, override):
+    with pytest.raises(ConfigError, match=r"api_key=\*\*\*\*: ") as caught:
+        load_files({}, override)
+    assert "sek" not in str(caught.value)
+
+
+def test_an_override_that_does_not_fit_is_named_among_others(load_files):
+    with pytest.raises(ConfigError, match=r"^override \+\+l=\{a: 1\}: "):
+        load_files({"a.yaml": "l: [5]"}, "++x=1", "++l={a: 1}", "++y=2")
+
+
+def test_a_key_may_be_changed_after_it_was_added(load_files):
+    assert load_files({}, "+a.b=1", "a.b=2", "+a.c=3", "~a.b", "a.c=4").tree["a"] == {"c": 4}
+
+
+def test_what_was_just_replaced_cannot_be_looked_into(load_files):
+    with pytest.raises(ConfigError, match=r"^override ~a\.b: there is no a\.b$"):
+        load_files({"a.yaml": "a: {b: 1}"}, "++a=5", "~a.b")
+
+
+def test_a_key_may_be_added_again_after_it_was_deleted(load_files):
+    assert load_files({}, "+x=1", "~x", "+x=2").tree == {"x": 2}

@@ -28,8 +28,7 @@ def test_what_cannot_be_resolved_is_named_with_its_line(load_files):
     with pytest.raises(ConfigError) as caught:
         load_files({"a.yaml": "policy_base_url: u\nm:\n  url: ${policy_bas_url}/v1"})
     assert str(caught.value) == (
-        "m.url: cannot resolve ${policy_bas_url}/v1: there is no policy_bas_url; did you mean policy_base_url? "
-        "(a.yaml:3)"
+        "m.url: cannot be resolved: there is no policy_bas_url; did you mean policy_base_url? (a.yaml:3)"
     )
 
 
@@ -37,18 +36,18 @@ def test_everything_that_cannot_be_resolved_is_named_at_once(load_files):
     with pytest.raises(ConfigError) as caught:
         load_files({"a.yaml": "x: ${q}\nm: {l: [1, '${r}', {k: '${s.t}'}]}\ny: ${m}"})
     for key in ("x: ", "m.l[1]: ", "m.l[2].k: ", "no q", "no r", "no s.t"):
-        assert key in str(caught.value)
+        assert str(caught.value).count(key) == 1
 
 
 @pytest.mark.parametrize("text", ["x: ${y}\ny: ${x}", "x: {y: '${x}'}", "x: ${x}"])
 def test_values_that_refer_to_each_other_are_an_error(load_files, text):
-    with pytest.raises(ConfigError, match="cannot resolve"):
+    with pytest.raises(ConfigError, match="cannot be resolved"):
         load_files({"a.yaml": text})
 
 
 @pytest.mark.parametrize("value", ["${nothing:1}", "${oc.env:GYMQ_TEST_NEVER_SET}"])
 def test_other_failures_of_an_interpolation_are_errors_too(load_files, value):
-    with pytest.raises(ConfigError, match=r"^x: cannot resolve .* \(a\.yaml:1\)$"):
+    with pytest.raises(ConfigError, match=r"^x: cannot be resolved: .* \(a\.yaml:1\)$"):
         load_files({"a.yaml": f"x: {value}"})
 
 
@@ -75,3 +74,8 @@ def test_the_tree_is_plain_data(load_files):
     tree = load_files({"a.yaml": "m: {l: [{x: 1}]}"}).tree
     assert type(tree) is type(tree["m"]) is type(tree["m"]["l"][0]) is dict
     assert type(tree["m"]["l"]) is list
+
+
+def test_keys_that_are_not_text_can_be_named(load_files):
+    with pytest.raises(ConfigError, match=r"unset \(\?\?\?\): 1\.5\.true \(a\.yaml:1\), \[7\] "):
+        load_files({"a.yaml": "1.5: {'true': '???'}\n7: ???"})

@@ -1,8 +1,12 @@
 """The types that the right side of an override can have."""
 
+import contextlib
 import math
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gymq.config import ConfigError
 from gymq.config.values import parse_value
@@ -120,3 +124,35 @@ def test_a_backslash_takes_the_meaning_from_a_character(text, value):
 def test_what_is_wrong_with_a_malformed_value(text, problem):
     with pytest.raises(ConfigError, match=problem):
         parse_value(text)
+
+
+@given(st.text(alphabet="ab01 .,:=-+_\\'\"[]{}()$~?\n\té", max_size=30))
+def test_any_text_is_a_value_or_a_config_error(text):
+    with contextlib.suppress(ConfigError):
+        parse_value(text)
+
+
+def written(value):
+    """Write a value the way one writes it on the command line."""
+    match value:
+        case None | bool():
+            return str(value).lower().replace("none", "null")
+        case str():
+            # Every run of backslashes is doubled where a quote follows, and quotes are escaped.
+            return "'" + re.sub(r"(\\*)('|\Z)", lambda found: found[1] * 2 + ("\\'" if found[2] else ""), value) + "'"
+        case list():
+            return f"[{', '.join(map(written, value))}]"
+        case dict():
+            return "{" + ", ".join(f"{written(key)}: {written(item)}" for key, item in value.items()) + "}"
+    return repr(value)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=10,
+    )
+)
+def test_every_value_can_be_written(value):
+    assert parse_value(written(value)) == value
