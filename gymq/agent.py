@@ -43,9 +43,15 @@ RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "agg
 
 # A verdict that failed for one of these reasons is asked for again, after these pauses.
 VERIFY_AGAIN = frozenset(
-    {FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED, FailureClass.VERIFIER_FAILED, FailureClass.WORKER_LOST}
+    {
+        FailureClass.JUDGE_FAILED,
+        FailureClass.COMPONENT_FAILED,
+        FailureClass.VERIFIER_FAILED,
+        FailureClass.WORKER_LOST,
+        FailureClass.NO_WORKER,
+    }
 )
-VERIFY_PAUSES_S = (0.2, 1.0)
+VERIFY_PAUSES_S = (0.5, 5.0)
 
 
 class Caller(Protocol):
@@ -125,12 +131,14 @@ class Rollout:
         row: bytes,
         options: AgentOptions,
         deadline: float,
+        attempt: int = 0,
         stateless: set[str] | None = None,
     ) -> None:
         """
         Args:
             row: JSON text of the task's row.
             deadline: on the event loop's clock, seconds.
+            attempt: attempts at this rollout before.
             stateless: resources that are known to keep no state, shared by rollouts: they need not be seeded.
 
         Raises:
@@ -143,6 +151,7 @@ class Rollout:
         except responses.InvalidRequest as error:
             raise InvalidTask(f"responses_create_params.{error}") from None
         self.id = rollout_id
+        self.attempt = attempt
         self.row = row
         self.params = params
         given = params["input"]
@@ -186,7 +195,7 @@ class Rollout:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
         params = {**self.params, "input": self.input + self.output}
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
-        request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=self.id)
+        request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
         subject = subjects.model(self.options.model_server.name)
         generated = await self.call(subject, request, Stage.MODEL, key=f"generate {len(params['input'])}")
         assert isinstance(generated, Generated)

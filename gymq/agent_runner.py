@@ -216,11 +216,12 @@ class AgentRunner:
                     row=task.row,
                     options=self.agent.options,
                     deadline=deadline,
+                    attempt=attempt,
                     stateless=self._stateless,
                 )
                 if self.agent.journals(rollout):
                     rollout.recorder = journal = await self._journal(task, journal, num_delivered, attempt)
-                    attempt = journal.attempt
+                    attempt = rollout.attempt = journal.attempt
                 async with asyncio.timeout_at(deadline):
                     verdict = await self.agent.run(rollout)
                 result = RolloutMessage(

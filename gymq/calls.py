@@ -99,8 +99,11 @@ class Calls:
                 if subject.startswith("gym.session."):
                     raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone") from None
                 if loop.time() + pause > patience:
-                    raise
+                    if not await self._is_full(subject):
+                        raise
+                    patience = min(deadline, loop.time() + NO_WORKER_PATIENCE_S)
                 problem: RolloutError = error
+                pause = min(pause, 0.5)
             except CallLost as error:
                 losses += 1
                 # A model call and a seed may run twice; a session answers a repeated number from memory.
@@ -114,6 +117,14 @@ class Calls:
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, 2.0)
             request = _with_time_left(request, deadline - loop.time(), problem)
+
+    async def _is_full(self, subject: str) -> bool:
+        """Whether workers of an unserved subject live all the same: full ones leave it until they have room."""
+        try:
+            await self._bus.request(f"$SRV.PING.{subject.rpartition('.')[2]}", b"", timeout_s=PROBE_TIMEOUT_S)
+        except BusError:
+            return False
+        return True
 
     async def tell(self, subject: str, request: Call) -> None:
         """Send a request nobody answers; lost without a word if nobody serves it."""

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import resource
 import secrets
 import signal
 import sys
@@ -197,7 +198,16 @@ async def run(spec: HostSpec) -> int:
     return 0
 
 
+def _raise_open_files() -> None:
+    """A model worker may hold thousands of connections; the usual soft limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
 def main() -> int:
+    _raise_open_files()
     spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=HostSpec)
     with contextlib.suppress(ImportError):
         import uvloop

@@ -66,6 +66,12 @@ class BusModels:
             JudgeFailed: there is none.
         """
         call = current_call.get()
+        try:
+            params = responses.validate_params(params)
+        except responses.InvalidRequest as error:
+            raise JudgeFailed(f"the request to judge {model} does not fit: {error}") from None
+        if isinstance(params["input"], str):
+            params["input"] = [responses.user_message(params["input"])]
         request = Generate(rollout=call.rollout, timeout_s=JUDGE_TIMEOUT_S, params=params, session=call.rollout)
         try:
             generated = await self._calls.call(subjects.judge(model), request)

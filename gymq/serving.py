@@ -37,6 +37,7 @@ from gymq.outcomes import RolloutError
 log = logging.getLogger("gymq.serving")
 
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
+MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
 
 _decode_ping = decoder(Ping)
 _decode_cancel = decoder(Cancel)
@@ -117,8 +118,8 @@ class Service:
             self._start(job)
         else:
             self._waiting.append(job)
-            # As much again may wait as runs, to bridge the gaps; beyond that other replicas should take it.
-            if len(self._waiting) >= self.limit and self.group and self._subscription is not None:
+            # Beyond so many waiting calls other replicas should take them.
+            if len(self._waiting) >= max(self.limit, MOST_WAITING) and self.group and self._subscription is not None:
                 subscription, self._subscription = self._subscription, None
                 self._server.in_background(subscription.drain())  # type: ignore[no-untyped-call]
 
@@ -166,7 +167,7 @@ class Service:
     def _next(self) -> None:
         while self._waiting and self._running < self.limit:
             self._start(self._waiting.popleft())
-        if self._subscription is None and not self._leaving and self.load < self.limit:
+        if self._subscription is None and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 
     def drop(self, job: _Job) -> bool:
