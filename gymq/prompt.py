@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import yaml  # type: ignore[import-untyped]
+import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
 _FIELD = re.compile(r"(?P<member>[^.\[\]]+)(?P<keys>(?:\[[^\[\]]+\])*)")

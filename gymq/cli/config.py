@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 import msgspec
-import yaml  # type: ignore[import-untyped]
+import yaml
 from cyclopts import Parameter
 from rich.console import Console
 from rich.syntax import Syntax

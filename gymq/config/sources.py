@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
@@ -108,7 +108,7 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     mark = getattr(error, "problem_mark", None)
     where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     start = getattr(error, "context_mark", None)
-    context = f" {error.context} that starts at line {start.line + 1}" if start else ""
+    context = f" {getattr(error, 'context', '')} that starts at line {start.line + 1}" if start else ""
     return f"{where}: {getattr(error, 'problem', None) or str(error).splitlines()[0]}{context}"
 
 
