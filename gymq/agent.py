@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import logging
 import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from types import TracebackType
 from typing import Any, Protocol
 
 import msgspec
@@ -20,6 +22,7 @@ import pydantic
 
 from gymq import responses, subjects
 from gymq.authoring import Reference, Worker, WorkerOptions, not_implemented
+from gymq.bus import BusError
 from gymq.messages import (
     Call,
     Close,
@@ -38,20 +41,17 @@ from gymq.messages import (
 from gymq.outcomes import InvalidTask, RolloutError
 from gymq.resources import Verdict
 
+log = logging.getLogger("gymq.agent")
+
 # Names a model cannot call although a session understands them.
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
 
 # A verdict that failed for one of these reasons is asked for again, after these pauses.
 VERIFY_AGAIN = frozenset(
-    {
-        FailureClass.JUDGE_FAILED,
-        FailureClass.COMPONENT_FAILED,
-        FailureClass.VERIFIER_FAILED,
-        FailureClass.WORKER_LOST,
-        FailureClass.NO_WORKER,
-    }
+    {FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED, FailureClass.VERIFIER_FAILED, FailureClass.WORKER_LOST}
 )
 VERIFY_PAUSES_S = (0.5, 5.0)
+LOOK_FOR_WORKER_EVERY_S = 1.0
 
 
 class Caller(Protocol):
@@ -238,10 +238,25 @@ class Rollout:
         """
         try:
             if self.recorder is None or key is None:
-                return await self._caller.call(subject, request)
-            return await self.recorder.effect(key, in_session, lambda: self._caller.call(subject, request))
+                return await self._call_when_served(subject, request)
+            return await self.recorder.effect(key, in_session, lambda: self._call_when_served(subject, request))
         except RolloutError as error:
             raise error.at(stage) from None
+
+    async def _call_when_served(self, subject: str, request: Call) -> Message:
+        """Send a request; while nobody serves its subject, wait for somebody until the request's time is over."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + request.timeout_s
+        while True:
+            try:
+                return await self._caller.call(subject, request)
+            except RolloutError as error:
+                left = give_up - loop.time() - LOOK_FOR_WORKER_EVERY_S
+                if error.failure_class is not FailureClass.NO_WORKER or left <= 0:
+                    raise
+                log.info("waiting: %s", error.message)
+            await asyncio.sleep(LOOK_FOR_WORKER_EVERY_S)
+            request = msgspec.structs.replace(request, timeout_s=left)
 
     async def tell(self, subject: str, request: Call) -> None:
         await self._caller.tell(subject, request)
@@ -282,8 +297,12 @@ class Session(AbstractAsyncContextManager["Session"]):
         assert isinstance(seeded, Seeded)
         return seeded
 
-    async def __aexit__(self, *_: object) -> None:
-        if self._address is not None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        # After these another process goes on with the rollout and, if it has a journal, with its session.
+        goes_on = isinstance(error, BusError | asyncio.CancelledError) and self._rollout.recorder is not None
+        if self._address is not None and not goes_on:
             await self._rollout.tell(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
 
     async def call(self, item: dict[str, Any]) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import math
 import random
 import time
 from typing import Any
@@ -15,7 +16,7 @@ from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.calls import Calls
 from gymq.dead_letters import bury
-from gymq.jetstream import Delivery, Pull
+from gymq.jetstream import Delivery, JetStream, Pull
 from gymq.journal import Fenced, Journal
 from gymq.messages import (
     BadMessage,
@@ -31,12 +32,16 @@ from gymq.messages import (
 from gymq.messages import Rollout as RolloutMessage
 from gymq.outcome_store import OutcomeStore
 from gymq.outcomes import RolloutError
+from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
 
 MAX_TRIES = 3  # of a rollout, within one delivery of its task
+LONGEST_PAUSE_S = 5.0  # between tries
+DEADLINE_GRACE_S = 1.0  # calls end at the deadline by themselves and tell at which stage; the agent's own code after it
 STORE_PATIENCE_S = 600.0
 ASK_AT_ONCE = 256
+EMPTY_PAUSE_S = 0.1  # before asking again where nothing came: a queue that is gone refuses at once
 
 _decode_task = decoder(Task, Claim)
 
@@ -49,6 +54,7 @@ class AgentRunner:
         self.num_done = 0
         self.num_failed = 0
         self.busy_s = 0.0
+        self._num_arrived = 0
         self._bus = bus
         self._calls = calls
         self._outcomes = OutcomeStore(bus)
@@ -71,11 +77,17 @@ class AgentRunner:
         }
 
     async def start(self) -> None:
+        """Begin to take tasks.
+
+        Raises:
+            BusError: the agent has no queue.
+        """
         self._pull.on_end = self._room.set
+        ack_wait_s = await streams.ack_wait_s(JetStream(self._bus), self.agent.name)
         self._bus.on_reconnect(self._pull.reset)
         await self._pull.start()
         self._asking = asyncio.create_task(self._ask())
-        self._beating = asyncio.create_task(self._beat())
+        self._beating = asyncio.create_task(self._beat(ack_wait_s / 3))
 
     async def drain(self, deadline_s: float) -> None:
         """Take no more tasks, finish those running within `deadline_s`, give back the rest."""
@@ -94,6 +106,7 @@ class AgentRunner:
 
     async def _ask(self) -> None:
         """Keep as many tasks asked for as there are free slots, in batches."""
+        arrived_before = -1
         while True:
             self._room.clear()
             free = self._slots - len(self._running)
@@ -101,6 +114,9 @@ class AgentRunner:
             outstanding = self._pull.outstanding
             # Asking again for every single free slot would double the messages of a busy agent.
             if wanted - outstanding >= max(1, wanted // 2):
+                if arrived_before == self._num_arrived:
+                    await asyncio.sleep(EMPTY_PAUSE_S)
+                arrived_before = self._num_arrived
                 try:
                     await self._pull.ask(wanted - outstanding)
                 except BusError as error:
@@ -111,10 +127,10 @@ class AgentRunner:
                     async with asyncio.timeout(Pull.EXPIRES_S):
                         await self._room.wait()
 
-    async def _beat(self) -> None:
+    async def _beat(self, every_s: float) -> None:
         """Tell the server that the tasks in hand are being worked on."""
         while True:
-            await asyncio.sleep(streams.ACK_WAIT_S / 3)
+            await asyncio.sleep(every_s)
             for delivery in list(self._running.values()):
                 try:
                     await delivery.in_progress()
@@ -122,6 +138,7 @@ class AgentRunner:
                     break
 
     def _on_delivery(self, delivery: Delivery) -> None:
+        self._num_arrived += 1
         task = asyncio.get_running_loop().create_task(self._handle(delivery))
         self._running[task] = delivery
         task.add_done_callback(self._finished)
@@ -147,9 +164,6 @@ class AgentRunner:
             started = time.monotonic()
             outcome, journal = await self._outcome(task, delivery.num_delivered)
             self.busy_s += time.monotonic() - started
-            if _wait_in_queue(outcome) and delivery.num_delivered < streams.MAX_DELIVERIES:
-                await delivery.nak(delay_s=min(30.0, 2.0**delivery.num_delivered) * random.uniform(0.7, 1.0))
-                return
             await self._store(task, outcome)
             await delivery.ack()
             if journal is not None:
@@ -208,7 +222,7 @@ class AgentRunner:
         while True:
             rollout: Rollout | None = None
             started = loop.time()
-            tries += 1
+            reconnects = self._bus.reconnects
             try:
                 rollout = Rollout(
                     self._calls,
@@ -221,9 +235,9 @@ class AgentRunner:
                 )
                 if self.agent.journals(rollout):
                     rollout.recorder = journal = await self._journal(task, journal, num_delivered, attempt)
+                    tries += journal.attempt - attempt
                     attempt = rollout.attempt = journal.attempt
-                async with asyncio.timeout_at(deadline):
-                    verdict = await self.agent.run(rollout)
+                verdict = await self._verdict(rollout, deadline, task.timeout_s)
                 result = RolloutMessage(
                     **common,
                     attempt=attempt,
@@ -233,27 +247,44 @@ class AgentRunner:
                     verdict=verdict.members,
                 )
                 return result, journal
-            except (BusError, Fenced):
+            except BusError:
                 raise
             except RolloutError as error:
                 failed = error
-            except TimeoutError:
-                failed = RolloutError(
-                    FailureClass.DEADLINE_EXCEEDED, f"not finished within {task.timeout_s:g} s", stage=Stage.AGENT
-                )
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 log.exception("agent %s failed", self.agent.name)
                 failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
             common["duration_s"] = loop.time() - started
             if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
                 return _unresolved(common, attempt, failed, rollout), journal
-            over = max(tries, attempt + 1) >= MAX_TRIES or loop.time() + pause >= deadline
-            if over or not failed.retryable or failed.failure_class is FailureClass.NO_WORKER:
+            if self._bus.is_connected and self._bus.reconnects == reconnects:
+                tries += 1  # what breaks while NATS is away says nothing about the rollout
+            if not failed.retryable or tries >= MAX_TRIES or loop.time() + pause >= deadline:
                 return _failure(common, attempt, failed), journal
             log.info("trying again after %s: %s", failed.failure_class, failed.message)
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause *= 4
+            pause = min(pause * 4, LONGEST_PAUSE_S)
             attempt += 1
+
+    async def _verdict(self, rollout: Rollout, deadline: float, timeout_s: float) -> Verdict:
+        """Run the agent's loop once.
+
+        Raises:
+            RolloutError: it took too long, or returned nonsense.
+            Exception: whatever else the loop raises.
+        """
+        try:
+            async with asyncio.timeout_at(deadline + DEADLINE_GRACE_S) as limit:
+                verdict = await self.agent.run(rollout)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # a time limit of the agent's own
+            text = f"not finished within {timeout_s:g} s"
+            raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.AGENT) from None
+        if not isinstance(verdict, Verdict) or not math.isfinite(verdict.reward):
+            text = f"{self.agent.name} returned {verdict!r:.200}, no Verdict with a finite reward"
+            raise RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT)
+        return verdict
 
     async def _journal(self, task: Task, before: Journal | None, num_delivered: int, attempt: int) -> Journal:
         """The journal for the next attempt: that of an earlier delivery, gone on with, or one that starts anew."""
@@ -306,11 +337,6 @@ def _unresolved(common: dict[str, Any], attempt: int, error: RolloutError, rollo
         retryable=error.retryable,
         response=rollout.response,
     )
-
-
-def _wait_in_queue(outcome: Outcome) -> bool:
-    """Whether the task should go back to the queue: nobody was there to do it."""
-    return isinstance(outcome, Failure) and outcome.failure_class is FailureClass.NO_WORKER
 
 
 def _only_verdict_missing(error: RolloutError) -> bool:

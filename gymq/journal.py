@@ -25,7 +25,7 @@ DROPPED_TTL = "60s"
 _decode_entry = decoder(JournalEntry, Claim)
 
 
-class Fenced(Exception):
+class Fenced(BusError):
     """Another agent process has taken the rollout over."""
 
 

@@ -93,6 +93,19 @@ async def ensure_agent(js: JetStream, agent: str) -> None:
     await ensure_consumer(js, TASKS, agent_consumer(agent), config | {"max_deliver": MAX_DELIVERIES})
 
 
+async def ack_wait_s(js: JetStream, agent: str) -> float:
+    """After how many seconds of silence an agent has lost its task.
+
+    Raises:
+        BusError: there is no such queue, or no answer.
+    """
+    try:
+        info = await js.api(f"CONSUMER.INFO.{TASKS}.{agent_consumer(agent)}")
+    except JetStreamError as error:
+        raise BusError(f"there is no queue of tasks for the agent {agent!r}: {error}") from None
+    return float(info["config"]["ack_wait"]) / _SECOND
+
+
 def agent_consumer(agent: str) -> str:
     return f"agents_{subjects.token(agent, 'agent')}"
 
