@@ -149,7 +149,7 @@ def _letter_in_box(content: str, choices: Choices) -> str | None:
 
 def _letter_in_line(line: str, choices: Choices) -> str | None:
     line = line.translate(FOREIGN_LETTERS).strip(" \t\r\f\v*_`.,;:")
-    if any(_compete(*pair.groups(), choices) for pair in _NEIGHBOURS.finditer(line)):
+    if any(_compete(pair[1], pair[2], choices) for pair in _NEIGHBOURS.finditer(line)):
         return None
     if len(line) == 1:
         return choices.letter(line)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workers.resources.workplace_assistant.records import choices
-from workers.resources.workplace_assistant.tables import Row, Tables
+from workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 VALUES = (
     "total_visits",
@@ -94,11 +94,11 @@ def _mean_duration(visits: list[Row]) -> float:
     return sum(float(visit["session_duration_seconds"]) for visit in visits) / len(visits)
 
 
-READING = {
+READING: dict[str, Tool] = {
     "analytics_get_visitor_information_by_id": get_visitor_information_by_id,
     "analytics_total_visits_count": total_visits_count,
     "analytics_engaged_users_count": engaged_users_count,
     "analytics_traffic_source_count": traffic_source_count,
     "analytics_get_average_session_duration": get_average_session_duration,
 }
-CHANGING = {"analytics_create_plot": create_plot}
+CHANGING: dict[str, Tool] = {"analytics_create_plot": create_plot}

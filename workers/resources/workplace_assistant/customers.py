@@ -6,7 +6,7 @@ from typing import Any
 
 from workers.resources.workplace_assistant.patterns import Matcher, matching_rows
 from workers.resources.workplace_assistant.records import PAGE_SIZE, choices, find, next_id, page_of, updated, without
-from workers.resources.workplace_assistant.tables import CUSTOMER_COLUMNS, Row, Tables
+from workers.resources.workplace_assistant.tables import CUSTOMER_COLUMNS, Row, Tables, Tool
 
 STATUSES = ("Qualified", "Won", "Lost", "Lead", "Proposal")
 PRODUCTS = ("Software", "Hardware", "Services", "Consulting", "Training")
@@ -84,8 +84,9 @@ def add_customer(
 ) -> str:
     if not all((customer_name, assigned_to_email, status)):
         return "Please provide all required fields: customer_name, assigned_to_email, status."
+    customer_id = f"{next_id(tables.customers, 'customer_id'):08}"
     customer = {
-        "customer_id": f"{next_id(tables.customers, 'customer_id'):08}",
+        "customer_id": customer_id,
         "assigned_to_email": assigned_to_email.lower(),
         "customer_name": customer_name,
         "customer_email": customer_email.lower() if customer_email else customer_email,
@@ -97,7 +98,7 @@ def add_customer(
         "notes": notes,
     }
     tables.customers = (*tables.customers, customer)
-    return customer["customer_id"]
+    return customer_id
 
 
 def delete_customer(tables: Tables, /, customer_id: Any = None) -> str:
@@ -116,8 +117,8 @@ def _is_within(date: Any, first: str | None, last: str | None) -> bool:
     return date is not None and (not first or date >= first) and (not last or date <= last)
 
 
-SEARCHING = {"customer_relationship_manager_search_customers": search_customers}
-CHANGING = {
+SEARCHING: dict[str, Tool] = {"customer_relationship_manager_search_customers": search_customers}
+CHANGING: dict[str, Tool] = {
     "customer_relationship_manager_update_customer": update_customer,
     "customer_relationship_manager_add_customer": add_customer,
     "customer_relationship_manager_delete_customer": delete_customer,

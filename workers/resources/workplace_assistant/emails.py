@@ -6,7 +6,7 @@ from typing import Any
 
 from workers.resources.workplace_assistant.dates import NOW_TEXT, parse_time
 from workers.resources.workplace_assistant.records import PAGE_SIZE, find, next_id, page_of, without
-from workers.resources.workplace_assistant.tables import Row, Tables
+from workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 SENT = "Email sent successfully."
 NOT_FOUND = "Email not found."
@@ -101,12 +101,12 @@ def _searched_text(email: Row) -> str:
     return " ".join(str(email[column] or "") for column in ("subject", "body", "sender/recipient")).lower()
 
 
-READING = {
+READING: dict[str, Tool] = {
     "company_directory_find_email_address": find_email_address,
     "email_get_email_information_by_id": get_email_information_by_id,
     "email_search_emails": search_emails,
 }
-CHANGING = {
+CHANGING: dict[str, Tool] = {
     "email_send_email": send_email,
     "email_delete_email": delete_email,
     "email_forward_email": forward_email,

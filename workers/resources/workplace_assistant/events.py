@@ -8,7 +8,7 @@ from typing import Any
 from workers.resources.workplace_assistant.dates import is_time, parse_time
 from workers.resources.workplace_assistant.patterns import Matcher, matching_rows
 from workers.resources.workplace_assistant.records import PAGE_SIZE, choices, find, next_id, page_of, updated, without
-from workers.resources.workplace_assistant.tables import EVENT_COLUMNS, Row, Tables
+from workers.resources.workplace_assistant.tables import EVENT_COLUMNS, Row, Tables, Tool
 
 NO_ID = "Event ID not provided."
 BAD_ID = "Invalid event ID format. Expected 8-digit ID."
@@ -73,15 +73,16 @@ def create_event(
         return BAD_START
     if not _is_duration(duration):
         return BAD_DURATION
+    event_id = f"{next_id(tables.events, 'event_id'):08}"
     event = {
-        "event_id": f"{next_id(tables.events, 'event_id'):08}",
+        "event_id": event_id,
         "event_name": event_name,
         "participant_email": participant_email.lower(),
         "event_start": event_start,
         "duration": duration,
     }
     tables.events = (*tables.events, event)
-    return event["event_id"]
+    return event_id
 
 
 def delete_event(tables: Tables, /, event_id: Any = None) -> str:
@@ -125,9 +126,9 @@ def _is_duration(minutes: Any) -> bool:
         return False
 
 
-READING = {"calendar_get_event_information_by_id": get_event_information_by_id}
-SEARCHING = {"calendar_search_events": search_events}
-CHANGING = {
+READING: dict[str, Tool] = {"calendar_get_event_information_by_id": get_event_information_by_id}
+SEARCHING: dict[str, Tool] = {"calendar_search_events": search_events}
+CHANGING: dict[str, Tool] = {
     "calendar_create_event": create_event,
     "calendar_delete_event": delete_event,
     "calendar_update_event": update_event,

@@ -9,12 +9,14 @@ from __future__ import annotations
 import csv
 import functools
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 Row = dict[str, Any]
 Table = tuple[Row, ...]
+Tool = Callable[..., Any]  # takes the tables, then what the model gives by name
 
 EMAIL_COLUMNS = ("email_id", "inbox/outbox", "sender/recipient", "subject", "sent_datetime", "body")
 EVENT_COLUMNS = ("event_id", "event_name", "participant_email", "event_start", "duration")

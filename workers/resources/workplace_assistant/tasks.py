@@ -6,7 +6,7 @@ from typing import Any
 
 from workers.resources.workplace_assistant.patterns import Matcher, matching_rows
 from workers.resources.workplace_assistant.records import choices, find, next_id, updated, without
-from workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables
+from workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables, Tool
 
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")
 BOARDS = ("Back end", "Front end", "Design")
@@ -61,8 +61,9 @@ def create_task(
     for field, value in values.items():
         if refusal := _refusal(tables, field, value):
             return refusal
+    task_id = f"{next_id(tables.tasks, 'task_id'):08}"
     task = {
-        "task_id": f"{next_id(tables.tasks, 'task_id'):08}",
+        "task_id": task_id,
         "task_name": task_name,
         "assigned_to_email": values["assigned_to_email"],
         "list_name": list_name,
@@ -70,7 +71,7 @@ def create_task(
         "board": board,
     }
     tables.tasks = (*tables.tasks, task)
-    return task["task_id"]
+    return task_id
 
 
 def delete_task(tables: Tables, /, task_id: Any = None) -> str:
@@ -107,9 +108,9 @@ def _refusal(tables: Tables, field: str, value: Any) -> str | None:
     return None
 
 
-READING = {"project_management_get_task_information_by_id": get_task_information_by_id}
-SEARCHING = {"project_management_search_tasks": search_tasks}
-CHANGING = {
+READING: dict[str, Tool] = {"project_management_get_task_information_by_id": get_task_information_by_id}
+SEARCHING: dict[str, Tool] = {"project_management_search_tasks": search_tasks}
+CHANGING: dict[str, Tool] = {
     "project_management_create_task": create_task,
     "project_management_delete_task": delete_task,
     "project_management_update_task": update_task,
