@@ -43,6 +43,8 @@ from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
 
+FOR_GOOD = "for good"  # message of a task's cancellation after which nobody goes on with the rollout
+
 # Names a model cannot call although a session understands them.
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
 
@@ -301,7 +303,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # After these another process goes on with the rollout and, if it has a journal, with its session.
-        goes_on = isinstance(error, BusError | asyncio.CancelledError) and self._rollout.recorder is not None
+        interrupted = isinstance(error, BusError | asyncio.CancelledError) and FOR_GOOD not in error.args
+        goes_on = interrupted and self._rollout.recorder is not None
         if self._address is not None and not goes_on:
             await self._rollout.tell(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
 

@@ -18,6 +18,7 @@ import msgspec
 
 from gymq import parts, streams, subjects
 from gymq.bus import Bus, BusError
+from gymq.cancel import Cancellations
 from gymq.jetstream import JetStream
 from gymq.jsonl import JsonlFile, LineSource, mend_last_line, written_whole
 from gymq.materialise import Materialisation, MaterialiseOptions
@@ -29,6 +30,8 @@ from gymq.run_files import Appender, Manifest, RunFiles, failure_row, file_diges
 
 DEFAULT_WINDOW = 8192  # rollouts submitted and not finished
 SUBMITTERS = 64  # publishes in flight
+SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
+CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # the doorbell may be missed
 STALLED_AFTER_S = 30.0
 
@@ -49,6 +52,7 @@ class CollectOptions:
     config_digest: str = ""
     models: list[str] = field(default_factory=list)
     overwrite: bool = False
+    urgent: bool = False
 
 
 @dataclass
@@ -92,6 +96,7 @@ class Collection:
         self._room = asyncio.Event()
         self._in_flight: set[tuple[int, int]] = set()
         self._submitting = True
+        self._cancelled_at: float | None = None
         self._replaceable: dict[tuple[int, int], int] = {}
         self._known_failures: set[int] = set()
 
@@ -105,6 +110,11 @@ class Collection:
         manifest = await self._prepare()
         self.progress.run = manifest.run
         self.progress.total = manifest.num_rollouts
+        await Cancellations(self._bus, self._on_cancel).start(manifest.run)
+        if self._cancelled_at is not None:
+            raise CollectError(
+                f"run {manifest.run} in {self.files.output} was cancelled: choose another output, or say --overwrite"
+            )
         output, failures = Appender(self.files.output), Appender(self.files.failures)
         bell = await self._bus.subscribe(subjects.done_of_run(manifest.run), self._ring)
         try:
@@ -223,11 +233,19 @@ class Collection:
 
     # While it runs --------------------------------------------------------------------------------------------------
 
+    def _on_cancel(self, _run: str, task_index: int | None) -> None:
+        if task_index is None:
+            self._cancelled_at = time.monotonic()
+            self._room.set()
+            self._bell.set()
+
     async def _submit(self, resume: Resume, waiting: Iterator[MaterialisedRow]) -> None:
         for row in waiting:
-            while len(self._in_flight) >= self._options.window:
+            while len(self._in_flight) >= self._options.window and self._cancelled_at is None:
                 self._room.clear()
                 await self._room.wait()
+            if self._cancelled_at is not None:
+                return
             if (row.task_index, row.rollout_index) in resume.done:
                 continue
             self._in_flight.add((row.task_index, row.rollout_index))
@@ -254,14 +272,15 @@ class Collection:
             body = await parts.put(self._bus, body, below)
         message_id = f"{run}/{row.task_index}/{row.rollout_index}/{replaces or 0}"
         headers = {"Nats-Msg-Id": message_id}
-        await self._js.store_surely(subjects.tasks(run, row.agent), body, headers, patience_s=120.0)
+        subject = (subjects.urgent_tasks if self._options.urgent else subjects.tasks)(run, row.agent)
+        await self._js.store_surely(subject, body, headers, patience_s=SUBMIT_PATIENCE_S)
 
     async def _ring(self, _message: Any) -> None:
         self._bell.set()
 
     async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
         """Write outcomes as they arrive, until all that was submitted has one."""
-        while self._submitting or self._in_flight:
+        while (self._submitting or self._in_flight) and not self._is_cut():
             try:
                 async with asyncio.timeout(CATCH_UP_EVERY_S):
                     await self._bell.wait()
@@ -274,6 +293,10 @@ class Collection:
                 if self._bus.lost.is_set():
                     raise
                 await asyncio.sleep(CATCH_UP_EVERY_S)
+
+    def _is_cut(self) -> bool:
+        """Whether the run was cancelled so long ago that nothing more will come of it."""
+        return self._cancelled_at is not None and time.monotonic() - self._cancelled_at > CANCEL_GRACE_S
 
     async def _catch_up(self, resume: Resume, output: Appender, failures: Appender) -> None:
         async for sequence, outcome in self._outcomes.read(self.progress.run, after=self._last_sequence):

@@ -175,6 +175,14 @@ class Run(Message, tag="run.v1", kw_only=True):
     num_rollouts: Index | None = None
 
 
+class Cancellation(Message, tag="cancellation.v1", kw_only=True):
+    """A run, or one task of it, that shall not go on."""
+
+    run: Token
+    task_index: Index | None = None  # None: the whole run
+    at: float = 0.0  # Unix time, seconds
+
+
 class Profile(Message, tag="profile.v1", kw_only=True):
     """A run's live statistics; `state` restores the profiler up to and including stream sequence `sequence`."""
 

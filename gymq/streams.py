@@ -31,7 +31,7 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
     return {
         TASKS: common
         | {
-            "subjects": [subjects.SUBMIT, "gym.tasks.*.*"],
+            "subjects": [subjects.SUBMIT, "gym.tasks.*.*", "gym.urgent.*.*"],
             "retention": "workqueue",
             "max_msgs_per_subject": MAX_WAITING_TASKS,
             "discard_new_per_subject": True,
@@ -51,7 +51,11 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
             "max_age": JOURNAL_MAX_AGE,
         },
         PARTS: common | {"subjects": ["gym.parts.>"], "max_msgs_per_subject": 1, "allow_msg_ttl": True},
-        RUNS: common | {"subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES], "max_msgs_per_subject": 1},
+        RUNS: common
+        | {
+            "subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES, subjects.ALL_CANCELLED],
+            "max_msgs_per_subject": 1,
+        },
         DEAD_LETTERS: common | {"subjects": ["gym.dead.*"], "discard": "old", "max_msgs": 1_000_000},
         ADVISORIES: common
         | {
@@ -88,9 +92,13 @@ async def ensure(js: JetStream, agents: list[str], *, replicas: int = 1, patienc
 
 
 async def ensure_agent(js: JetStream, agent: str) -> None:
-    """The consumer that an agent instance takes its tasks from."""
-    config = {"filter_subject": subjects.tasks_of_agent(agent), "max_ack_pending": 1_000_000}
-    await ensure_consumer(js, TASKS, agent_consumer(agent), config | {"max_deliver": MAX_DELIVERIES})
+    """The consumers that an agent instance takes its tasks from."""
+    for name, subject in (
+        (agent_consumer(agent), subjects.tasks_of_agent(agent)),
+        (urgent_consumer(agent), subjects.urgent_tasks_of_agent(agent)),
+    ):
+        config = {"filter_subject": subject, "max_ack_pending": 1_000_000, "max_deliver": MAX_DELIVERIES}
+        await ensure_consumer(js, TASKS, name, config)
 
 
 async def ack_wait_s(js: JetStream, agent: str) -> float:
@@ -108,6 +116,10 @@ async def ack_wait_s(js: JetStream, agent: str) -> float:
 
 def agent_consumer(agent: str) -> str:
     return f"agents_{subjects.token(agent, 'agent')}"
+
+
+def urgent_consumer(agent: str) -> str:
+    return f"urgent_{subjects.token(agent, 'agent')}"
 
 
 async def has_agent(js: JetStream, agent: str) -> bool:
@@ -141,6 +153,8 @@ async def delete_run(js: JetStream, run: str) -> None:
         (ROLLOUTS, subjects.rollouts_of_run(run)),
         (JOURNAL, subjects.journals_of_run(run)),
         (PARTS, subjects.rollout_parts_of_run(run)),
+        (TASKS, subjects.urgent_tasks_of_run(run)),
+        (RUNS, subjects.cancelled_of_run(run)),
         (RUNS, subjects.profile(run)),
         (RUNS, subjects.run_record(run)),
     ):

@@ -15,6 +15,7 @@ SUBMIT = "gym.tasks"
 ALL_ROLLOUTS = "gym.rollouts.>"
 ALL_PROFILES = "gym.profiles.*"
 ALL_RUNS = "gym.runs.*"
+ALL_CANCELLED = "gym.cancelled.*.*"
 
 MODEL_GROUP = "model"
 RESOURCES_GROUP = "resources"
@@ -34,6 +35,18 @@ def token(value: str, what: str = "name") -> str:
 
 def tasks(run: str, agent: str) -> str:
     return f"gym.tasks.{token(run, 'run')}.{token(agent, 'agent')}"
+
+
+def urgent_tasks(run: str, agent: str) -> str:
+    return f"gym.urgent.{token(run, 'run')}.{token(agent, 'agent')}"
+
+
+def urgent_tasks_of_agent(agent: str) -> str:
+    return f"gym.urgent.*.{token(agent, 'agent')}"
+
+
+def urgent_tasks_of_run(run: str) -> str:
+    return f"gym.urgent.{token(run, 'run')}.*"
 
 
 def tasks_of_agent(agent: str) -> str:
@@ -120,6 +133,14 @@ def run_record(run: str) -> str:
     return f"gym.runs.{token(run, 'run')}"
 
 
+def cancelled(run: str, task_index: int | None) -> str:
+    return f"gym.cancelled.{token(run, 'run')}.{'all' if task_index is None else task_index}"
+
+
+def cancelled_of_run(run: str) -> str:
+    return f"gym.cancelled.{token(run, 'run')}.*"
+
+
 def profile(run: str) -> str:
     return f"gym.profiles.{token(run, 'run')}"
 
@@ -137,6 +158,7 @@ class Subject:
 SUBJECTS = (
     Subject("gym.tasks", "Submission", "TASKS", "intake"),
     Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "agents_<agent>"),
+    Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>"),
     Subject("gym.rollouts.<run>.<task>.<rollout>", "Rollout, Failure, Unresolved, Claim", "ROLLOUTS", "profiler"),
     Subject("gym.done.<run>.<task>.<rollout>", "headers only"),
     Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL"),
@@ -154,6 +176,7 @@ SUBJECTS = (
     Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS"),
     Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS"),
     Subject("gym.runs.<run>", "Run", "RUNS"),
+    Subject("gym.cancelled.<run>.<task>", "Cancellation", "RUNS"),
     Subject("gym.profiles.<run>", "Profile", "RUNS"),
     Subject("$SRV.<verb>[.<name>[.<id>]]", "NATS services JSON"),
     Subject("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>", "advisory JSON", "ADVISORIES", "janitor"),

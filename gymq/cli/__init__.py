@@ -15,6 +15,7 @@ COMMANDS = {
     "profile": "Statistics of a run, live or as files.",
     "status": "Server, streams, workers, queues and runs.",
     "rollouts": "List the rollouts of a run, or read one whole.",
+    "cancel": "Stop a run, or one task of it.",
     "score": "Verify stored rollouts again, without a model.",
     "test": "Run the tests and the example rows of a worker.",
     "init": "Make the files of a new environment.",

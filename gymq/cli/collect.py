@@ -42,6 +42,8 @@ def collect(
     limit: int | None = None,
     prompt_config: Path | None = None,
     concurrency: int = DEFAULT_WINDOW,
+    weight: float = 1.0,
+    priority: bool = False,
     timeout: float = 3600.0,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
     overwrite: bool = False,
@@ -68,6 +70,8 @@ def collect(
         limit: use only so many rows.
         prompt_config: YAML file with a prompt template.
         concurrency: rollouts in flight at most.
+        weight: share of the workers among runs that are collected at the same time; multiplies the concurrency.
+        priority: let agents start these rollouts before those of other runs.
         timeout: seconds a rollout may take.
         nats: URL of a cluster to join.
         overwrite: delete what an earlier run left at the output.
@@ -90,7 +94,8 @@ def collect(
                 num_repeats_add_seed=num_repeats_add_seed,
                 prompt=None if prompt_config is None else _prompt(prompt_config),
             ),
-            window=concurrency,
+            window=_window(concurrency, weight),
+            urgent=priority,
             rollout_timeout_s=timeout,
             config_digest=fingerprint(settings.tree) if settings.instances else "",
             models=_models(settings),
@@ -145,6 +150,12 @@ def _materialise_options(**options: Any) -> MaterialiseOptions:
         return MaterialiseOptions(**options)
     except pydantic.ValidationError as error:
         raise Refused(first_problem(error)) from None
+
+
+def _window(concurrency: int, weight: float) -> int:
+    if concurrency < 1 or weight <= 0:
+        raise Refused(f"--concurrency {concurrency} and --weight {weight:g} must be more than 0")
+    return max(1, round(concurrency * weight))
 
 
 def _prompt(file: Path) -> PromptTemplate:

@@ -1,0 +1,170 @@
+"""The attempts at one rollout: the agent's loop run, and run again while another try may help, to an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import random
+import time
+from typing import Any
+
+from gymq.agent import Agent, Rollout
+from gymq.authoring import CurrentCall, current_call
+from gymq.bus import Bus, BusError
+from gymq.calls import Calls
+from gymq.journal import Journal
+from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
+from gymq.messages import Rollout as RolloutMessage
+from gymq.outcomes import RolloutError
+from gymq.resources import Verdict
+
+log = logging.getLogger("gymq.agent")
+
+MAX_TRIES = 3  # of a rollout
+LONGEST_PAUSE_S = 5.0  # between tries
+DEADLINE_GRACE_S = 1.0  # calls end at the deadline by themselves and tell at which stage; the agent's own code after it
+
+
+class Attempts:
+    """Runs one agent instance over tasks."""
+
+    def __init__(self, bus: Bus, calls: Calls, agent: Agent, *, worker: str) -> None:
+        self.agent = agent
+        self._bus = bus
+        self._calls = calls
+        self._worker = worker
+        self._stateless: set[str] = set()
+
+    async def outcome(self, task: Task, num_delivered: int) -> tuple[Outcome, Journal | None]:
+        """Run the agent, again after a failure that another try may cure.
+
+        Raises:
+            BusError: what the agent did cannot be recorded.
+            Fenced: another agent process has the task by now.
+        """
+        loop = asyncio.get_running_loop()
+        rollout_id = f"{task.run}/{task.task_index}/{task.rollout_index}"
+        deadline = loop.time() + task.timeout_s
+        current_call.set(CurrentCall(rollout_id, deadline))
+        common: dict[str, Any] = {
+            "run": task.run,
+            "task_index": task.task_index,
+            "rollout_index": task.rollout_index,
+            "num_rollouts": task.num_rollouts,
+            "agent": task.agent,
+            "row": task.row,
+            "worker": self._worker,
+            "started_at": time.time(),
+        }
+        journal: Journal | None = None
+        attempt = tries = 0
+        pause = 0.1
+        while True:
+            rollout: Rollout | None = None
+            started = loop.time()
+            reconnects = self._bus.reconnects
+            try:
+                rollout = Rollout(
+                    self._calls,
+                    rollout_id=rollout_id,
+                    row=task.row,
+                    options=self.agent.options,
+                    deadline=deadline,
+                    attempt=attempt,
+                    stateless=self._stateless,
+                )
+                if self.agent.journals(rollout):
+                    rollout.recorder = journal = await self._journal(task, journal, num_delivered, attempt)
+                    tries += journal.attempt - attempt
+                    attempt = rollout.attempt = journal.attempt
+                verdict = await self._verdict(rollout, deadline, task.timeout_s)
+                result = RolloutMessage(
+                    **common,
+                    attempt=attempt,
+                    duration_s=loop.time() - started,
+                    response=rollout.response,
+                    reward=verdict.reward,
+                    verdict=verdict.members,
+                )
+                return result, journal
+            except BusError:
+                raise
+            except RolloutError as error:
+                failed = error
+            except (Exception, SystemExit) as error:
+                log.exception("agent %s failed", self.agent.name)
+                failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
+            common["duration_s"] = loop.time() - started
+            if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
+                return _unresolved(common, attempt, failed, rollout), journal
+            if self._bus.is_connected and self._bus.reconnects == reconnects:
+                tries += 1  # what breaks while NATS is away says nothing about the rollout
+            if not failed.retryable or tries >= MAX_TRIES or loop.time() + pause >= deadline:
+                return failure_of(common, attempt, failed), journal
+            log.info("trying again after %s: %s", failed.failure_class, failed.message)
+            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            pause = min(pause * 4, LONGEST_PAUSE_S)
+            attempt += 1
+
+    async def _verdict(self, rollout: Rollout, deadline: float, timeout_s: float) -> Verdict:
+        """Run the agent's loop once.
+
+        Raises:
+            RolloutError: it took too long, or returned nonsense.
+            Exception: whatever else the loop raises.
+        """
+        try:
+            async with asyncio.timeout_at(deadline + DEADLINE_GRACE_S) as limit:
+                verdict = await self.agent.run(rollout)
+        except TimeoutError:
+            if not limit.expired():
+                raise  # a time limit of the agent's own
+            text = f"not finished within {timeout_s:g} s"
+            raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.AGENT) from None
+        if not isinstance(verdict, Verdict) or not math.isfinite(verdict.reward):
+            text = f"{self.agent.name} returned {verdict!r:.200}, no Verdict with a finite reward"
+            raise RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT)
+        return verdict
+
+    async def _journal(self, task: Task, before: Journal | None, num_delivered: int, attempt: int) -> Journal:
+        """The journal for the next attempt: that of an earlier delivery, gone on with, or one that starts anew."""
+        if before is not None:
+            await before.start_attempt(attempt)
+            return before
+        journal = Journal(self._bus, task.run, task.task_index, task.rollout_index, self._worker)
+        if num_delivered > 1:
+            await journal.take_over()
+            if journal.attempt:
+                log.info("going on with attempt %d", journal.attempt)
+        return journal
+
+
+COMMON = ("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "worker", "started_at", "duration_s")
+
+
+def failure_of(common: dict[str, Any], attempt: int, error: RolloutError) -> Failure:
+    return Failure(
+        **common,
+        attempt=attempt,
+        failure_class=error.failure_class,
+        stage=error.stage or Stage.AGENT,
+        message=error.message[:4000],
+        retryable=error.retryable,
+    )
+
+
+def _unresolved(common: dict[str, Any], attempt: int, error: RolloutError, rollout: Rollout) -> Unresolved:
+    return Unresolved(
+        **common,
+        attempt=attempt,
+        failure_class=error.failure_class,
+        message=error.message[:4000],
+        retryable=error.retryable,
+        response=rollout.response,
+    )
+
+
+def _only_verdict_missing(error: RolloutError) -> bool:
+    """Whether the response can be kept and scored later; a verdict on lost state needs a new attempt."""
+    return error.stage is Stage.VERIFY and error.failure_class is not FailureClass.SESSION_LOST

@@ -1,0 +1,120 @@
+"""Cancelling a run or a task: what is queued is removed, what runs is stopped, each ends as cancelled.
+
+The mark is a stored message. Whoever works on the run hears it as it is published; whoever starts later reads it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from gymq import parts, streams, subjects
+from gymq.bus import Bus
+from gymq.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError
+from gymq.messages import (
+    BadMessage,
+    Cancellation,
+    Claim,
+    Failure,
+    FailureClass,
+    Stage,
+    Task,
+    decoder,
+    encode,
+)
+from gymq.outcome_store import OutcomeStore
+
+_decode_cancellation = decoder(Cancellation)
+_decode_task = decoder(Task, Claim)
+
+
+class Cancellations:
+    """What has been cancelled, as far as this process knows."""
+
+    def __init__(self, bus: Bus, on_cancel: Callable[[str, int | None], None]) -> None:
+        """
+        Args:
+            on_cancel: called with run and task index (None: all tasks) for each cancellation that comes in.
+        """
+        self._bus = bus
+        self._on_cancel = on_cancel
+        self._runs: set[str] = set()
+        self._tasks: set[tuple[str, int]] = set()
+
+    async def start(self, run: str | None = None) -> None:
+        """Hear of cancellations from now on, and read those of the past; of one run or of all."""
+        subject = subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run)
+        await self._bus.subscribe(subject, self._on_message)
+        async for stored in JetStream(self._bus).read(streams.RUNS, subject):
+            self._add(stored.data)
+
+    def __contains__(self, key: tuple[str, int]) -> bool:
+        return key[0] in self._runs or key in self._tasks
+
+    async def _on_message(self, message: Any) -> None:
+        self._add(message.data)
+
+    def _add(self, body: bytes) -> None:
+        try:
+            cancellation = _decode_cancellation(body)
+        except BadMessage:
+            return
+        if cancellation.task_index is None:
+            self._runs.add(cancellation.run)
+        else:
+            self._tasks.add((cancellation.run, cancellation.task_index))
+        self._on_cancel(cancellation.run, cancellation.task_index)
+
+
+async def cancel(bus: Bus, run: str, task_index: int | None = None) -> int:
+    """Cancel a run, or one task of it.
+
+    Returns:
+        How many tasks were in the queue, waiting or in work.
+
+    Raises:
+        BusError: NATS did not answer; say it again.
+    """
+    js = JetStream(bus)
+    mark = Cancellation(run=run, task_index=task_index, at=time.time())
+    await js.store_surely(subjects.cancelled(run, task_index), encode(mark), {}, patience_s=30.0)
+    removed = 0
+    for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
+        async for stored in js.read(streams.TASKS, subject):
+            try:
+                task = _decode_task(stored.data)
+                if isinstance(task, Claim):
+                    task = _decode_task(await parts.get(bus, task))
+            except BadMessage:
+                continue  # an agent will bury it
+            if task_index is not None and task.task_index != task_index:
+                continue
+            await OutcomeStore(bus).put(cancelled_outcome(task), replaces=task.replaces, patience_s=30.0)
+            await _remove(js, stored.sequence)
+            removed += 1
+    return removed
+
+
+def cancelled_outcome(task: Task, *, worker: str = "") -> Failure:
+    """The outcome of a rollout that was cancelled."""
+    return Failure(
+        run=task.run,
+        task_index=task.task_index,
+        rollout_index=task.rollout_index,
+        num_rollouts=task.num_rollouts,
+        agent=task.agent,
+        row=task.row,
+        worker=worker,
+        failure_class=FailureClass.CANCELLED,
+        stage=Stage.QUEUE,
+        message="cancelled",
+    )
+
+
+async def _remove(js: JetStream, sequence: int) -> None:
+    try:
+        await js.api(f"STREAM.MSG.DELETE.{streams.TASKS}", {"seq": sequence})
+    except JetStreamError as error:
+        if error.code != MESSAGE_NOT_FOUND:
+            raise
