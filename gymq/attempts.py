@@ -79,10 +79,10 @@ class Attempts:
                     tries += journal.attempt - attempt
                     attempt = rollout.attempt = journal.attempt
                 verdict = await self._verdict(rollout, deadline, task.timeout_s)
+                common["duration_s"] = loop.time() - started
                 result = RolloutMessage(
                     **common,
                     attempt=attempt,
-                    duration_s=loop.time() - started,
                     response=rollout.response,
                     reward=verdict.reward,
                     verdict=verdict.members,
