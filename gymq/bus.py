@@ -36,6 +36,10 @@ class BusError(Exception):
     """NATS could not be reached, or refused; one sentence."""
 
 
+class TooLarge(BusError):
+    """The body exceeds what the server takes; trying again cannot help."""
+
+
 class NoResponders(BusError):
     """Nobody subscribes to the subject; the request was not delivered."""
 
@@ -70,16 +74,24 @@ class Bus:
             BusError: nobody answers within `timeout_s`, or the server refuses the credentials.
         """
         box: list[Bus] = []
+        problems: list[str] = []  # of the tries to connect
 
         async def on_error(error: Exception) -> None:
-            log.warning("nats: %s", redact(f"{type(error).__name__} {error}"))
+            text = redact(f"{type(error).__name__} {error}")
+            if box:
+                log.warning("nats: %s", text)
+            else:
+                problems.append(text)
 
         async def on_reconnected() -> None:
             if box:
                 box[0].reconnects += 1
                 log.warning("nats: reconnected")
                 for callback in box[0]._on_reconnect:
-                    callback()
+                    try:
+                        callback()
+                    except Exception:
+                        log.exception("a callback after the reconnect failed")
 
         async def on_closed() -> None:
             if box:
@@ -107,7 +119,7 @@ class Bus:
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
-            reason = redact(str(error)) or f"no answer within {timeout_s:g} s"
+            reason = redact(str(error)) or (problems[-1] if problems else f"no answer within {timeout_s:g} s")
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         bus = cls(client, role)
         box.append(bus)
@@ -119,11 +131,13 @@ class Bus:
         """Send what is buffered, then disconnect."""
         if self._watchdog:
             self._watchdog.cancel()
-        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+        with contextlib.suppress(BusError):
             if self._nc.is_connected:
-                await self._nc.flush(timeout=5)
-        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+                await self.flush()
+        # RuntimeError: without a connection the client writes what it has kept to the transport that is gone.
+        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError, RuntimeError):
             await self._nc.close()
+        self.lost.set()
 
     @property
     def is_connected(self) -> bool:
@@ -132,6 +146,25 @@ class Bus:
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each reconnect."""
         self._on_reconnect.append(callback)
+
+    async def until_connected(self, timeout_s: float) -> bool:
+        """Wait while the server is away; whether it is there now."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + timeout_s
+        while not self.is_connected and not self._nc.is_closed and loop.time() < give_up:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        return self.is_connected
+
+    async def flush(self, timeout_s: float = 5.0) -> None:
+        """Wait until the server has handled everything sent so far, subscriptions included.
+
+        Raises:
+            BusError: it did not answer in time.
+        """
+        try:
+            await self._nc.flush(timeout=timeout_s)  # type: ignore[arg-type]
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            raise BusError(f"the server does not answer: {error}") from None
 
     async def _watch(self) -> None:
         # nats-py can keep a connection whose read loop is dead; rtt() notices, is_connected and flush() do not.
@@ -155,10 +188,11 @@ class Bus:
         """Send without waiting for anything; while disconnected it is buffered up to a limit.
 
         Raises:
-            BusError: the body is too large, the buffer is full or the connection is closed for good.
+            TooLarge: the body exceeds the server's limit.
+            BusError: the buffer is full or the connection is closed for good.
         """
         if len(body) > self.max_body_bytes:
-            raise BusError(f"a body of {len(body)} bytes exceeds the server's limit of {self.max_body_bytes}")
+            raise TooLarge(f"a body of {len(body)} bytes exceeds the server's limit of {self.max_body_bytes}")
         try:
             await self._nc.publish(subject, body, reply=reply, headers=headers)
         except nats.errors.Error as error:
@@ -167,6 +201,13 @@ class Bus:
     async def subscribe(self, subject: str, handler: Handler, *, group: str = "") -> Subscription:
         """Hand every message on `subject` to `handler`, in order; with a group, each goes to one of its members."""
         return await self._nc.subscribe(subject, queue=group, cb=handler, pending_bytes_limit=PENDING_BYTES)
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """Take nothing more; what has arrived so far is handled before this returns."""
+        try:
+            await subscription.drain()  # type: ignore[no-untyped-call]
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            log.warning("nats: a subscription did not end cleanly: %s", redact(f"{type(error).__name__} {error}"))
 
     def expect(self, on_reply: Callable[[Msg], None]) -> str:
         """A fresh reply subject; `on_reply` gets what arrives there until `forget`."""

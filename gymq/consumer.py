@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
@@ -27,6 +28,7 @@ class Consumer:
         self._batch = batch
         self._arrived: asyncio.Queue[Delivery] = asyncio.Queue()
         self._pull = Pull(bus, stream, name, self._arrived.put_nowait)
+        self._in_hand: Delivery | None = None
         self._working: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -35,9 +37,16 @@ class Consumer:
         self._working = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
+        """Take no more, and give back what is not finished, so that another process has it at once."""
         await self._pull.stop()
         if self._working is not None:
             self._working.cancel()
+            await asyncio.wait([self._working])
+        with contextlib.suppress(BusError):
+            if self._in_hand is not None:
+                await self._in_hand.nak()
+            while not self._arrived.empty():
+                await self._arrived.get_nowait().nak()
 
     async def _work(self) -> None:
         while True:
@@ -56,9 +65,11 @@ class Consumer:
                 log.warning("%s: cannot ask for messages: %s", self._name, error)
                 await asyncio.sleep(1.0)
                 continue
+            self._in_hand = delivery
             try:
                 await self._handle(delivery)
             except BusError as error:
                 log.warning("%s: message %d will be delivered again: %s", self._name, delivery.sequence, error)
             except Exception:
                 log.exception("%s: message %d will be delivered again", self._name, delivery.sequence)
+            self._in_hand = None

@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.js.api import Header
 
-from gymq.bus import Bus, BusError, NoAnswer, NoResponders, is_no_responders
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders, TooLarge, is_no_responders
 
 # JetStream's error codes that this code acts upon.
 WRONG_LAST_SEQUENCE = 10071
@@ -23,6 +24,8 @@ EXISTS_DIFFERENTLY = 10058
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_NOT_FOUND = 10059
+
+BATCH_BYTES = 32 << 20  # of one request of a reader; the server ends a batch there
 
 
 class JetStreamError(BusError):
@@ -55,7 +58,16 @@ class PubAck(msgspec.Struct):
     error: _ApiError | None = None
 
 
+class _Refused(msgspec.Struct):
+    error: _ApiError | None = None
+
+
+_END_OF_BATCH = "204"
+_NOT_FOUND = "404"
+_EXPIRED = "408"
+
 _decode_ack = msgspec.json.Decoder(PubAck).decode
+_decode_error = msgspec.json.Decoder(_Refused).decode
 
 
 class JetStream:
@@ -75,10 +87,13 @@ class JetStream:
             message = await self._bus.request(f"$JS.API.{subject}", payload, timeout_s=timeout_s)
         except NoResponders:
             raise NoAnswer("JetStream is not available") from None
-        answer: dict[str, Any] = msgspec.json.decode(message.data)
-        if "error" in answer:
-            error = answer["error"]
-            raise JetStreamError(error.get("err_code", 0), error.get("description", "unknown error"))
+        try:
+            error = _decode_error(message.data).error
+            answer: dict[str, Any] = msgspec.json.decode(message.data)
+        except msgspec.DecodeError as problem:
+            raise BusError(f"not JetStream's answer on {subject}: {problem}") from None
+        if error is not None:
+            raise JetStreamError(error.err_code, error.description)
         return answer
 
     async def store(
@@ -94,7 +109,10 @@ class JetStream:
             message = await self._bus.request(subject, body, timeout_s=timeout_s, headers=headers)
         except NoResponders:
             raise NoAnswer(f"no stream takes {subject}") from None
-        ack = _decode_ack(message.data)
+        try:
+            ack = _decode_ack(message.data)
+        except msgspec.DecodeError as error:
+            raise BusError(f"something else than a stream answers on {subject}: {error}") from None
         if ack.error is not None:
             raise JetStreamError(ack.error.err_code, ack.error.description)
         return ack
@@ -103,21 +121,25 @@ class JetStream:
         """`store`, repeated with backoff while the server is away or full. The headers must make repeats harmless.
 
         Raises:
-            JetStreamError: refused for a reason that waiting does not cure.
-            NoAnswer: not stored within `patience_s`.
+            JetStreamError, TooLarge: refused for a reason that waiting does not cure.
+            BusError: not stored within `patience_s`.
         """
-        give_up = asyncio.get_running_loop().time() + patience_s
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + patience_s
         pause = 0.1
         while True:
             try:
-                return await self.store(subject, body, headers=headers)
+                timeout_s = min(5.0, max(0.1, give_up - loop.time()))
+                return await self.store(subject, body, headers=headers, timeout_s=timeout_s)
             except JetStreamError as error:
                 if error.code not in (STREAM_FULL, SERVER_FULL):
                     raise
                 problem: BusError = error
+            except TooLarge:
+                raise
             except BusError as error:
                 problem = error
-            if asyncio.get_running_loop().time() + pause > give_up:
+            if loop.time() + pause > give_up:
                 raise problem
             await asyncio.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(pause * 2, 5.0)
@@ -144,18 +166,20 @@ class JetStream:
         Raises:
             NoAnswer: the stream did not answer within `timeout_s`.
         """
-        while True:
-            messages = await self._read_batch(stream, subject, after + 1, batch, timeout_s)
+        pending = True
+        while pending:
+            messages, pending = await self._read_batch(stream, subject, after + 1, batch, timeout_s)
             for message in messages:
                 yield message
-            if len(messages) < batch:
-                return
-            after = messages[-1].sequence
+                after = message.sequence
 
-    async def _read_batch(self, stream: str, subject: str, sequence: int, batch: int, timeout_s: float) -> list[Stored]:
+    async def _read_batch(
+        self, stream: str, subject: str, sequence: int, batch: int, timeout_s: float
+    ) -> tuple[list[Stored], bool]:
+        """Some messages from `sequence` on, and whether there are more behind them."""
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
         reply = self._bus.expect(arrived.put_nowait)
-        query = {"seq": sequence, "next_by_subj": subject, "batch": batch, "max_bytes": 32 << 20}
+        query = {"seq": sequence, "next_by_subj": subject, "batch": batch, "max_bytes": BATCH_BYTES}
         found: list[Stored] = []
         try:
             await self._bus.publish(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), reply=reply)
@@ -164,12 +188,17 @@ class JetStream:
                     message = await arrived.get()
                 if is_no_responders(message):
                     raise NoAnswer(f"the stream {stream} is not available")
+                headers = message.headers or {}
+                # Each message names the one before it; a reader that is too slow loses some on the way.
+                if found and int(headers.get("Nats-Last-Sequence", -1)) != found[-1].sequence:
+                    raise NoAnswer(f"messages of the stream {stream} were lost on the way")
                 stored = _stored(message)
-                if stored is None:
-                    return found
-                found.append(stored)
-                if (message.headers or {}).get("Nats-Num-Pending") == "0" and len(found) == batch:
-                    return found
+                if stored is not None:
+                    found.append(stored)
+                elif headers["Status"] == _END_OF_BATCH:
+                    return found, headers["Nats-Num-Pending"] != "0"
+                else:
+                    return found, False
         except TimeoutError:
             raise NoAnswer(f"the stream {stream} did not answer within {timeout_s:g} s") from None
         finally:
@@ -178,12 +207,15 @@ class JetStream:
     async def count_by_subject(self, stream: str, subject: str) -> dict[str, int]:
         """How many messages a stream holds for each subject that matches."""
         counts: dict[str, int] = {}
+        offset = 0
         while True:
-            query = {"subjects_filter": subject, "offset": len(counts)}
+            query = {"subjects_filter": subject, "offset": offset}
             info = await self.api(f"STREAM.INFO.{stream}", query, timeout_s=30.0)
             page = info["state"].get("subjects") or {}
             counts.update(page)
-            if not page or len(counts) >= info.get("total", 0):
+            # By what was read, not by what is new: subjects that come or go meanwhile move the pages.
+            offset += len(page)
+            if not page or offset >= info.get("total", 0):
                 return counts
 
 
@@ -225,11 +257,12 @@ class Pull:
     """
 
     EXPIRES_S = 30.0
+    ASK_AGAIN_S = 0.5  # after a request was refused; without a pause, one that always is would be asked in a loop
 
     def __init__(self, bus: Bus, stream: str, consumer: str, on_delivery: Callable[[Delivery], None]) -> None:
         self._bus = bus
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-        self._inbox = f"{bus.inbox}.{consumer}"
+        self._inbox = f"{bus.inbox}.pull.{consumer}"  # two tokens deep: the bus itself listens one token deep
         self._on_delivery = on_delivery
         self._outstanding = 0
         self._last_asked = 0.0
@@ -251,8 +284,11 @@ class Pull:
         """Ask for `count` more messages.
 
         Raises:
-            BusError: not connected for too long.
+            BusError: not connected.
         """
+        if not self._bus.is_connected:
+            # It would be kept and sent on reconnecting, in addition to what is asked for then.
+            raise BusError("not connected")
         request = b'{"batch": %d, "expires": %d}' % (count, int(self.EXPIRES_S * 1e9))
         self._outstanding += count
         self._last_asked = time.monotonic()
@@ -266,7 +302,7 @@ class Pull:
     async def stop(self) -> None:
         """Take no more; what has arrived so far was handed over."""
         if self._subscription is not None:
-            await self._subscription.drain()  # type: ignore[no-untyped-call]
+            await self._bus.unsubscribe(self._subscription)
             self._subscription = None
 
     async def _on_message(self, message: Msg) -> None:
@@ -275,14 +311,25 @@ class Pull:
             if headers["Status"] != "100":
                 missing = headers.get("Nats-Pending-Messages")
                 self._outstanding = max(0, self._outstanding - int(missing)) if missing else 0
-                self.on_end()
+                if headers["Status"] == _EXPIRED:
+                    self.on_end()
+                else:
+                    asyncio.get_running_loop().call_later(self.ASK_AGAIN_S, self.on_end)
             return
         self._outstanding = max(0, self._outstanding - 1)
         self._on_delivery(Delivery(self._bus, message))
 
 
 def _stored(message: Msg) -> Stored | None:
+    """The message in a direct get's answer; None if there is none.
+
+    Raises:
+        JetStreamError: the request was refused.
+    """
     headers = message.headers or {}
-    if "Status" in headers:
+    status = headers.get("Status")
+    if status in (_NOT_FOUND, _END_OF_BATCH):
         return None
+    if status is not None:
+        raise JetStreamError(int(status), headers.get(Header.DESCRIPTION) or "refused")
     return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), message.data)
