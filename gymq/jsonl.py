@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any, Protocol, cast
 
 import msgspec
 import zstandard
@@ -125,13 +125,13 @@ def written_whole(path: Path) -> Iterator[IO[bytes]]:
         temporary.unlink(missing_ok=True)
 
 
-def _open(path: Path) -> IO[bytes] | io.BufferedReader:
+def _open(path: Path) -> IO[bytes]:
     if path.suffix == ".gz":
-        return gzip.open(path, "rb")
+        return cast(IO[bytes], gzip.open(path, "rb"))
     if path.suffix == ".zst":
         # Several frames one after the other are one file, as with gzip members.
         frames: Any = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True)
-        return io.BufferedReader(frames, buffer_size=1024 * 1024)
+        return cast(IO[bytes], io.BufferedReader(frames, buffer_size=1024 * 1024))
     return path.open("rb", buffering=1024 * 1024)
 
 

@@ -25,17 +25,16 @@ def profile_table(
         ks: the k's to show; default: 1, 4, 16 as far as there are so many rollouts of a task, and the largest.
     """
     policy = ", ".join(models) or "not known"
-    stand_in = " [bold]a stand-in, not a trained model[/bold]" if any(name in policy for name in STAND_INS) else ""
-    table = Table(
-        title=f"run {escape(run)}, policy: {escape(policy)}{stand_in}", title_justify="left", caption_justify="left"
-    )
-    table.caption = "pass@k in %, with 95 % intervals over tasks"
-    table.add_column("environment (agent)")
-    for heading in ("tasks", "rollouts", "failed"):
-        table.add_column(heading, justify="right")
+    stand_in = ", [bold]a stand-in, not a trained model[/bold]" if any(name in policy for name in STAND_INS) else ""
     shown = _default_ks(snapshot) if ks is None else ks
-    for k in shown:
-        table.add_column(f"pass@{k}", justify="right")
+    numbers = ("tasks", "rollouts", "failed", *(f"pass@{k}" for k in shown))
+    table = listing(
+        f"run {escape(run)}\npolicy: {escape(policy)}{stand_in}\n",
+        "environment (agent)",
+        *numbers,
+        numbers=numbers,
+        caption="pass@k in %, below it the 95 % interval over tasks",
+    )
     for name, agent in snapshot.agents.items():
         failed = sum(agent.failures.values())
         cells = [_shown(agent.pass_at_k.get(k)) for k in shown]
@@ -77,7 +76,7 @@ def _shown(estimate: Estimate | None) -> str:
         return "-"
     if estimate.interval is None:
         return f"{estimate.value:.1f}"
-    return f"{estimate.value:.1f} [{estimate.interval.low:.1f}, {estimate.interval.high:.1f}]"
+    return f"{estimate.value:.1f}\n[dim]{estimate.interval.low:.1f}-{estimate.interval.high:.1f}[/dim]"
 
 
 def _number(value: float | None, digits: int | None = None) -> str:
