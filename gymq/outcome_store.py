@@ -2,14 +2,29 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncIterator
 
 from gymq import parts, streams, subjects
 from gymq.bus import Bus
 from gymq.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
-from gymq.messages import Claim, Failure, Outcome, Rollout, Unresolved, decoder, encode
+from gymq.messages import (
+    BadMessage,
+    Claim,
+    Failure,
+    FailureClass,
+    Outcome,
+    Rollout,
+    Stage,
+    Unresolved,
+    decoder,
+    encode,
+)
 
-_decode_outcome = decoder(Rollout, Failure, Unresolved, Claim)
+log = logging.getLogger("gymq.outcomes")
+
+_decode_stored = decoder(Rollout, Failure, Unresolved, Claim)
+_decode_outcome = decoder(Rollout, Failure, Unresolved)
 
 
 class OutcomeStore:
@@ -42,9 +57,11 @@ class OutcomeStore:
         try:
             await self._js.store_surely(subject, body, headers, patience_s=patience_s)
         except JetStreamError as error:
-            if error.code == WRONG_LAST_SEQUENCE:
-                return False
-            raise
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+            # It may be our own, stored by a try whose acknowledgement was lost.
+            stored = await self._js.last(streams.ROLLOUTS, subject)
+            return stored is not None and stored.data == body
         return True
 
     async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:
@@ -53,13 +70,43 @@ class OutcomeStore:
 
     async def read(self, run: str, *, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
         """The outcomes of a run beyond a stream sequence, with their sequences, up to now."""
-        async for stored in self._js.read(streams.ROLLOUTS, subjects.rollouts_of_run(run), after=after):
-            yield stored.sequence, await self.decode(stored.data)
+        async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after):
+            yield sequence, outcome
 
     async def read_task(self, run: str, task_index: int) -> AsyncIterator[tuple[int, Outcome]]:
         """The outcomes of one task."""
-        async for stored in self._js.read(streams.ROLLOUTS, subjects.rollouts_of_task(run, task_index)):
-            yield stored.sequence, await self.decode(stored.data)
+        async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), 0):
+            yield sequence, outcome
+
+    async def _read(self, subject: str, after: int) -> AsyncIterator[tuple[int, Outcome]]:
+        async for stored in self._js.read(streams.ROLLOUTS, subject, after=after):
+            _, _, run, *indices = stored.subject.split(".")
+            if len(indices) == 2 and all(index.isdecimal() for index in indices):
+                yield stored.sequence, await self._outcome(stored, run, *map(int, indices))
+            else:
+                log.warning("%s is the subject of no rollout", stored.subject)
+
+    async def _outcome(self, stored: Stored, run: str, task_index: int, rollout_index: int) -> Outcome:
+        """The outcome; one that nobody can read is a failure, so that its run can end and a resume replaces it."""
+        try:
+            outcome = await self.decode(stored.data)
+            if subjects.rollout(outcome.run, outcome.task_index, outcome.rollout_index) == stored.subject:
+                return outcome
+            problem = f"it says that it is {outcome.run}/{outcome.task_index}/{outcome.rollout_index}"
+        except BadMessage as error:
+            problem = str(error)
+        log.warning("%s cannot be read: %s", stored.subject, problem)
+        return Failure(
+            run=run,
+            task_index=task_index,
+            rollout_index=rollout_index,
+            agent="unknown",
+            row=b"{}",
+            failure_class=FailureClass.NOT_STORABLE,
+            stage=Stage.STORE,
+            message=f"what is stored at {stored.subject} cannot be read: {problem}",
+            retryable=True,
+        )
 
     async def decode(self, body: bytes) -> Outcome:
         """The outcome in a stored body, fetched from its parts if need be.
@@ -67,8 +114,8 @@ class OutcomeStore:
         Raises:
             BadMessage, BusError
         """
-        message = _decode_outcome(body)
+        message: Outcome | Claim = _decode_stored(body)
         if isinstance(message, Claim):
-            message = _decode_outcome(await parts.get(self._bus, message))
-        outcome: Outcome = message
-        return outcome
+            outcome: Outcome = _decode_outcome(await parts.get(self._bus, message))
+            return outcome
+        return message

@@ -134,7 +134,7 @@ def run_record(run: str) -> str:
 
 
 def cancelled(run: str, task_index: int | None) -> str:
-    return f"gym.cancelled.{token(run, 'run')}.{'all' if task_index is None else task_index}"
+    return f"gym.cancelled.{token(run, 'run')}.{'all' if task_index is None else f'{task_index:d}'}"
 
 
 def cancelled_of_run(run: str) -> str:

@@ -9,7 +9,7 @@ from gymq import messages
 from gymq.messages import (
     Accepted,
     Cancel,
-    Cancelled,
+    Cancellation,
     Claim,
     Close,
     Closed,
@@ -49,7 +49,7 @@ EXAMPLES: tuple[Message, ...] = (
     Rollout(**_OUTCOME, response={"output": []}, reward=0.5, verdict={"exact": True}, attempt=1, duration_s=2.5),
     Failure(**_OUTCOME, failure_class=FailureClass.MODEL_FAILED, stage=Stage.MODEL, message="no", retryable=True),
     Unresolved(**_OUTCOME, response={"output": []}, failure_class=FailureClass.JUDGE_FAILED, message="no judge"),
-    Cancelled(**_OUTCOME, attempt=1),
+    Cancellation(run="r", task_index=3, at=1.5),
     DeadLetter(subject="gym.tasks", reason="no task", body=b"\x00\xff", at=1.5),
     Run(run="r", created_at=1.5, fingerprint="f", models=["m"], num_rollouts=4),
     Profile(run="r", sequence=9, at=1.5, snapshot={"agents": {}}, state=b"\x00\xff"),

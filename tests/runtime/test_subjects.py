@@ -59,7 +59,7 @@ def test_a_hostile_name_never_enters_a_subject(build: Callable[..., str], hostil
 
 
 @builder
-@pytest.mark.parametrize("hostile", ["1.2", "*", "7", 1.5, None, [1]])
+@pytest.mark.parametrize("hostile", ["1.2", "*", "7", 1.5, [1]])
 def test_what_is_no_number_never_enters_a_subject(build: Callable[..., str], hostile: Any) -> None:
     good = arguments_of(build)
     for name, value in good.items():

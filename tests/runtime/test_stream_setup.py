@@ -1,0 +1,157 @@
+"""What exists on a server: made once, brought up to date, never damaged by being made again."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import nats
+import pytest
+
+from gymq import streams, subjects
+from gymq.bus import Bus, BusError
+from gymq.jetstream import JetStream, JetStreamError
+from gymq.messages import Rollout
+from gymq.outcome_store import OutcomeStore
+from gymq.server import EmbeddedServer
+from gymq.server.address import free_port
+from gymq.server.binary import find_binary
+
+
+async def configs(js: JetStream) -> dict[str, dict[str, Any]]:
+    names = (await js.api("STREAM.NAMES"))["streams"]
+    return {name: (await js.api(f"STREAM.INFO.{name}"))["config"] for name in names}
+
+
+async def consumers(js: JetStream, stream: str) -> dict[str, dict[str, Any]]:
+    listed = (await js.api(f"CONSUMER.LIST.{stream}"))["consumers"]
+    return {consumer["name"]: consumer["config"] for consumer in listed}
+
+
+async def test_all_streams_and_consumers_are_made(own_bus: Bus) -> None:
+    js = JetStream(own_bus)
+    await streams.ensure(js, ["simple", "other"])
+    assert set(await configs(js)) == set(streams.stream_configs())
+    named = {"intake", *(f"{kind}_{agent}" for kind in ("agents", "urgent") for agent in ("simple", "other"))}
+    assert set(await consumers(js, streams.TASKS)) == named
+    assert set(await consumers(js, streams.ROLLOUTS)) == {"profiler"}
+    assert set(await consumers(js, streams.ADVISORIES)) == {"janitor"}
+
+
+async def test_making_them_again_changes_nothing_and_loses_nothing(own_bus: Bus) -> None:
+    js = JetStream(own_bus)
+    await streams.ensure(js, ["simple"])
+    await js.store(subjects.tasks("r", "simple"), b"task")
+    before = await configs(js), await consumers(js, streams.TASKS)
+    await streams.ensure(js, ["simple"])
+    assert (await configs(js), await consumers(js, streams.TASKS)) == before
+    assert await js.count_by_subject(streams.TASKS, "gym.tasks.>") == {"gym.tasks.r.simple": 1}
+
+
+async def test_two_operators_may_make_them_at_once(own_bus: Bus, own_server: EmbeddedServer, connect: Any) -> None:
+    other = JetStream(await connect(own_server.url))
+    await asyncio.gather(*(streams.ensure(js, ["simple"]) for js in (JetStream(own_bus), other)))
+
+
+async def test_a_stream_with_another_configuration_is_brought_up_to_date(own_bus: Bus) -> None:
+    js = JetStream(own_bus)
+    wanted = (await configs(js))[streams.TASKS]
+    old = wanted | {"max_msgs_per_subject": 7, "subjects": ["gym.tasks"]}
+    await js.api(f"STREAM.UPDATE.{streams.TASKS}", old)
+    await js.store(subjects.SUBMIT, b"kept")
+    await streams.ensure(js, [])
+    assert (await configs(js))[streams.TASKS] == wanted
+    assert await js.count_by_subject(streams.TASKS, subjects.SUBMIT) == {subjects.SUBMIT: 1}
+
+
+async def test_a_consumer_with_another_configuration_is_brought_up_to_date(own_bus: Bus) -> None:
+    js = JetStream(own_bus)
+    await streams.ensure_consumer(js, streams.TASKS, "agents_simple", {"filter_subject": "gym.tasks.*.simple"})
+    await streams.ensure_agent(js, "simple")
+    config = (await consumers(js, streams.TASKS))["agents_simple"]
+    assert (config["max_deliver"], config["max_ack_pending"]) == (streams.MAX_DELIVERIES, 1_000_000)
+
+
+async def test_a_stream_of_somebody_else_on_our_subjects_is_a_sentence(own_bus: Bus) -> None:
+    js = JetStream(own_bus)
+    await js.api(f"STREAM.DELETE.{streams.RUNS}")
+    await js.api("STREAM.CREATE.THEIRS", {"name": "THEIRS", "subjects": ["gym.runs.*"]})
+    with pytest.raises(BusError, match="cannot make the stream RUNS: subjects overlap"):
+        await streams.ensure(js, [])
+
+
+async def test_a_server_without_jetstream_is_a_sentence(
+    tmp_path: Path, connect: Callable[[str], Awaitable[Bus]]
+) -> None:
+    port = free_port("127.0.0.1")
+    server = await asyncio.create_subprocess_exec(
+        str(find_binary()), "-a", "127.0.0.1", "-p", str(port), cwd=tmp_path, stderr=asyncio.subprocess.DEVNULL
+    )
+    try:
+        bus = await connect(f"nats://127.0.0.1:{port}")
+        with pytest.raises(BusError, match="JetStream"):
+            await streams.ensure(JetStream(bus), [], patience_s=0.5)
+    finally:
+        server.kill()
+        await server.wait()
+
+
+async def test_an_agent_is_known_once_it_has_a_queue(js: JetStream, run: str) -> None:
+    assert not await streams.has_agent(js, run)
+    with pytest.raises(BusError, match=f"no queue of tasks for the agent '{run}'"):
+        await streams.ack_wait_s(js, run)
+    await streams.ensure_agent(js, run)
+    assert await streams.has_agent(js, run)
+    assert await streams.ack_wait_s(js, run) == streams.ACK_WAIT_S
+
+
+@pytest.mark.parametrize("name", ["a.b", "", "a b", "*"])
+async def test_an_agent_whose_name_cannot_be_one_is_refused(js: JetStream, name: str) -> None:
+    with pytest.raises(subjects.BadToken):
+        await streams.ensure_agent(js, name)
+
+
+async def test_every_stored_outcome_rings_the_doorbell(bus: Bus, shared_url: str, run: str) -> None:
+    async with await nats.connect(shared_url) as client:
+        rung = await client.subscribe(subjects.done_of_run(run))
+        await client.flush()
+        outcome = Rollout(run=run, task_index=1, rollout_index=2, agent="a", row=b"{}", response={}, reward=1.0)
+        await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
+        message = await rung.next_msg(timeout=20)
+        assert (message.subject, message.data) == (f"gym.done.{run}.1.2", b"")
+
+
+async def test_a_second_task_with_the_same_id_is_not_queued(js: JetStream, run: str) -> None:
+    headers = {"Nats-Msg-Id": f"{run}/0/0"}
+    first = await js.store(subjects.tasks(run, "x"), b"", headers=headers)
+    second = await js.store(subjects.tasks(run, "x"), b"", headers=headers)
+    assert (first.duplicate, second.duplicate) == (False, True)
+
+
+async def test_deleting_a_run_leaves_the_others(js: JetStream, run: str) -> None:
+    other = f"{run}x"
+    for name in (run, other):
+        await js.store(subjects.tasks(name, "x"), b"")
+        await js.store(subjects.urgent_tasks(name, "x"), b"")
+        await js.store(subjects.rollout(name, 0, 0), b"")
+        await js.store(subjects.rollout_parts(name, 0, 0, "d") + ".0", b"")
+        await js.store(subjects.run_record(name), b"")
+        await js.store(subjects.profile(name), b"")
+        await js.store(subjects.cancelled(name, None), b"")
+        await js.store(subjects.journal(name, 0, 0), b"")
+    await streams.delete_run(js, run)
+    left = [
+        subject
+        for stream in streams.stream_configs()
+        for subject in await js.count_by_subject(stream, ">")
+        if run in subject
+    ]
+    assert len(left) == 8
+    assert all(other in subject for subject in left)
+
+
+async def test_a_worker_cannot_use_a_stream_that_is_not_there(own_bus: Bus) -> None:
+    js = JetStream(own_bus)
+    await js.api(f"STREAM.DELETE.{streams.TASKS}")
+    with pytest.raises(JetStreamError, match="stream not found"):
+        await streams.ensure_agent(js, "simple")
