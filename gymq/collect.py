@@ -7,11 +7,9 @@ by starting it again: what the stream or the output file holds is not asked for 
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,39 +18,23 @@ from gymq import parts, streams, subjects
 from gymq.bus import Bus, BusError
 from gymq.cancel import Cancellations
 from gymq.jetstream import JetStream
-from gymq.jsonl import JsonlFile, LineSource, mend_last_line, written_whole
-from gymq.materialise import Materialisation, MaterialiseOptions
-from gymq.messages import Outcome, Rollout, Run, Task, encode
+from gymq.jsonl import JsonlFile, LineSource, mend_last_line
+from gymq.messages import BadMessage, Claim, Outcome, Rollout, Task, decoder, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.resume import Resume
 from gymq.rows import MaterialisedRow
-from gymq.run_files import Appender, Manifest, RunFiles, failure_row, file_digest, output_row
+from gymq.run_files import Appender, Manifest, RunFiles, failure_row, output_row
+from gymq.run_setup import CollectError as CollectError
+from gymq.run_setup import CollectOptions as CollectOptions
+from gymq.run_setup import RunSetup
 
-DEFAULT_WINDOW = 8192  # rollouts submitted and not finished
 SUBMITTERS = 64  # publishes in flight
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # the doorbell may be missed
 STALLED_AFTER_S = 30.0
 
-
-class CollectError(Exception):
-    """A collection that cannot start or go on; one sentence."""
-
-
-@dataclass(frozen=True)
-class CollectOptions:
-    """What to collect."""
-
-    input: Path
-    output: Path
-    materialise: MaterialiseOptions
-    window: int = DEFAULT_WINDOW
-    rollout_timeout_s: float = 3600.0
-    config_digest: str = ""
-    models: list[str] = field(default_factory=list)
-    overwrite: bool = False
-    urgent: bool = False
+_decode_task = decoder(Task, Claim)
 
 
 @dataclass
@@ -94,7 +76,7 @@ class Collection:
         self._last_sequence = 0
         self._bell = asyncio.Event()
         self._room = asyncio.Event()
-        self._in_flight: set[tuple[int, int]] = set()
+        self._in_flight: dict[tuple[int, int], int | None] = {}  # with the sequence of the failure to be replaced
         self._submitting = True
         self._cancelled_at: float | None = None
         self._replaceable: dict[tuple[int, int], int] = {}
@@ -107,122 +89,41 @@ class Collection:
             CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
             BusError: NATS was away for too long. Start it again to go on.
         """
-        manifest = await self._prepare()
-        self.progress.run = manifest.run
-        self.progress.total = manifest.num_rollouts
-        await Cancellations(self._bus, self._on_cancel).start(manifest.run)
-        if self._cancelled_at is not None:
-            raise CollectError(
-                f"run {manifest.run} in {self.files.output} was cancelled: choose another output, or say --overwrite"
-            )
+        with self.files.held():
+            setup = RunSetup(self._bus, self.files, self._options)
+            manifest = await setup.manifest()
+            self.warnings += setup.warnings
+            self.progress.run = manifest.run
+            self.progress.total = manifest.num_rollouts
+            await Cancellations(self._bus, self._on_cancel).start(manifest.run)
+            if self._cancelled_at is not None:
+                raise CollectError(
+                    f"run {manifest.run} in {self.files.output} was cancelled: "
+                    "choose another output, or say --overwrite"
+                )
+            await self._collect(manifest)
+        self.progress.failed = self.progress.total - self.progress.done
+        return self.progress
+
+    async def _collect(self, manifest: Manifest) -> None:
         output, failures = Appender(self.files.output), Appender(self.files.failures)
         bell = await self._bus.subscribe(subjects.done_of_run(manifest.run), self._ring)
         try:
             with self._resume() as resume:
+                # In this order: a task that ends in between is found among the outcomes.
+                await self._find_queued(resume)
                 await self._catch_up(resume, output, failures)
                 self.progress.before = self.progress.done = len(resume.done)
-                waiting = resume.to_run()
-                follow = asyncio.create_task(self._follow(resume, output, failures))
-                try:
-                    async with asyncio.TaskGroup() as group:
-                        for _ in range(SUBMITTERS):
-                            group.create_task(self._submit(resume, waiting))
-                    self._submitting = False
-                    self._bell.set()
-                    await follow
-                except ExceptionGroup as errors:
-                    raise errors.exceptions[0] from None
-                finally:
-                    follow.cancel()
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._submit_all(resume))
+                    group.create_task(self._follow(resume, output, failures))
+        except ExceptionGroup as errors:
+            raise _first(errors) from None
         finally:
-            await bell.unsubscribe()
+            if not self._bus.lost.is_set():
+                await bell.unsubscribe()
             output.close()
             failures.close()
-        self.progress.failed = self.progress.total - self.progress.done
-        return self.progress
-
-    # Before ---------------------------------------------------------------------------------------------------------
-
-    async def _prepare(self) -> Manifest:
-        """The manifest of this run: that of the files found, or a new one with freshly materialised rows."""
-        options = self._options
-        if not options.input.is_file():
-            raise CollectError(f"there is no input file {options.input}")
-        if options.output.resolve() == options.input.resolve():
-            raise CollectError(f"input and output are the same file: {options.input}")
-        settings = msgspec.to_builtins(options.materialise.model_dump(mode="json"))
-        found = self.files.read_manifest()
-        if found is not None and options.overwrite:
-            await streams.delete_run(self._js, found.run)
-            found = None
-        if found is None:
-            if options.overwrite:
-                self.files.remove()
-            elif self.files.output.exists():
-                raise CollectError(
-                    f"{self.files.output} exists without {self.files.manifest.name}, so it cannot be gone on with: "
-                    "choose another output or say --overwrite"
-                )
-            return await self._begin(settings)
-        self._check_same(found, settings)
-        return found
-
-    def _check_same(self, found: Manifest, settings: dict[str, Any]) -> None:
-        options = self._options
-        differs = [
-            what
-            for what, same in (
-                (f"the input (it was {found.input})", found.input_digest == file_digest(options.input)),
-                ("num_repeats, limit or other settings of the rows", found.settings == settings),
-                ("the configuration of the workers", found.config_digest == options.config_digest),
-            )
-            if not same
-        ]
-        if differs:
-            raise CollectError(
-                f"{self.files.output} holds run {found.run}, but {' and '.join(differs)} changed since: "
-                "choose another output, or say --overwrite to start anew"
-            )
-
-    async def _begin(self, settings: dict[str, Any]) -> Manifest:
-        options = self._options
-        self.files.output.parent.mkdir(parents=True, exist_ok=True)
-        total, agents = await asyncio.to_thread(self._materialise)
-        if not total:
-            raise CollectError(f"{options.input} has no rows")
-        for agent in sorted(agents):
-            if not await streams.has_agent(self._js, subjects.token(agent, "agent")):
-                raise CollectError(f"no agent named {agent!r} is running, but {options.input} asks for it")
-        manifest = Manifest(
-            run=f"{_token_of(self.files.output)}-{secrets.token_hex(4)}",
-            input=str(options.input),
-            input_digest=file_digest(options.input),
-            settings=settings,
-            config_digest=options.config_digest,
-            num_rollouts=total,
-        )
-        record = Run(
-            run=manifest.run,
-            created_at=time.time(),
-            fingerprint=f"{manifest.input_digest}/{manifest.config_digest}",
-            models=options.models,
-            num_rollouts=total,
-        )
-        await self._js.store_surely(subjects.run_record(manifest.run), encode(record), {}, patience_s=30.0)
-        self.files.write_manifest(manifest)
-        return manifest
-
-    def _materialise(self) -> tuple[int, set[str]]:
-        """Write the materialised file; how many rows it has, and for which agents."""
-        agents: set[str] = set()
-        total = 0
-        with Materialisation(self._options.materialise) as made, written_whole(self.files.materialised) as file:
-            for row in made.rows(JsonlFile(self._options.input)):
-                agents.add(row.agent)
-                total += 1
-                file.write(row.json + b"\n")
-            self.warnings += made.warnings
-        return total, agents
 
     def _resume(self) -> Resume:
         for path in (self.files.output, self.files.failures):
@@ -231,7 +132,20 @@ class Collection:
         self._known_failures = set(_failure_sequences(failures))
         return Resume(JsonlFile(self.files.materialised), JsonlFile(self.files.output), failures)
 
-    # While it runs --------------------------------------------------------------------------------------------------
+    async def _find_queued(self, resume: Resume) -> None:
+        """Tasks of an earlier start that are still in the queue, waiting or in work, are not submitted again."""
+        run = self.progress.run
+        for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
+            async for stored in self._js.read(streams.TASKS, subject):
+                try:
+                    task = _decode_task(stored.data)
+                    if isinstance(task, Claim):
+                        task = _decode_task(await parts.get(self._bus, task))
+                except BadMessage:
+                    continue  # an agent will bury it
+                key = (task.task_index, task.rollout_index)
+                if key not in resume.done:
+                    self._in_flight[key] = task.replaces
 
     def _on_cancel(self, _run: str, task_index: int | None) -> None:
         if task_index is None:
@@ -239,23 +153,34 @@ class Collection:
             self._room.set()
             self._bell.set()
 
+    async def _submit_all(self, resume: Resume) -> None:
+        waiting = resume.to_run()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(SUBMITTERS):
+                group.create_task(self._submit(resume, waiting))
+        self._submitting = False
+        self._bell.set()
+
     async def _submit(self, resume: Resume, waiting: Iterator[MaterialisedRow]) -> None:
         for row in waiting:
+            key = (row.task_index, row.rollout_index)
+            if key in self._in_flight:
+                continue
             while len(self._in_flight) >= self._options.window and self._cancelled_at is None:
                 self._room.clear()
                 await self._room.wait()
             if self._cancelled_at is not None:
                 return
-            if (row.task_index, row.rollout_index) in resume.done:
+            if key in resume.done:
                 continue
-            self._in_flight.add((row.task_index, row.rollout_index))
+            self._in_flight[key] = self._replaceable.get(key)
             self.progress.submitted += 1
             await self._publish(row, resume.num_rollouts(row.task_index))
 
     async def _publish(self, row: MaterialisedRow, num_rollouts: int) -> None:
         run = self.progress.run
         key = (row.task_index, row.rollout_index)
-        replaces = self._replaceable.get(key)
+        replaces = self._in_flight[key]
         task = Task(
             run=run,
             task_index=row.task_index,
@@ -308,6 +233,10 @@ class Collection:
     def _take(self, sequence: int, outcome: Outcome, resume: Resume, output: Appender, failures: Appender) -> None:
         key = (outcome.task_index, outcome.rollout_index)
         progress = self.progress
+        # The task that is to replace this very failure has yet to come.
+        if self._in_flight.get(key, sequence) != sequence:
+            del self._in_flight[key]
+            self._room.set()
         if isinstance(outcome, Rollout):
             if not resume.done.add(*key):
                 return
@@ -325,8 +254,6 @@ class Collection:
             name = str(outcome.failure_class)
             progress.failures[name] = progress.failures.get(name, 0) + 1
         progress.last_change = time.monotonic()
-        self._in_flight.discard(key)
-        self._room.set()
 
 
 class _FailureSequence(msgspec.Struct):
@@ -341,7 +268,9 @@ def _failure_sequences(failures: LineSource) -> Iterator[int]:
             yield sequence
 
 
-def _token_of(output: Path) -> str:
-    """A run's name that tells which file it belongs to."""
-    name = output.name.removesuffix(".jsonl")
-    return "".join(letter if letter.isascii() and letter.isalnum() else "-" for letter in name)[:40].strip("-") or "run"
+def _first(errors: ExceptionGroup[Exception]) -> Exception:
+    """The first of the errors that ended the tasks of a collection."""
+    error: Exception = errors
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -16,7 +16,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from gymq import subjects
-from gymq.bus import Bus
+from gymq.bus import Bus, NoAnswer, NoResponders
 
 VERBS = ("PING", "INFO", "STATS")
 
@@ -86,6 +86,20 @@ async def find_workers(bus: Bus, *, wait_s: float = 0.5) -> list[dict[str, Any]]
     finally:
         bus.forget(reply)
     return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
+
+
+async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = 5.0) -> bool:
+    """Whether some process serves an instance of this name; one that is being started again is waited for."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + patience_s
+    while True:
+        try:
+            answer = await bus.request(f"$SRV.PING.{name}", b"", timeout_s=2.0)
+            return bool(msgspec.json.decode(answer.data)["metadata"]["kind"] == kind)
+        except (NoResponders, NoAnswer):
+            if loop.time() > give_up:
+                return False
+        await asyncio.sleep(0.25)
 
 
 def _version() -> str:

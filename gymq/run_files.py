@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -72,6 +75,32 @@ class RunFiles:
     def write_manifest(self, manifest: Manifest) -> None:
         with written_whole(self.manifest) as file:
             file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keeps other collections away from these files while the block runs, on this machine.
+
+        Raises:
+            RunFileError: another collection has them, or their folder cannot be used.
+        """
+        path = self.output.with_name(f".{self.output.name}.lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("wb")
+        except OSError as error:
+            raise RunFileError(f"{self.output} cannot be written: {error.strerror}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_ours = path.exists() and os.fstat(lock.fileno()).st_ino == path.stat().st_ino
+            except BlockingIOError:
+                is_ours = False
+            if not is_ours:
+                raise RunFileError(f"another collection is writing {self.output}")
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
 
     def remove(self) -> None:
         """Delete the run's files."""

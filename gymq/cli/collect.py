@@ -18,13 +18,14 @@ from gymq.cli.cluster import cluster_url, instance_specs, read_config
 from gymq.cli.errors import Refused, told_plainly
 from gymq.cli.progress import show_progress
 from gymq.cli.table import profile_table
-from gymq.collect import DEFAULT_WINDOW, Collection, CollectOptions, Progress
+from gymq.collect import Collection, CollectOptions, Progress
 from gymq.config import Config, fingerprint
 from gymq.config.instances import Instance
 from gymq.materialise import MaterialiseOptions
 from gymq.profile_files import write_profile
 from gymq.prompt import PromptError, PromptTemplate
 from gymq.run_profile import profile_of_files
+from gymq.run_setup import DEFAULT_WINDOW
 from gymq.running import ProfileSnapshot
 
 
