@@ -42,6 +42,7 @@ class Cluster:
         folder: Path,
         url: str | None = None,
         replicas: int = 1,
+        ack_wait_s: float | None = None,
         log_level: str = "info",
         drain_s: float = 30.0,
     ) -> None:
@@ -50,11 +51,13 @@ class Cluster:
             folder: where the embedded server keeps its streams and every process its log.
             url: of a NATS server with JetStream to use instead of the embedded one.
             replicas: copies of each stream, on a cluster of servers.
+            ack_wait_s: after how many seconds of silence an agent has lost its tasks; None: `streams.ACK_WAIT_S`.
         """
         self._instances = list(instances)
         self._folder = folder
         self._given_url = url
         self._replicas = replicas
+        self._ack_wait_s = ack_wait_s
         self._log_level = log_level
         self._drain_s = drain_s
         self._server: EmbeddedServer | None = None
@@ -71,7 +74,7 @@ class Cluster:
                 self._watching_server = asyncio.create_task(self._watch_server(self._server))
             bus = await Bus.connect(self.url, role="operator", name="gymq launch")
             agents = [instance.name for instance in self._instances if instance.kind == "agents"]
-            await streams.ensure(JetStream(bus), agents, replicas=self._replicas)
+            await streams.ensure(JetStream(bus), agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
             await bus.close()
             logs = self._folder / "logs"
             logs.mkdir(parents=True, exist_ok=True)

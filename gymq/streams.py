@@ -67,8 +67,18 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
     }
 
 
-async def ensure(js: JetStream, agents: list[str], *, replicas: int = 1, patience_s: float = 10.0) -> None:
-    """Make or update all streams, and the consumer of each agent instance.
+async def ensure(
+    js: JetStream,
+    agents: list[str],
+    *,
+    replicas: int = 1,
+    ack_wait_s: float | None = None,
+    patience_s: float = 10.0,
+) -> None:
+    """Make or update all streams, and the consumers of each agent instance.
+
+    Args:
+        ack_wait_s: after how many seconds of silence an agent has lost its tasks; None: `ACK_WAIT_S`.
 
     Raises:
         BusError: JetStream is off, full, or not ready within `patience_s`.
@@ -88,16 +98,22 @@ async def ensure(js: JetStream, agents: list[str], *, replicas: int = 1, patienc
     await ensure_consumer(js, ROLLOUTS, "profiler", {"ack_policy": "all", "max_ack_pending": 100_000})
     await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
     for agent in agents:
-        await ensure_agent(js, agent)
+        await ensure_agent(js, agent, ack_wait_s=ack_wait_s)
 
 
-async def ensure_agent(js: JetStream, agent: str) -> None:
+async def ensure_agent(js: JetStream, agent: str, *, ack_wait_s: float | None = None) -> None:
     """The consumers that an agent instance takes its tasks from."""
     for name, subject in (
         (agent_consumer(agent), subjects.tasks_of_agent(agent)),
         (urgent_consumer(agent), subjects.urgent_tasks_of_agent(agent)),
     ):
-        config = {"filter_subject": subject, "max_ack_pending": 1_000_000, "max_deliver": MAX_DELIVERIES}
+        config: dict[str, Any] = {
+            "filter_subject": subject,
+            "max_ack_pending": 1_000_000,
+            "max_deliver": MAX_DELIVERIES,
+        }
+        if ack_wait_s is not None:
+            config["ack_wait"] = int(ack_wait_s * _SECOND)
         await ensure_consumer(js, TASKS, name, config)
 
 
