@@ -11,7 +11,7 @@ from typing import Any
 
 from gymq.bus import Bus
 from gymq.cli.errors import Refused
-from gymq.config import Config, load
+from gymq.config import Config, ConfigError, load
 from gymq.host import InstanceSpec, build
 from gymq.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.launch import Cluster
@@ -29,26 +29,36 @@ def read_config(
     resources: Path | None = None,
     model_url: str | None = None,
     model: str | None = None,
+    with_agent: bool = True,
 ) -> Config:
     """The configuration a command was given: files, a single file with a verifier, an endpoint for the policy.
 
     Args:
-        resources: a Python file with a Resources class; it is given a simple_agent to go with it.
+        resources: a Python file with a Resources class.
         model_url: base URL of an OpenAI-compatible endpoint that becomes the policy.
+        with_agent: whether the Python file is given a simple_agent to go with it.
     """
     initial: dict[str, Any] = {}
     added = list(overrides)
     if resources is not None:
         if not resources.is_file():
             raise Refused(f"there is no file {resources}")
-        initial |= _instances_for(resources)
+        initial |= _instances_for(resources, with_agent=with_agent)
     if model_url is not None:
         if model is None:
             raise Refused("--model-url needs --model, the name the endpoint knows the model by")
         added = [*_policy_at(model_url, model), *added]
     elif model is not None:
         raise Refused("--model needs --model-url, the endpoint that serves the model")
-    return load([str(path) for path in config], added, initial=initial)
+    try:
+        return load([str(path) for path in config], added, initial=initial)
+    except ConfigError as error:
+        if resources is None or f"are called {POLICY}" not in str(error):
+            raise
+        raise Refused(
+            f"{resources} needs a policy beside it: give --model-url URL and --model NAME, or --config FILE with an "
+            f"instance called {POLICY}"
+        ) from None
 
 
 def instance_specs(config: Config) -> list[InstanceSpec]:
@@ -124,10 +134,12 @@ async def connected(url: str, *, name: str) -> AsyncIterator[Bus]:
         await bus.close()
 
 
-def _instances_for(file: Path) -> dict[str, Any]:
+def _instances_for(file: Path, *, with_agent: bool) -> dict[str, Any]:
     name = "".join(letter if letter.isalnum() else "_" for letter in file.stem)
-    return {
-        name: {"resources_servers": {str(file.resolve()): {"entrypoint": file.name, "domain": "other"}}},
+    resources = {name: {"resources_servers": {str(file.resolve()): {"entrypoint": file.name, "domain": "other"}}}}
+    if not with_agent:
+        return resources
+    return resources | {
         f"{name}_simple_agent": {
             "responses_api_agents": {
                 "simple_agent": {

@@ -25,6 +25,7 @@ def told_plainly() -> Iterator[None]:
     from gymq.run_files import RunFileError
     from gymq.server import ServerError
     from gymq.subjects import BadToken
+    from gymq.verifiers import ScoreError
 
     try:
         yield
@@ -39,6 +40,7 @@ def told_plainly() -> Iterator[None]:
         ProfileError,
         RowError,
         RunFileError,
+        ScoreError,
         ServerError,
         WorkerNotFound,
     ) as error:
