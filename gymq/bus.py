@@ -10,7 +10,9 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import math
 import random
+import time
 from collections.abc import Awaitable, Callable
 
 import nats
@@ -26,6 +28,7 @@ log = logging.getLogger("gymq.bus")
 
 HEADER_ROOM_BYTES = 4096  # headers count towards the server's limit; one byte over closes the connection for good
 WATCHDOG_S = 5
+SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
 PENDING_BYTES = 512 << 20
 
@@ -56,6 +59,7 @@ class Bus:
         self.inbox = f"{subjects.INBOX_PREFIX}{role}.{_random_token()}"
         self.max_body_bytes = client.max_payload - HEADER_ROOM_BYTES
         self.reconnects = 0
+        self._reconnected_at = -math.inf
         self._numbers = itertools.count(1)
         self._expected: dict[str, Callable[[Msg], None]] = {}
         self._watchdog: asyncio.Task[None] | None = None
@@ -86,6 +90,7 @@ class Bus:
         async def on_reconnected() -> None:
             if box:
                 box[0].reconnects += 1
+                box[0]._reconnected_at = time.monotonic()
                 log.warning("nats: reconnected")
                 for callback in box[0]._on_reconnect:
                     try:
@@ -146,6 +151,11 @@ class Bus:
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         """Call `callback` after each reconnect."""
         self._on_reconnect.append(callback)
+
+    @property
+    def is_settled(self) -> bool:
+        """Connected, and for so long that everybody else who lost the server should be back as well."""
+        return self.is_connected and time.monotonic() - self._reconnected_at > SETTLING_S
 
     async def until_connected(self, timeout_s: float) -> bool:
         """Wait while the server is away; whether it is there now."""

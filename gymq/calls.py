@@ -41,6 +41,7 @@ PROBE_TIMEOUT_S = 2.0
 NO_WORKER_PATIENCE_S = 10.0  # how long a call waits for somebody to serve its subject
 
 decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
+_decode_final = decoder(Fail, Seeded, ToolResult, Verified, Closed, Generated)
 _decode_pong = decoder(Pong)
 
 
@@ -93,19 +94,23 @@ class Calls:
         pause = 0.05
         losses = 0
         while True:
+            await self._bus.until_connected(deadline - loop.time())
+            reconnects = self._bus.reconnects
             try:
                 return await self._once(subject, request, deadline)
             except NoWorker as error:
-                if subject.startswith("gym.session."):
-                    raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone") from None
-                if loop.time() + pause > patience:
-                    if not await self._is_full(subject):
-                        raise
-                    patience = min(deadline, loop.time() + NO_WORKER_PATIENCE_S)
+                if self._bus.is_settled:
+                    if subject.startswith("gym.session."):
+                        raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone") from None
+                    if loop.time() + pause > patience:
+                        if not await self._is_full(subject):
+                            raise
+                        patience = min(deadline, loop.time() + NO_WORKER_PATIENCE_S)
                 problem: RolloutError = error
                 pause = min(pause, 0.5)
             except CallLost as error:
-                losses += 1
+                if self._bus.is_connected and self._bus.reconnects == reconnects:
+                    losses += 1  # otherwise it was lost with the server, not by the worker
                 # A model call and a seed may run twice; a session answers a repeated number from memory.
                 if losses >= 3 or loop.time() + pause > deadline:
                     raise
@@ -134,13 +139,17 @@ class Calls:
             return
 
     async def _once(self, subject: str, request: Call, deadline: float) -> Message:
-        body = encode(request)
-        if len(body) > self._bus.max_body_bytes:
-            try:
-                body = await parts.put_for_call(self._bus, body)
-            except BusError as error:
-                raise CallLost(f"a large request could not be sent: {error}") from None
         loop = asyncio.get_running_loop()
+        try:
+            body = encode(request)
+            if len(body) > self._bus.max_body_bytes:
+                body = await parts.put_for_call(self._bus, body, patience_s=deadline - loop.time())
+        except BadMessage as error:
+            raise RolloutError(
+                FailureClass.BAD_REQUEST, f"the request to {subject} has no wire form: {error}"
+            ) from None
+        except BusError as error:
+            raise CallLost(f"a large request could not be sent: {error}") from None
         pending = _Pending(subject, deadline, loop.create_future())
         pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message))
         pending.number = int(pending.reply.rpartition(".")[2])
@@ -149,7 +158,7 @@ class Calls:
             await self._bus.publish(subject, body, reply=pending.reply)
             reply = await pending.future
             if isinstance(reply, Claim):
-                reply = decode_reply(await parts.get(self._bus, reply))
+                reply = _decode_final(await parts.get(self._bus, reply))
         except asyncio.CancelledError:
             if pending.worker is not None:
                 self._cancel(pending.worker, pending.reply)
@@ -160,6 +169,8 @@ class Calls:
             raise CallLost(str(error)) from None
         finally:
             self._forget(pending)
+        if isinstance(reply, Fail) and reply.failure_class is FailureClass.WORKER_LOST:
+            raise CallLost(reply.message)
         if isinstance(reply, Fail):
             raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable)
         return reply
@@ -182,6 +193,8 @@ class Calls:
             pending.future.set_result(reply)
 
     def _accepted(self, pending: _Pending, worker: str) -> None:
+        if pending.worker is not None:
+            return
         if pending.timer is not None:
             pending.timer.cancel()
         pending.timer = asyncio.get_running_loop().call_at(pending.deadline, self._too_late, pending)
@@ -235,8 +248,8 @@ class Calls:
                 gone, reason = list(calls), "does not answer"
             except BusError:
                 continue
-            if self._bus.reconnects != reconnects or not self._bus.is_connected:
-                continue  # the silence was ours
+            if self._bus.reconnects != reconnects or not self._bus.is_settled:
+                continue  # the silence was ours, or the worker is not back yet
             for number in gone:
                 pending = calls.get(number)
                 if pending is not None and not pending.future.done():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 
@@ -29,7 +30,15 @@ class ModelRunner:
     async def serve(self, server: Server) -> None:
         limit = self.model.options.max_concurrency or self.model.max_concurrency
         for subject in (subjects.model(self.model.name), subjects.judge(self.model.name)):
-            await server.serve(self.model.name, subject, _decode, self.answer, group=subjects.MODEL_GROUP, limit=limit)
+            await server.serve(
+                self.model.name,
+                subject,
+                _decode,
+                self.answer,
+                group=subjects.MODEL_GROUP,
+                limit=limit,
+                broken=FailureClass.MODEL_FAILED,
+            )
 
     async def answer(self, _subject: str, request: Generate) -> Generated:
         """One model call.
@@ -72,7 +81,10 @@ class BusModels:
             raise JudgeFailed(f"the request to judge {model} does not fit: {error}") from None
         if isinstance(params["input"], str):
             params["input"] = [responses.user_message(params["input"])]
-        request = Generate(rollout=call.rollout, timeout_s=JUDGE_TIMEOUT_S, params=params, session=call.rollout)
+        timeout_s = min(JUDGE_TIMEOUT_S, call.deadline - asyncio.get_running_loop().time())
+        if timeout_s <= 0:
+            raise JudgeFailed(f"there is no time left to ask judge {model}")
+        request = Generate(rollout=call.rollout, timeout_s=timeout_s, params=params, session=call.rollout)
         try:
             generated = await self._calls.call(subjects.judge(model), request)
             assert isinstance(generated, Generated)

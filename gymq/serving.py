@@ -6,6 +6,7 @@ A service that is full leaves its queue group until it has room, so that calls g
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -37,6 +38,8 @@ from gymq.outcomes import RolloutError
 log = logging.getLogger("gymq.serving")
 
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
+STOP_S = 5.0  # for handlers that are told to stop
+MAX_TEXT = 4000  # characters of a failure's text
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
 
 _decode_ping = decoder(Ping)
@@ -46,9 +49,10 @@ Answer = Callable[[str, Any], Awaitable[Message]]
 
 
 class _Job:
-    __slots__ = ("body", "deadline", "expired", "reply", "request", "subject", "task", "timer")
+    __slots__ = ("deadline", "expired", "reply", "request", "service", "subject", "task", "timer")
 
-    def __init__(self, subject: str, reply: str, request: Call | Claim) -> None:
+    def __init__(self, service: Service, subject: str, reply: str, request: Call | Claim) -> None:
+        self.service = service
         self.subject = subject
         self.reply = reply
         self.request = request
@@ -62,7 +66,15 @@ class Service:
     """One subject served by one handler."""
 
     def __init__(
-        self, server: Server, name: str, subject: str, group: str, decode: Decoder, answer: Answer, limit: int
+        self,
+        server: Server,
+        name: str,
+        subject: str,
+        group: str,
+        decode: Decoder,
+        answer: Answer,
+        limit: int,
+        broken: FailureClass,
     ) -> None:
         self.name = name
         self.subject = subject
@@ -74,9 +86,11 @@ class Service:
         self._server = server
         self._decode = decode
         self._answer = answer
+        self._broken = broken
         self._subscription: Subscription | None = None
         self._waiting: deque[_Job] = deque()
         self._running = 0
+        self._joining = False
         self._leaving = False
 
     @property
@@ -85,8 +99,16 @@ class Service:
         return self._running + len(self._waiting)
 
     async def join(self) -> None:
-        if self._subscription is None and not self._leaving:
+        """Take calls, unless it does already or is leaving for good."""
+        if self._subscription is not None or self._joining or self._leaving:
+            return
+        self._joining = True
+        try:
             self._subscription = await self._server.bus.subscribe(self.subject, self._on_message, group=self.group)
+        finally:
+            self._joining = False
+        if self._leaving:
+            await self._unsubscribe()
 
     async def leave(self) -> None:
         """Take no new calls; those that have arrived are still answered."""
@@ -96,7 +118,7 @@ class Service:
     async def _unsubscribe(self) -> None:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
-            await subscription.drain()  # type: ignore[no-untyped-call]
+            await self._server.bus.unsubscribe(subscription)
 
     async def _on_message(self, message: Msg) -> None:
         reply = message.reply
@@ -108,9 +130,9 @@ class Service:
         except BadMessage as error:
             self.num_errors += 1
             if reply:
-                await self._server.send(reply, Fail(failure_class=FailureClass.BAD_REQUEST, message=str(error)))
+                await self._server.send(reply, _fail(FailureClass.BAD_REQUEST, str(error)), self._broken)
             return
-        job = _Job(message.subject, reply, request)
+        job = _Job(self, message.subject, reply, request)
         job.deadline = self._server.loop.time() + getattr(request, "timeout_s", 3600.0)
         self._server.jobs[reply or id(job)] = job
         job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
@@ -121,48 +143,73 @@ class Service:
             # Beyond so many waiting calls other replicas should take them.
             if len(self._waiting) >= max(self.limit, MOST_WAITING) and self.group and self._subscription is not None:
                 subscription, self._subscription = self._subscription, None
-                self._server.in_background(subscription.drain())  # type: ignore[no-untyped-call]
+                self._server.in_background(self._server.bus.unsubscribe(subscription))
 
     def _start(self, job: _Job) -> None:
         self._running += 1
         job.task = self._server.loop.create_task(self._run(job))
+        started = self._server.loop.time()
+        # Not inside the task: one that is cancelled before its first step runs nothing of its own.
+        job.task.add_done_callback(lambda task: self._finished(job, task, started))
 
     async def _run(self, job: _Job) -> None:
-        loop = self._server.loop
-        started = loop.time()
-        reply: Message
-        try:
-            request = job.request
-            if isinstance(request, Claim):
-                request = self._decode(await parts.get(self._server.bus, request))
-            current_call.set(CurrentCall(request.rollout, job.deadline))
-            if job.deadline <= started:
-                raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
-            reply = await self._answer(job.subject, request)
-        except RolloutError as error:
-            self.num_errors += 1
-            reply = Fail(failure_class=error.failure_class, message=error.message, retryable=error.retryable)
-        except asyncio.CancelledError:
-            self.num_errors += 1
-            failure = FailureClass.DEADLINE_EXCEEDED if job.expired else FailureClass.CANCELLED
-            reply = Fail(failure_class=failure, message="stopped")
-        except (BadMessage, BusError) as error:
-            self.num_errors += 1
-            reply = Fail(failure_class=FailureClass.BAD_REQUEST, message=str(error))
-        except Exception as error:
-            self.num_errors += 1
-            log.exception("%s failed", self.name)
-            text = f"{self.name}: {type(error).__name__}: {error}"
-            reply = Fail(failure_class=FailureClass.VERIFIER_FAILED, message=text[:2000], retryable=True)
+        reply = await self._reply_to(job)
         if job.timer is not None:
             job.timer.cancel()
         if job.reply:
-            await self._server.send(job.reply, reply)
+            await self._server.send(job.reply, reply, self._broken)
+
+    def _finished(self, job: _Job, task: asyncio.Task[None], started: float) -> None:
         # Only after the reply is on its way: a probe in between must still find the call here.
-        self._server.jobs.pop(job.reply or id(job), None)
-        self.processing_s += loop.time() - started
+        self._server.forget(job)
+        self.processing_s += self._server.loop.time() - started
         self._running -= 1
         self._next()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s: a call was not answered", self.name, exc_info=task.exception())
+
+    async def _reply_to(self, job: _Job) -> Message:
+        """The handler's answer, or the failure that it ended with."""
+        try:
+            request = job.request
+            if isinstance(request, Claim):
+                request = await self._fetch(job, request)
+            current_call.set(CurrentCall(request.rollout, job.deadline))
+            if job.deadline <= self._server.loop.time():
+                raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
+            return await self._answer(job.subject, request)
+        except RolloutError as error:
+            failure = _fail(error.failure_class, error.message, retryable=error.retryable)
+        except BaseException as error:  # also a handler's sys.exit(), which must not end the worker
+            failure = self._failure(job, error)
+        self.num_errors += 1
+        return failure
+
+    def _failure(self, job: _Job, error: BaseException) -> Fail:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if job.expired:
+                return _fail(FailureClass.DEADLINE_EXCEEDED, f"{self.name} did not finish before the call's deadline")
+            if self._server.is_stopping:
+                return _fail(FailureClass.WORKER_LOST, f"{self.name} was stopped", retryable=True)
+            return _fail(FailureClass.CANCELLED, "nobody waited for it any more")
+        log.error("%s failed", self.name, exc_info=error)
+        return _fail(self._broken, f"{self.name}: {_told(error)}", retryable=True)
+
+    async def _fetch(self, job: _Job, claim: Claim) -> Call:
+        """The request that travelled in parts."""
+        try:
+            request = self._decode(await parts.get(self._server.bus, claim))
+        except BadMessage as error:
+            raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
+        except BusError as error:
+            raise RolloutError(FailureClass.COMPONENT_FAILED, f"the request could not be fetched: {error}") from None
+        if isinstance(request, Claim):
+            raise RolloutError(FailureClass.BAD_REQUEST, "a claim on a claim")
+        job.deadline = min(job.deadline, self._server.loop.time() + request.timeout_s)
+        self._server.accept(job)
+        call: Call = request
+        return call
 
     def _next(self) -> None:
         while self._waiting and self._running < self.limit:
@@ -170,13 +217,16 @@ class Service:
         if self._subscription is None and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 
-    def drop(self, job: _Job) -> bool:
+    def drop(self, job: _Job) -> None:
         """Remove a job that has not started."""
-        try:
-            self._waiting.remove(job)
-        except ValueError:
-            return False
-        return True
+        self._waiting.remove(job)
+        self._server.forget(job)
+        self._next()
+
+    def drop_all(self) -> None:
+        """Remove all jobs that have not started."""
+        while self._waiting:
+            self._server.forget(self._waiting.pop())
 
 
 class Server:
@@ -191,6 +241,7 @@ class Server:
         self.worker = worker
         self.services: list[Service] = []
         self.jobs: dict[str | int, _Job] = {}
+        self.is_stopping = False
         self.loop = asyncio.get_running_loop()
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -199,10 +250,22 @@ class Server:
         await self.bus.subscribe(subjects.cancel(self.worker), self._on_cancel)
 
     async def serve(
-        self, name: str, subject: str, decode: Decoder, answer: Answer, *, group: str = "", limit: int
+        self,
+        name: str,
+        subject: str,
+        decode: Decoder,
+        answer: Answer,
+        *,
+        group: str = "",
+        limit: int,
+        broken: FailureClass = FailureClass.VERIFIER_FAILED,
     ) -> Service:
-        """Answer every request on `subject` with `answer(subject, request)`, at most `limit` at a time."""
-        service = Service(self, name, subject, group, decode, answer, limit)
+        """Answer every request on `subject` with `answer(subject, request)`, at most `limit` at a time.
+
+        Args:
+            broken: what it is called when `answer` raises something else than a RolloutError.
+        """
+        service = Service(self, name, subject, group, decode, answer, limit, broken)
         self.services.append(service)
         await service.join()
         return service
@@ -214,40 +277,60 @@ class Server:
                 await service.leave()
 
     async def drain(self, deadline_s: float) -> None:
-        """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds."""
+        """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds; stop the rest."""
         await self.leave()
         give_up = self.loop.time() + deadline_s
         while self.jobs and self.loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        for job in list(self.jobs.values()):
-            if job.task is not None:
-                job.task.cancel()
+        self.is_stopping = True
+        for service in self.services:
+            service.drop_all()
+        stopped = [job.task for job in self.jobs.values() if job.task is not None]
+        for task in stopped:
+            task.cancel()
+        if stopped:
+            await asyncio.wait(stopped, timeout=STOP_S)
 
-    async def send(self, reply: str, message: Message) -> None:
+    async def send(self, reply: str, message: Message, broken: FailureClass) -> None:
         """Answer; a reply that is too large travels in parts, one that cannot be sent becomes a failure."""
         try:
             body = encode(message)
             if len(body) > self.bus.max_body_bytes:
                 body = await parts.put_for_call(self.bus, body)
             await self.bus.publish(reply, body)
-        except (BadMessage, BusError) as error:
-            log.warning("reply not sent: %s", error)
-            failure = Fail(failure_class=FailureClass.BAD_REQUEST, message=f"the reply could not be sent: {error}")
-            try:
-                await self.bus.publish(reply, encode(failure))
-            except BusError:
-                return
+            return
+        except BadMessage as error:
+            failure = _fail(broken, f"the answer has no wire form: {error}")
+        except BusError as error:
+            failure = _fail(FailureClass.COMPONENT_FAILED, f"the answer could not be sent: {error}", retryable=True)
+        log.warning("%s", failure.message)
+        with contextlib.suppress(BusError):
+            await self.bus.publish(reply, encode(failure))
+
+    def forget(self, job: _Job) -> None:
+        """The job is not in this process's hands any more."""
+        if job.timer is not None:
+            job.timer.cancel()
+        if self.jobs.get(job.reply or id(job)) is job:
+            del self.jobs[job.reply or id(job)]
 
     def accept(self, job: _Job) -> None:
         """Tell the caller that this process has the call, and watch its deadline from now on."""
+        if job.timer is not None:
+            job.timer.cancel()
         job.timer = self.loop.call_at(job.deadline, self._expire, job)
         if job.reply:
-            self.in_background(self.send(job.reply, Accepted(worker=self.worker)))
+            self.in_background(self.bus.publish(job.reply, encode(Accepted(worker=self.worker))))
 
     def _expire(self, job: _Job) -> None:
         job.expired = True
         if job.task is not None:
             job.task.cancel()
+        else:
+            job.service.drop(job)
+            if job.reply:
+                failure = _fail(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
+                self.in_background(self.bus.publish(job.reply, encode(failure)))
 
     def in_background(self, work: Any) -> None:
         task = self.loop.create_task(_quietly(work))
@@ -255,12 +338,14 @@ class Server:
         task.add_done_callback(self._background.discard)
 
     async def _on_ping(self, message: Msg) -> None:
+        if not message.reply.startswith(subjects.INBOX_PREFIX):
+            return
         try:
             ping = _decode_ping(message.data)
         except BadMessage:
             return
         gone = [number for number in ping.calls if f"{ping.inbox}.{number}" not in self.jobs]
-        await self.send(message.reply, Pong(gone=gone))
+        await self.bus.publish(message.reply, encode(Pong(gone=gone)))
 
     async def _on_cancel(self, message: Msg) -> None:
         try:
@@ -271,10 +356,21 @@ class Server:
             return
         if job.task is not None:
             job.task.cancel()
-        elif any(service.drop(job) for service in self.services):
-            self.jobs.pop(job.reply, None)
-            if job.timer is not None:
-                job.timer.cancel()
+        else:
+            job.service.drop(job)
+
+
+def _fail(failure_class: FailureClass, text: str, *, retryable: bool = False) -> Fail:
+    """A failure whose text fits into a message, whatever it was made of."""
+    text = text[:MAX_TEXT].encode(errors="replace").decode()
+    return Fail(failure_class=failure_class, message=text, retryable=retryable)
+
+
+def _told(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
 
 
 async def _quietly(work: Any) -> None:
