@@ -7,6 +7,7 @@ by starting it again: what the stream or the output file holds is not asked for 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -73,6 +74,8 @@ class Collection:
         self._js = JetStream(bus)
         self._outcomes = OutcomeStore(bus)
         self._options = options
+        # Makes the repeat of a publish a duplicate, but not the task of an earlier start that somebody purged since.
+        self._start = secrets.token_hex(8)
         self._last_sequence = 0
         self._bell = asyncio.Event()
         self._room = asyncio.Event()
@@ -195,8 +198,7 @@ class Collection:
         if len(body) > self._bus.max_body_bytes:
             below = subjects.rollout_parts(run, *key, f"task-{parts.digest(body)[:32]}")
             body = await parts.put(self._bus, body, below)
-        message_id = f"{run}/{row.task_index}/{row.rollout_index}/{replaces or 0}"
-        headers = {"Nats-Msg-Id": message_id}
+        headers = {"Nats-Msg-Id": f"{run}/{row.task_index}/{row.rollout_index}/{self._start}"}
         subject = (subjects.urgent_tasks if self._options.urgent else subjects.tasks)(run, row.agent)
         await self._js.store_surely(subject, body, headers, patience_s=SUBMIT_PATIENCE_S)
 

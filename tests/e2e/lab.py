@@ -1,0 +1,169 @@
+"""A running cluster with scripted workers, and what tests do with it."""
+
+import asyncio
+import json
+import os
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from gymq import subjects
+from gymq.bus import Bus
+from gymq.host import HostSpec, InstanceSpec
+from gymq.jetstream import JetStream
+from gymq.launch import Child, Cluster
+from gymq.messages import DeadLetter, Outcome, Task, decoder, encode
+from gymq.outcome_store import OutcomeStore
+
+WORKERS = Path(__file__).parent / "workers"
+SECRET = "sk-never-to-be-seen"
+
+_decode_dead_letter = decoder(DeadLetter)
+
+
+def row(text: str = "say done", /, **members: Any) -> dict[str, Any]:
+    """A row; the member `script` also reaches the model."""
+    params: dict[str, Any] = {"input": text, "metadata": {"script": json.dumps(members.get("script", {}))}}
+    if "expected" in members:
+        amount = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+        add = {"type": "function", "parameters": amount, "strict": False}
+        params["tools"] = [add | {"name": name} for name in ("add", "add_and_die")]
+    return {"responses_create_params": params, **members}
+
+
+def instances(folder: Path) -> list[InstanceSpec]:
+    """A scripted model, two environments, and agents between them; what kills its process has one of its own."""
+
+    def agent(name: str, resources: str, implementation: str = "simple_agent", **options: Any) -> InstanceSpec:
+        references = {
+            "model_server": {"type": "responses_api_models", "name": options.pop("model", "policy")},
+            "resources_server": {"type": "resources_servers", "name": resources},
+        }
+        return InstanceSpec(name, "agents", implementation, references | options)
+
+    return [
+        model("policy", folder),
+        InstanceSpec("grader", "resources", str(WORKERS / "grader.py")),
+        InstanceSpec("tally", "resources", str(WORKERS / "tally.py"), {"num_workers": 2}),
+        agent("asker", "grader"),
+        agent("adder", "tally"),
+        agent("waiter", "grader", model="late_model"),
+        agent("odd", "grader", str(WORKERS / "odd_agent.py"), num_workers=2),
+    ]
+
+
+def model(name: str, folder: Path) -> InstanceSpec:
+    options = {"calls": str(folder / "calls"), "api_key": SECRET}
+    return InstanceSpec(name, "models", str(WORKERS / "scripted_model.py"), options)
+
+
+class Lab:
+    """A cluster and a connection to it."""
+
+    def __init__(self, cluster: Cluster, bus: Bus, folder: Path) -> None:
+        self.cluster = cluster
+        self.bus = bus
+        self.js = JetStream(bus)
+        self.outcome_store = OutcomeStore(bus)
+        self.folder = folder
+
+    def calls(self, run: str) -> Counter[str]:
+        """How often the model was asked for each rollout of a run, by `task/rollout`."""
+        path = self.folder / "calls"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return Counter(line.partition("/")[2] for line in lines if line.startswith(f"{run}/"))
+
+    async def until_called(self, run: str, count: int = 1) -> None:
+        """Wait until the model was asked so often for a run."""
+        await until(lambda: self.calls(run).total() >= count)
+
+    async def submit(
+        self, run: str, agent: str, rows: Iterable[dict[str, Any]], *, timeout_s: float = 60.0, anew: bool = False
+    ) -> None:
+        """Put a task for each row into the agent's queue.
+
+        Args:
+            anew: whether the server takes it even if it has seen the same task before.
+        """
+        for task_index, content in enumerate(rows):
+            task = Task(
+                run=run,
+                task_index=task_index,
+                rollout_index=0,
+                num_rollouts=1,
+                agent=agent,
+                row=json.dumps(content).encode(),
+                timeout_s=timeout_s,
+            )
+            headers = {} if anew else {"Nats-Msg-Id": f"{run}/{task_index}/0"}
+            await self.js.store_surely(subjects.tasks(run, agent), encode(task), headers, patience_s=30)
+
+    async def until_settled(self, run: str) -> None:
+        """Wait until no task of a run is in the queue."""
+        async with asyncio.timeout(30):
+            while await self.waiting_tasks(run):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    async def outcomes(self, run: str, count: int, *, timeout_s: float = 45.0) -> dict[tuple[int, int], Outcome]:
+        """The outcomes of a run, once there are `count`."""
+        found: dict[tuple[int, int], Outcome] = {}
+        last = 0
+        async with asyncio.timeout(timeout_s):
+            while len(found) < count:
+                async for sequence, outcome in self.outcome_store.read(run, after=last):
+                    found[outcome.task_index, outcome.rollout_index] = outcome
+                    last = sequence
+                await asyncio.sleep(0.05)
+        return found
+
+    async def stored(self, run: str) -> list[Outcome]:
+        """Every outcome that was ever stored for a run and not replaced."""
+        return [outcome async for _, outcome in self.outcome_store.read(run)]
+
+    async def dead_letters(self) -> list[DeadLetter]:
+        """Everything that was buried."""
+        return [_decode_dead_letter(stored.data) async for stored in self.js.read("DEAD_LETTERS", "gym.dead.*")]
+
+    async def waiting_tasks(self, run: str) -> int:
+        """Tasks of a run that have no outcome yet."""
+        return sum((await self.js.count_by_subject("TASKS", subjects.tasks_of_run(run))).values())
+
+    def child(self, name: str) -> Child:
+        return next(child for child in self.cluster.children if child.name == name)
+
+    def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> None:
+        """Send a signal to a worker process."""
+        process = self.child(name).process
+        assert process is not None
+        process.send_signal(number)
+
+    async def kill_server(self) -> None:
+        """Kill the NATS server, and wait until it is back."""
+        server = self.cluster._server
+        assert server is not None
+        killed, reconnects = server.pid, self.bus.reconnects
+        os.kill(killed, signal.SIGKILL)
+        await until(lambda: self.bus.reconnects > reconnects)
+        assert server.pid != killed
+
+    async def until_restarted(self, name: str, before: int) -> None:
+        """Wait until a worker process was started again more than `before` times."""
+        await until(lambda: self.child(name).restarts > before)
+
+    async def start(self, instance: InstanceSpec) -> Child:
+        """One more worker process; the caller stops it."""
+        spec = HostSpec(self.cluster.url, "model", [instance], drain_s=5.0)
+        child = Child(instance.name, spec, self.folder / "logs" / f"{instance.name}.log")
+        await child.start()
+        return child
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    """Wait until a function gives something true."""
+    give_up = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < give_up, "waited in vain"
+        await asyncio.sleep(0.02)

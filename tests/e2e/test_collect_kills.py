@@ -1,0 +1,108 @@
+"""The collector, killed and started again."""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.run_files import RunFiles
+
+from .lab import Lab, row, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+NUM_ROWS, NUM_REPEATS = 30, 2
+EACH_ONCE = [(task, rollout) for task in range(NUM_ROWS) for rollout in range(NUM_REPEATS)]
+
+
+class Collector:
+    """`gymq collect` in a process of its own."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.files = RunFiles(folder / "rollouts.jsonl")
+        self._url = lab.cluster.url
+        self._input = folder / "rows.jsonl"
+        rows = [row(f"{folder} {number}", script={"model_s": number % 7 / 10}) for number in range(NUM_ROWS)]
+        self._input.write_text("".join(json.dumps(content) + "\n" for content in rows))
+
+    async def start(self) -> asyncio.subprocess.Process:
+        arguments = ["collect", "-i", str(self._input), "-o", str(self.files.output), "--agent", "asker", "--json"]
+        arguments += ["--num-repeats", str(NUM_REPEATS), "--concurrency", "8"]
+        return await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-c",
+            "from gymq.cli import main; main()",
+            *arguments,
+            env={**os.environ, "GYMQ_NATS": self._url},
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    async def finish(self) -> dict[str, Any]:
+        """Run it to its end; what it prints."""
+        process = await self.start()
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        summary: dict[str, Any] = json.loads(out)
+        return summary
+
+    def num_lines(self) -> int:
+        return self.files.output.read_bytes().count(b"\n") if self.files.output.exists() else 0
+
+    def keys(self) -> list[tuple[int, int]]:
+        lines = [json.loads(line) for line in self.files.output.read_text().splitlines()]
+        return sorted((line["_ng_task_index"], line["_ng_rollout_index"]) for line in lines)
+
+
+async def test_a_collector_that_is_killed_again_and_again_loses_nothing_and_asks_nothing_twice(
+    lab: Lab, tmp_path: Path
+) -> None:
+    collector = Collector(lab, tmp_path)
+    killed_at = []
+    for lines in (0, 15, 40):
+        process = await collector.start()
+        await until(lambda: collector.files.manifest.exists())
+        await until(lambda lines=lines: collector.num_lines() >= lines)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+        killed_at.append(collector.num_lines())
+    summary = await collector.finish()
+    assert killed_at[-1] < len(EACH_ONCE), "it was killed too late to mean anything"
+    assert (summary["done"], summary["failed"]) == (len(EACH_ONCE), 0)
+    assert collector.keys() == EACH_ONCE
+    assert set(lab.calls(summary["run"]).values()) == {1}
+    assert len(await lab.stored(summary["run"])) == len(EACH_ONCE)
+
+
+async def test_everything_may_be_killed_during_one_collection(lab: Lab, tmp_path: Path) -> None:
+    collector = Collector(lab, tmp_path)
+    process = await collector.start()
+    await until(lambda: collector.num_lines() >= 5)
+    lab.kill("models")
+    await until(lambda: collector.num_lines() >= 15)
+    lab.kill("agents")
+    await until(lambda: collector.num_lines() >= 25)
+    await lab.kill_server()
+    await until(lambda: collector.num_lines() >= 35)
+    lab.kill("resources")
+    process.send_signal(signal.SIGKILL)
+    await process.wait()
+    summary = await collector.finish()
+    assert (summary["done"], summary["failed"]) == (len(EACH_ONCE), 0)
+    assert collector.keys() == EACH_ONCE
+    assert {json.loads(line)["reward"] for line in collector.files.output.read_text().splitlines()} == {1.0}
+
+
+async def test_an_interrupted_collection_ends_without_a_traceback(lab: Lab, tmp_path: Path) -> None:
+    collector = Collector(lab, tmp_path)
+    process = await collector.start()
+    await until(lambda: collector.num_lines() >= 1)
+    process.send_signal(signal.SIGINT)
+    _, err = await process.communicate()
+    assert process.returncode == 130
+    assert "Traceback" not in err.decode()
