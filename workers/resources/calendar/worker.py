@@ -1,0 +1,47 @@
+"""calendar: the assistant keeps a calendar under time constraints; the JSON list it prints last is checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymq
+from gymq.responses import is_message
+from workers.resources.calendar.extraction import find_event_list
+from workers.resources.calendar.schedule import check_schedule
+
+
+class CalendarRow(gymq.Row):
+    exp_cal_state: dict[str, Any]  # event id -> expectation
+
+
+class Calendar(gymq.Resources[CalendarRow]):
+    """Reward 1 if the calendar holds the expected events, none overlaps and every constraint is met."""
+
+    async def verify(self, request: gymq.VerifyRequest[CalendarRow]) -> gymq.Verdict:
+        reason = judge(last_text(request.response), request.row.exp_cal_state)
+        return gymq.Verdict(float(reason == "pass"), reason=reason)
+
+
+def judge(text: str, expected: dict[str, Any]) -> str:
+    """One word for what is wrong with the reply; `pass` if nothing is."""
+    if not text:
+        return "no_text"
+    if "<think>" in text:
+        return "think_found"
+    if not expected:
+        return "pass"
+    events = find_event_list(text)
+    if events is None:
+        return "no_json_list"
+    return check_schedule(events, expected)
+
+
+def last_text(response: dict[str, Any]) -> str:
+    """The first text of the last output item; empty if that is no message, or starts with a refusal."""
+    output = response["output"]
+    if not output or not is_message(output[-1]):
+        return ""
+    content = output[-1].get("content")
+    if isinstance(content, str):
+        return content
+    return (content[0].get("text") or "") if content else ""
