@@ -125,7 +125,7 @@ class Lab:
 
     async def dead_letters(self) -> list[DeadLetter]:
         """Everything that was buried."""
-        return [_decode_dead_letter(stored.data) async for stored in self.js.read("DEAD_LETTERS", "gym.dead.*")]
+        return [_decode_dead_letter(stored.data) async for stored in self.js.read("DEAD_LETTERS", "gym.dead.>")]
 
     async def waiting_tasks(self, run: str) -> int:
         """Tasks of a run that have no outcome yet."""
