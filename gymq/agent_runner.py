@@ -7,25 +7,24 @@ import logging
 import time
 from typing import Any
 
-from gymq import parts, subjects
+from gymq import subjects
 from gymq.agent import FOR_GOOD, Agent
 from gymq.attempts import COMMON, Attempts, failure_of
 from gymq.bus import Bus, BusError
 from gymq.calls import Calls
 from gymq.cancel import Cancellations, cancelled_outcome
-from gymq.dead_letters import bury
+from gymq.dead_letters import bury, bury_failure
 from gymq.jetstream import Delivery
 from gymq.journal import Fenced
-from gymq.messages import BadMessage, Claim, FailureClass, Outcome, Rollout, Stage, Task, decoder
+from gymq.messages import BadMessage, FailureClass, Outcome, Rollout, Stage, Task
 from gymq.outcome_store import OutcomeStore
 from gymq.outcomes import RolloutError
 from gymq.task_queue import TaskQueue
+from gymq.tasks import read_task
 
 log = logging.getLogger("gymq.agent")
 
 STORE_PATIENCE_S = 600.0
-
-_decode_task = decoder(Task, Claim)
 
 
 class AgentRunner:
@@ -80,6 +79,9 @@ class AgentRunner:
             if task is None:
                 return
             if await self._is_done(task):
+                if delivery.num_delivered > 1:
+                    # Whoever had the task before may have stored a failure and died before burying it.
+                    await bury_failure(self._bus, "agent", task, delivery.subject, delivery.data)
                 await delivery.ack()
                 return
             if (task.run, task.task_index) in self._cancellations:
@@ -109,24 +111,23 @@ class AgentRunner:
         finally:
             del self._in_work[me]
             self.busy_s += time.monotonic() - started
-        await self._store(task, outcome)
+        stored = await self._store(task, outcome)
+        if not isinstance(stored, Rollout):
+            await bury_failure(self._bus, "agent", task, delivery.subject, delivery.data)
         await delivery.ack()
         if journal is not None:
             await journal.drop()
 
     async def _read(self, delivery: Delivery) -> Task | None:
         try:
-            message = _decode_task(delivery.data)
-            if isinstance(message, Claim):
-                message = _decode_task(await parts.get(self._bus, message))
-            if not isinstance(message, Task):
-                raise BadMessage("a claim on a claim")
-            where = (message.run, message.agent)
+            task = await read_task(self._bus, delivery.data)
+            where = (task.run, task.agent)
             if delivery.subject not in (subjects.tasks(*where), subjects.urgent_tasks(*where)):
-                raise BadMessage(f"run {message.run} and agent {message.agent} do not belong on {delivery.subject}")
-            return message
+                raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
+            return task
         except (BadMessage, RecursionError) as error:
-            await bury(self._bus, "agent", delivery.subject, f"not a task: {error}", delivery.data)
+            reason = f"not a task: {error}"
+            await bury(self._bus, "agent", delivery.subject, reason, delivery.data, sequence=delivery.sequence)
             await delivery.ack()
             return None
 
@@ -134,7 +135,8 @@ class AgentRunner:
         stored = await self._outcomes.find(task.run, task.task_index, task.rollout_index)
         return stored is not None and stored.sequence != task.replaces
 
-    async def _store(self, task: Task, outcome: Outcome) -> None:
+    async def _store(self, task: Task, outcome: Outcome) -> Outcome:
+        """Store an outcome, or a failure in place of one that has no wire form; what was to be stored."""
         try:
             await self._outcomes.put(outcome, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
         except BadMessage as error:
@@ -148,3 +150,4 @@ class AgentRunner:
         else:
             self.num_failed += 1
             log.warning("%s at %s: %s", outcome.failure_class, outcome.stage, outcome.message)
+        return outcome

@@ -54,15 +54,17 @@ class Intake:
         try:
             submission, row, agent = read_submission(delivery.data)
         except BadMessage as error:
-            await bury(self._bus, "intake", delivery.subject, f"not a task: {error}", delivery.data)
+            reason = f"not a task: {error}"
+            await bury(self._bus, "intake", delivery.subject, reason, delivery.data, sequence=delivery.sequence)
             return
-        if not await self._serves(agent):
-            reason = f"no agent named {agent!r} is running; `gymq status` lists those that are"
-            await bury(self._bus, "intake", delivery.subject, reason, delivery.data)
-            return
-        await self._open_run(submission.run)
         # The sequence is the same when this submission is delivered again, so its tasks are too.
         task_index = delivery.sequence if submission.task_index is None else submission.task_index
+        if not await self._serves(agent):
+            reason = f"no agent named {agent!r} is running; `gymq status` lists those that are"
+            of = (submission.run, task_index, 0)
+            await bury(self._bus, "intake", delivery.subject, reason, delivery.data, sequence=delivery.sequence, of=of)
+            return
+        await self._open_run(submission.run)
         for rollout_index in range(submission.num_repeats):
             task = Task(
                 run=submission.run,

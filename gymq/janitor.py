@@ -6,17 +6,16 @@ import logging
 
 import msgspec
 
-from gymq import parts, streams
+from gymq import streams
 from gymq.bus import Bus
 from gymq.consumer import Consumer
-from gymq.dead_letters import bury
+from gymq.dead_letters import bury, bury_failure
 from gymq.jetstream import MESSAGE_NOT_FOUND, Delivery, JetStream, JetStreamError
-from gymq.messages import BadMessage, Claim, Failure, FailureClass, Stage, Task, decoder
+from gymq.messages import BadMessage, Failure, FailureClass, Stage
 from gymq.outcome_store import OutcomeStore
+from gymq.tasks import read_task
 
 log = logging.getLogger("gymq.janitor")
-
-_decode_task = decoder(Task, Claim)
 
 
 class _Advisory(msgspec.Struct):
@@ -59,9 +58,7 @@ class Janitor:
         subject = answer["message"]["subject"]
         body = msgspec.convert(answer["message"].get("data", ""), bytes)
         try:
-            task = _decode_task(body)
-            if isinstance(task, Claim):
-                task = _decode_task(await parts.get(self._bus, task))
+            task = await read_task(self._bus, body)
             await self._outcomes.put(
                 Failure(
                     run=task.run,
@@ -79,8 +76,10 @@ class Janitor:
                 replaces=task.replaces,
                 patience_s=30.0,
             )
+            await bury_failure(self._bus, "janitor", task, subject, body)
         except BadMessage as error:
-            await bury(self._bus, "janitor", subject, f"not a task: {error}", body)
+            reason = f"not a task: {error}"
+            await bury(self._bus, "janitor", subject, reason, body, sequence=advisory.stream_seq)
         try:
             await self._js.api(f"STREAM.MSG.DELETE.{streams.TASKS}", {"seq": advisory.stream_seq})
         except JetStreamError as error:

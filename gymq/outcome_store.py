@@ -68,6 +68,13 @@ class OutcomeStore:
         """The stored message of one rollout, not decoded."""
         return await self._js.last(streams.ROLLOUTS, subjects.rollout(run, task_index, rollout_index))
 
+    async def find_outcome(self, run: str, task_index: int, rollout_index: int) -> tuple[int, Outcome] | None:
+        """The outcome of one rollout, with its stream sequence."""
+        stored = await self.find(run, task_index, rollout_index)
+        return (
+            None if stored is None else (stored.sequence, await self._outcome(stored, run, task_index, rollout_index))
+        )
+
     async def read(self, run: str, *, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
         """The outcomes of a run beyond a stream sequence, with their sequences, up to now."""
         async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after):

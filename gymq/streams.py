@@ -56,7 +56,13 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
             "subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES, subjects.ALL_CANCELLED],
             "max_msgs_per_subject": 1,
         },
-        DEAD_LETTERS: common | {"subjects": ["gym.dead.*"], "discard": "old", "max_msgs": 1_000_000},
+        DEAD_LETTERS: common
+        | {
+            "subjects": [subjects.ALL_DEAD_LETTERS],
+            "discard": "old",
+            "max_msgs": 1_000_000,
+            "duplicate_window": 3600 * _SECOND,
+        },
         ADVISORIES: common
         | {
             "subjects": ["$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>"],
@@ -170,6 +176,7 @@ async def delete_run(js: JetStream, run: str) -> None:
         (JOURNAL, subjects.journals_of_run(run)),
         (PARTS, subjects.rollout_parts_of_run(run)),
         (TASKS, subjects.urgent_tasks_of_run(run)),
+        (DEAD_LETTERS, subjects.dead_letters_of_run(run)),
         (RUNS, subjects.cancelled_of_run(run)),
         (RUNS, subjects.profile(run)),
         (RUNS, subjects.run_record(run)),

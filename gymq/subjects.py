@@ -16,6 +16,7 @@ ALL_ROLLOUTS = "gym.rollouts.>"
 ALL_PROFILES = "gym.profiles.*"
 ALL_RUNS = "gym.runs.*"
 ALL_CANCELLED = "gym.cancelled.*.*"
+ALL_DEAD_LETTERS = "gym.dead.>"
 
 MODEL_GROUP = "model"
 RESOURCES_GROUP = "resources"
@@ -129,6 +130,14 @@ def dead_letters(source: str) -> str:
     return f"gym.dead.{token(source)}"
 
 
+def dead_letters_with_run(source: str, run: str) -> str:
+    return f"gym.dead.{token(source)}.{token(run, 'run')}"
+
+
+def dead_letters_of_run(run: str) -> str:
+    return f"gym.dead.*.{token(run, 'run')}"
+
+
 def run_record(run: str) -> str:
     return f"gym.runs.{token(run, 'run')}"
 
@@ -175,6 +184,7 @@ SUBJECTS = (
     Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS"),
     Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS"),
     Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS"),
+    Subject("gym.dead.<source>.<run>", "DeadLetter", "DEAD_LETTERS"),
     Subject("gym.runs.<run>", "Run", "RUNS"),
     Subject("gym.cancelled.<run>.<task>", "Cancellation", "RUNS"),
     Subject("gym.profiles.<run>", "Profile", "RUNS"),

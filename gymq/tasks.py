@@ -1,0 +1,44 @@
+"""Tasks as messages: put into the queue of their agent, read from it; a large one travels as a claim."""
+
+from __future__ import annotations
+
+from gymq import parts, subjects
+from gymq.bus import Bus
+from gymq.jetstream import JetStream
+from gymq.messages import BadMessage, Claim, Task, decoder, encode
+
+_decode = decoder(Task, Claim)
+
+
+async def submit(bus: Bus, task: Task, *, urgent: bool, patience_s: float) -> None:
+    """Put a task into the queue. The same task, replacing the same failure, is taken once however often it is said.
+
+    Args:
+        patience_s: seconds to wait while the server is away or full.
+
+    Raises:
+        BusError: not in the queue.
+        BadMessage: the task has no wire form.
+    """
+    of = (task.run, task.task_index, task.rollout_index)
+    body = encode(task)
+    if len(body) > bus.max_body_bytes:
+        body = await parts.put(bus, body, subjects.rollout_parts(*of, f"task-{parts.digest(body)[:32]}"))
+    subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
+    headers = {"Nats-Msg-Id": "{}/{}/{}/{}".format(*of, task.replaces or 0)}
+    await JetStream(bus).store_surely(subject, body, headers, patience_s=patience_s)
+
+
+async def read_task(bus: Bus, body: bytes) -> Task:
+    """The task in a body, fetched from its parts if need be.
+
+    Raises:
+        BadMessage: it is none.
+        BusError: the parts cannot be read.
+    """
+    message: Task | Claim = _decode(body)
+    if isinstance(message, Claim):
+        message = _decode(await parts.get(bus, message))
+    if not isinstance(message, Task):
+        raise BadMessage("a claim on a claim")
+    return message
