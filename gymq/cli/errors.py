@@ -23,6 +23,7 @@ def told_plainly() -> Iterator[None]:
     from gymq.registry import WorkerNotFound
     from gymq.rows import RowError
     from gymq.run_files import RunFileError
+    from gymq.scaffold import ScaffoldError
     from gymq.server import ServerError
     from gymq.subjects import BadToken
     from gymq.verifiers import ScoreError
@@ -40,6 +41,7 @@ def told_plainly() -> Iterator[None]:
         ProfileError,
         RowError,
         RunFileError,
+        ScaffoldError,
         ScoreError,
         ServerError,
         WorkerNotFound,

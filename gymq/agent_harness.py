@@ -1,0 +1,91 @@
+"""Try an Agent class without a server: its loop runs in this process, against a Resources class and a scripted model.
+
+async def test_it_stops_after_the_answer():
+    def model(params):
+        return reply("Bern")
+
+    async with AgentHarness(MyAgent, Capitals, model) as harness:
+        verdict, response = await harness.run({"answer": "Bern", **prompt("Capital?")})
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+from gymq.agent import Agent, Rollout
+from gymq.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
+from gymq.processes import KillableProcesses
+from gymq.resources import Resources, Verdict
+from gymq.sessions import ResourcesWorker
+
+_TIMEOUT_S = 600.0
+_REFERENCES = {
+    "resources_server": {"type": "resources_servers", "name": "resources"},
+    "model_server": {"type": "responses_api_models", "name": "model"},
+}
+
+Answer = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class AgentHarness:
+    """Runs an agent's loop. Failures arrive as `gymq.RolloutError`."""
+
+    def __init__(
+        self,
+        agent: type[Agent],
+        resources: type[Resources[Any]],
+        answer: Answer,
+        options: dict[str, Any] | None = None,
+    ) -> None:
+        """
+        Args:
+            answer: the model: from the parameters of a Responses request, `input` a list of items, to a response.
+            options: of the agent, without its references.
+        """
+        self.agent = agent({**_REFERENCES, **(options or {})})
+        self._author = resources()
+        self._processes = KillableProcesses()
+        self._worker = ResourcesWorker(self._author, self._processes)
+        self._answer = answer
+
+    async def __aenter__(self) -> AgentHarness:
+        await self._author.start()
+        await self.agent.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.agent.stop()
+        for session_id in list(self._worker.sessions):
+            await self._worker.close(session_id)
+        await self._author.stop()
+        self._processes.close()
+
+    async def run(self, row: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
+        """One rollout of a row: the verdict, and the response of all turns."""
+        rollout = Rollout(
+            self,
+            rollout_id="test/0/0",
+            row=json.dumps(row).encode(),
+            options=self.agent.options,
+            deadline=asyncio.get_running_loop().time() + _TIMEOUT_S,
+        )
+        verdict = await self.agent.run(rollout)
+        return verdict, rollout.response
+
+    async def call(self, subject: str, request: Call) -> Message:
+        """What the agent asks of model and resources; a session's subject is its id."""
+        if isinstance(request, Generate):
+            return Generated(response=self._answer(request.params))
+        if isinstance(request, Seed):
+            return await self._worker.open(request, "*")
+        assert isinstance(request, ToolCall | Verify | Close)
+        if subject in self._worker.sessions:
+            return await self._worker.in_session(subject, request)
+        return await self._worker.without_session(request)
+
+    async def tell(self, subject: str, request: Call) -> None:
+        """A request that nobody answers."""
+        await self.call(subject, request)

@@ -1,0 +1,118 @@
+"""Where a worker's files are: found by name, by folder or by file, as a person names it on the command line."""
+
+from __future__ import annotations
+
+import importlib.util
+import inspect
+from dataclasses import dataclass
+from importlib.metadata import entry_points
+from pathlib import Path
+
+from gymq import registry
+from gymq.authoring import Worker
+from gymq.registry import BASES, Kind, WorkerNotFound
+
+WORKER_FILE = "worker.py"
+
+
+@dataclass(frozen=True)
+class WorkerSource:
+    """A worker's class and the files beside it.
+
+    Attributes:
+        implementation: how a configuration names it.
+        folder: what holds its tests, its example rows and its config.yaml; None for a single file.
+    """
+
+    kind: Kind
+    name: str
+    implementation: str
+    cls: type[Worker]
+    file: Path
+    folder: Path | None
+
+    @property
+    def tests(self) -> Path | None:
+        found = None if self.folder is None else self.folder / "tests"
+        return found if found is not None and any(found.glob("test_*.py")) else None
+
+    @property
+    def examples(self) -> Path | None:
+        found = None if self.folder is None else self.folder / "data" / "example.jsonl"
+        return found if found is not None and found.is_file() else None
+
+    @property
+    def config(self) -> Path | None:
+        found = None if self.folder is None else self.folder / "config.yaml"
+        return found if found is not None and found.is_file() else None
+
+
+def find_worker(named: str) -> WorkerSource:
+    """The worker that a person means.
+
+    Args:
+        named: a name (`mcqa`), a folder with worker.py, or a Python file, also as `file.py:Class`.
+
+    Raises:
+        WorkerNotFound: there is none, it cannot be loaded, or workers of two kinds have this name.
+    """
+    place, _, class_name = named.partition(":")
+    path = Path(place)
+    if path.is_dir():
+        path = path / WORKER_FILE
+        if not path.is_file():
+            raise WorkerNotFound(f"the folder {named} has no {WORKER_FILE}")
+    if path.is_file():
+        return _in_file(path.resolve(), class_name)
+    if "/" in place or place.endswith(".py"):
+        raise WorkerNotFound(f"there is no file or folder {place}")
+    kinds = [kind for kind in BASES if place.isidentifier() and _exists(kind, place)]
+    if not kinds:
+        folders = ", ".join(f"workers/{kind}" for kind in BASES)
+        raise WorkerNotFound(f"there is no worker named {place!r}, neither in the folder here nor in {folders}")
+    if len(kinds) > 1:
+        folders = " or ".join(f"workers/{kind}/{place}" for kind in kinds)
+        raise WorkerNotFound(f"there are several workers named {place!r}: give the folder {folders}")
+    return _by_name(kinds[0], named)
+
+
+def _in_file(file: Path, class_name: str) -> WorkerSource:
+    name = file.parent.name if file.name == WORKER_FILE else file.stem
+    for kind in BASES:
+        # Under its name its module is the same one that the rest of its package imports.
+        spec = _spec(kind, name)
+        if spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file:
+            return _by_name(kind, f"{name}:{class_name}" if class_name else name)
+    implementation = f"{file}:{class_name}" if class_name else str(file)
+    problems: list[WorkerNotFound] = []
+    for kind in BASES:
+        try:
+            cls = registry.find(kind, implementation)
+        except WorkerNotFound as error:
+            problems.append(error)
+            continue
+        folder = file.parent if file.name == WORKER_FILE else None
+        return WorkerSource(kind, name, implementation, cls, file, folder)
+    if len({str(problem) for problem in problems}) == 1:
+        raise problems[0]
+    bases = ", ".join(f"gymq.{base.__name__}" for base in BASES.values())
+    raise WorkerNotFound(
+        f"{file} holds no class, or more than one, derived from one of {bases}; name one as FILE:Class"
+    )
+
+
+def _by_name(kind: Kind, implementation: str) -> WorkerSource:
+    cls = registry.find(kind, implementation)
+    file = Path(inspect.getfile(cls)).resolve()
+    return WorkerSource(kind, implementation.partition(":")[0], implementation, cls, file, file.parent)
+
+
+def _exists(kind: Kind, name: str) -> bool:
+    return any(entry.name == name for entry in entry_points(group=f"gymq.{kind}")) or _spec(kind, name) is not None
+
+
+def _spec(kind: Kind, name: str) -> importlib.machinery.ModuleSpec | None:
+    try:
+        return importlib.util.find_spec(f"workers.{kind}.{name}.worker")
+    except ModuleNotFoundError:
+        return None
