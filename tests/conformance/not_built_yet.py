@@ -29,5 +29,4 @@ NOT_BUILT_YET = [
     "tavily_search",
     "terminus_judge",
     "text_to_sql",
-    "xlam_fc",
 ]

@@ -1,0 +1,82 @@
+"""xlam_fc: function calling. The calls of the response have to be the expected ones, in any order.
+
+The functions are declared in the row and never run. Derived from the data set xlam-function-calling-60k (Liu et al.,
+2024, "APIGen").
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pydantic
+
+import gymq
+
+
+class CallsRow(gymq.Row):
+    expected_answers: list[dict[str, Any]] = pydantic.Field([])  # {name, arguments}
+
+
+class FunctionCalling(gymq.Resources[CallsRow]):
+    """Reward 1 if the calls made are exactly the expected ones. A call may have further arguments."""
+
+    async def verify(self, request: gymq.VerifyRequest[CallsRow]) -> gymq.Verdict:
+        expected = request.row.expected_answers
+        calls = request.function_calls
+        matched = count_matches(calls, expected)
+        return gymq.Verdict(
+            float(matched == len(expected) == len(calls)),
+            num_expected=len(expected),
+            num_predicted=len(calls),
+            num_correct=matched,
+            predicted_calls=[{"name": call["name"], "arguments": reported_arguments(call)} for call in calls],
+        )
+
+
+def count_matches(calls: list[dict[str, Any]], expected: list[dict[str, Any]]) -> int:
+    """How many expected calls find a call of their own. Each takes the first one that is left, as NeMo Gym does."""
+    left = [(call["name"], as_object(parsed(call.get("arguments")))) for call in calls]
+    found = 0
+    for answer in expected:
+        arguments = as_object(answer.get("arguments"))
+        for position, (name, given) in enumerate(left):
+            if name == answer.get("name") and agree(arguments, given):
+                del left[position]
+                found += 1
+                break
+    return found
+
+
+def parsed(arguments: str | None) -> Any:
+    """The arguments that a model wrote as JSON; none at all if they are no JSON."""
+    try:
+        return json.loads(arguments or "")
+    except (ValueError, RecursionError):
+        return {}
+
+
+def as_object(arguments: Any) -> dict[str, Any]:
+    """Arguments for comparison: a text is read as JSON once more, and what is no object counts as none at all."""
+    if isinstance(arguments, str):
+        arguments = parsed(arguments)
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def agree(expected: dict[str, Any], given: dict[str, Any]) -> bool:
+    """Whether every expected argument was given with an equal value."""
+    try:
+        return all(name in given and given[name] == value for name, value in expected.items())
+    except RecursionError:
+        return False
+
+
+def reported_arguments(call: dict[str, Any]) -> Any:
+    """The arguments as parsed, or the text itself if it holds what no message can carry, such as huge integers."""
+    arguments = parsed(call.get("arguments"))
+    try:
+        msgspec.msgpack.encode(arguments)
+    except (OverflowError, UnicodeError, RecursionError):
+        return call["arguments"]
+    return arguments
