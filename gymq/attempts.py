@@ -132,8 +132,8 @@ class Attempts:
         if before is not None:
             await before.start_attempt(attempt)
             return before
-        journal = Journal(self._bus, task.run, task.task_index, task.rollout_index, self._worker)
-        if num_delivered > 1:
+        journal = Journal(self._bus, task, self._worker)
+        if num_delivered > 1 or task.replaces is not None:
             await journal.take_over()
             if journal.attempt:
                 log.info("going on with attempt %d", journal.attempt)

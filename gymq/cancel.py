@@ -9,13 +9,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from gymq import parts, streams, subjects
+from gymq import streams, subjects
 from gymq.bus import Bus
-from gymq.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError
+from gymq.jetstream import JetStream
 from gymq.messages import (
     BadMessage,
     Cancellation,
-    Claim,
     Failure,
     FailureClass,
     Stage,
@@ -24,9 +23,9 @@ from gymq.messages import (
     encode,
 )
 from gymq.outcome_store import OutcomeStore
+from gymq.tasks import read_task
 
 _decode_cancellation = decoder(Cancellation)
-_decode_task = decoder(Task, Claim)
 
 
 class Cancellations:
@@ -83,15 +82,13 @@ async def cancel(bus: Bus, run: str, task_index: int | None = None) -> int:
     for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
         async for stored in js.read(streams.TASKS, subject):
             try:
-                task = _decode_task(stored.data)
-                if isinstance(task, Claim):
-                    task = _decode_task(await parts.get(bus, task))
+                task = await read_task(bus, stored.data)
             except BadMessage:
                 continue  # an agent will bury it
             if task_index is not None and task.task_index != task_index:
                 continue
             await OutcomeStore(bus).put(cancelled_outcome(task), replaces=task.replaces, patience_s=30.0)
-            await _remove(js, stored.sequence)
+            await streams.remove_message(js, streams.TASKS, stored.sequence)
             removed += 1
     return removed
 
@@ -110,11 +107,3 @@ def cancelled_outcome(task: Task, *, worker: str = "") -> Failure:
         stage=Stage.QUEUE,
         message="cancelled",
     )
-
-
-async def _remove(js: JetStream, sequence: int) -> None:
-    try:
-        await js.api(f"STREAM.MSG.DELETE.{streams.TASKS}", {"seq": sequence})
-    except JetStreamError as error:
-        if error.code != MESSAGE_NOT_FOUND:
-            raise

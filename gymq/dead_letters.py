@@ -16,7 +16,7 @@ import msgspec
 
 from gymq import parts, streams, subjects
 from gymq.bus import Bus
-from gymq.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError, Stored
+from gymq.jetstream import JetStream, Stored
 from gymq.messages import BadMessage, Claim, DeadLetter, FailureClass, Rollout, Task, decoder, encode
 from gymq.outcome_store import OutcomeStore
 
@@ -180,11 +180,7 @@ class DeadLetters:
         Raises:
             BusError
         """
-        try:
-            await self._js.api(f"STREAM.MSG.DELETE.{streams.DEAD_LETTERS}", {"seq": number})
-        except JetStreamError as error:
-            if error.code != MESSAGE_NOT_FOUND:
-                raise
+        await streams.remove_message(self._js, streams.DEAD_LETTERS, number)
 
     async def remove_all(self, run: str | None = None) -> int:
         """Remove all letters, or those of one run; how many there were.

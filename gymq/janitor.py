@@ -80,8 +80,4 @@ class Janitor:
         except BadMessage as error:
             reason = f"not a task: {error}"
             await bury(self._bus, "janitor", subject, reason, body, sequence=advisory.stream_seq)
-        try:
-            await self._js.api(f"STREAM.MSG.DELETE.{streams.TASKS}", {"seq": advisory.stream_seq})
-        except JetStreamError as error:
-            if error.code != MESSAGE_NOT_FOUND:
-                raise
+        await streams.remove_message(self._js, streams.TASKS, advisory.stream_seq)

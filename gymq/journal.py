@@ -9,13 +9,13 @@ repeated call from memory.
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from gymq import parts, streams, subjects
 from gymq.bus import Bus, BusError
 from gymq.calls import decode_reply
 from gymq.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError
-from gymq.messages import BadMessage, Claim, Effect, JournalEntry, Message, decoder, encode
+from gymq.messages import BadMessage, Claim, Effect, JournalEntry, Message, Task, decoder, encode
 
 log = logging.getLogger("gymq.journal")
 
@@ -32,11 +32,12 @@ class Fenced(BusError):
 class Journal:
     """Records the effects of one rollout, and answers those that are recorded already."""
 
-    def __init__(self, bus: Bus, run: str, task_index: int, rollout_index: int, worker: str) -> None:
+    def __init__(self, bus: Bus, task: Task, worker: str) -> None:
         self._bus = bus
         self._js = JetStream(bus)
-        self._where = (run, task_index, rollout_index)
-        self._subject = subjects.journal(run, task_index, rollout_index)
+        self._where = (task.run, task.task_index, task.rollout_index)
+        self._subject = subjects.journal(*self._where)
+        self._replaces = task.replaces
         self._worker = worker
         self._last_sequence = 0
         self._recorded: list[Effect] = []
@@ -48,6 +49,8 @@ class Journal:
 
     async def take_over(self) -> None:
         """Read what an earlier delivery of the task left, and fence off whoever may still be writing.
+
+        What an earlier task for the same rollout left is passed over.
 
         Raises:
             BusError: the stream cannot be read or written.
@@ -63,6 +66,8 @@ class Journal:
                 log.warning("journal of %s: %s; it starts anew", self._subject, error)
                 self._forget()
                 continue
+            if entry.replaces != self._replaces:
+                continue
             if entry.attempt > self.attempt:
                 self._forget()
                 self.attempt = entry.attempt
@@ -71,7 +76,7 @@ class Journal:
                 self._recorded.append(effect)
             self.session = entry.session or self.session
         if self._last_sequence:
-            await self._write(JournalEntry(attempt=self.attempt, worker=self._worker))
+            await self._write(self._entry())
 
     async def start_attempt(self, attempt: int) -> None:
         """Begin a new attempt; what was recorded does not count any more.
@@ -81,7 +86,7 @@ class Journal:
         """
         self._forget()
         self.attempt = attempt
-        await self._write(JournalEntry(attempt=attempt, worker=self._worker))
+        await self._write(self._entry())
 
     async def effect(self, key: str, in_session: bool, perform: Callable[[], Awaitable[Message]]) -> Message:
         """The reply of the next effect: the recorded one, or that of `perform`, which is then recorded.
@@ -130,7 +135,7 @@ class Journal:
             return
         # A rollup takes the place of all entries in one message, which expires by itself.
         headers = {"Nats-Rollup": "sub", "Nats-TTL": DROPPED_TTL}
-        body = encode(JournalEntry(attempt=self.attempt, worker=self._worker))
+        body = encode(self._entry())
         try:
             await self._bus.publish(self._subject, body, headers=headers)
         except BusError as error:
@@ -138,8 +143,16 @@ class Journal:
 
     async def _flush(self) -> None:
         effects, self._unwritten = self._unwritten, []
-        entry = JournalEntry(attempt=self.attempt, worker=self._worker, effects=effects, session=self.session)
-        await self._write(entry)
+        await self._write(self._entry(effects, self.session))
+
+    def _entry(self, effects: Sequence[Effect] = (), session: str | None = None) -> JournalEntry:
+        return JournalEntry(
+            attempt=self.attempt,
+            worker=self._worker,
+            effects=list(effects),
+            session=session,
+            replaces=self._replaces,
+        )
 
     async def _write(self, entry: JournalEntry) -> None:
         body = encode(entry)

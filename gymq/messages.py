@@ -272,12 +272,13 @@ class Effect(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
 
 
 class JournalEntry(Message, tag="journal_entry.v1", kw_only=True):
-    """Effects in order. Entries of earlier attempts do not count any more."""
+    """Effects in order. Entries of earlier attempts, or of a task that replaces another failure, do not count."""
 
     attempt: Index
     worker: str
     effects: list[Effect] = []
     session: SessionSubject | None = None  # where the session was moved to
+    replaces: Index | None = None  # as in the task
 
 
 # Frames of the call protocol -------------------------------------------------------------------------------------

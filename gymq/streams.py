@@ -7,7 +7,7 @@ from typing import Any
 
 from gymq import subjects
 from gymq.bus import BusError, NoAnswer
-from gymq.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
+from gymq.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, MESSAGE_NOT_FOUND, JetStream, JetStreamError
 
 TASKS = "TASKS"
 ROLLOUTS = "ROLLOUTS"
@@ -182,6 +182,25 @@ async def delete_run(js: JetStream, run: str) -> None:
         (RUNS, subjects.run_record(run)),
     ):
         await js.api(f"STREAM.PURGE.{stream}", {"filter": subject}, timeout_s=60.0)
+
+
+async def remove_message(js: JetStream, stream: str, sequence: int) -> None:
+    """Remove one message, if it is there.
+
+    Raises:
+        BusError: it is there still.
+    """
+    try:
+        await js.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
+    except JetStreamError as refused:
+        # Of a message that is gone the server says the same as of one that it cannot delete.
+        try:
+            await js.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
+        except JetStreamError as error:
+            if error.code != MESSAGE_NOT_FOUND:
+                raise
+        else:
+            raise refused
 
 
 async def _ensure_stream(js: JetStream, config: dict[str, Any]) -> None:
