@@ -166,6 +166,8 @@ async def run(workload: Workload, folder: Path) -> Measured:
     await server.start()
     bus = await Bus.connect(server.url, role="operator", name="floor")
     await streams.ensure(JetStream(bus), ["bench_agent"])
+    window = {"ack_policy": "all", "max_ack_pending": 100_000}
+    await streams.ensure_consumer(JetStream(bus), streams.ROLLOUTS, "profiler", window)
     load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s)).decode()
     workers = []
     for role in ROLES:

@@ -188,6 +188,7 @@ class Profile(Message, tag="profile.v1", kw_only=True):
 
     run: Token
     sequence: Index
+    all_sequence: Index = 0  # the checkpoints of all runs held all outcomes up to here when this one was stored
     at: float
     snapshot: dict[str, Any]
     state: bytes

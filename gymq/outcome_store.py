@@ -80,6 +80,11 @@ class OutcomeStore:
         async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after):
             yield sequence, outcome
 
+    async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome]]:
+        """The outcomes of all runs beyond a stream sequence, with their sequences, up to now."""
+        async for sequence, outcome in self._read(subjects.ALL_ROLLOUTS, after):
+            yield sequence, outcome
+
     async def read_task(self, run: str, task_index: int) -> AsyncIterator[tuple[int, Outcome]]:
         """The outcomes of one task."""
         async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), 0):

@@ -1,8 +1,9 @@
-"""Profiles every run while its rollouts arrive, as a durable consumer of the stream of outcomes.
+"""Profiles every run while its rollouts arrive.
 
-Once a second each changed run gets a checkpoint in the stream RUNS: the statistics for whoever wants to see them, and
-the state to go on from. Only then are the outcomes it contains acknowledged, so a profiler that is killed reads again
-what no checkpoint holds, and skips by sequence what one does.
+Once a second the new outcomes of all runs are read and each changed run gets a checkpoint in the stream RUNS: the
+statistics for whoever wants to see them, and the state to go on from. Nothing is acknowledged, so nothing that was lost
+on the way is lost for the statistics. A checkpoint is only written over the one that it continues; of several profilers
+one is thus ahead, and the others follow it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ import msgspec
 
 from gymq import streams, subjects
 from gymq.bus import Bus, BusError
-from gymq.consumer import Consumer
-from gymq.jetstream import Delivery, JetStream
-from gymq.messages import BadMessage, Profile, decoder, encode
+from gymq.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError
+from gymq.messages import Outcome, Profile, decoder, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.run_profile import add_outcome
 from gymq.running import RunningProfile
@@ -27,6 +27,7 @@ log = logging.getLogger("gymq.profiler")
 
 CHECKPOINT_EVERY_S = 1.0
 FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it goes on
+STORE_PATIENCE_S = 10.0
 
 _decode_profile = decoder(Profile)
 
@@ -34,85 +35,128 @@ _decode_profile = decoder(Profile)
 @dataclass
 class _Profiled:
     profile: RunningProfile
-    sequence: int  # of the last outcome in it
-    stored_sequence: int  # of the last checkpoint
-    changed_at: float
+    sequence: int = 0  # of the last outcome in it
+    stored_sequence: int = 0  # of the last outcome in its checkpoint
+    stored_as: int = 0  # stream sequence of the checkpoint itself
+    changed_at: float = 0.0
+
+    def add(self, sequence: int, outcome: Outcome) -> None:
+        if sequence <= self.sequence:
+            return
+        try:
+            add_outcome(self.profile, sequence, outcome)
+        except ValueError as error:
+            log.warning("%s is left out of the profile of %s: %s", sequence, outcome.run, error)
+        self.sequence = sequence
+        self.changed_at = time.monotonic()
 
 
 class Profiler:
-    """Consumes outcomes and keeps the profiles of all runs."""
+    """Reads outcomes and keeps the profiles of all runs."""
 
     def __init__(self, bus: Bus) -> None:
         self._js = JetStream(bus)
         self._outcomes = OutcomeStore(bus)
-        self._consumer = Consumer(bus, streams.ROLLOUTS, "profiler", self._handle, batch=1024)
         self._runs: dict[str, _Profiled] = {}
-        self._last: Delivery | None = None
-        self._checkpointing: asyncio.Task[None] | None = None
+        self._position: int | None = None  # stream sequence up to which all outcomes are in the profiles
+        self._safe_position = 0  # the same, for the checkpoints
+        self._working: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        await self._consumer.start()
-        self._checkpointing = asyncio.create_task(self._checkpoint_often())
+        self._working = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        await self._consumer.stop()
-        if self._checkpointing is not None:
-            self._checkpointing.cancel()
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
         try:
             await self._checkpoint()
         except BusError as error:
             log.warning("last checkpoint not stored: %s", error)
 
-    async def _handle(self, delivery: Delivery) -> None:
-        run = delivery.subject.split(".")[2]
-        profiled = self._runs.get(run)
-        if profiled is None:
-            profiled = self._runs[run] = await self._load(run)
-        if delivery.sequence > profiled.sequence:
+    async def _work(self) -> None:
+        while True:
             try:
-                outcome = await self._outcomes.decode(delivery.data)
-                add_outcome(profiled.profile, delivery.sequence, outcome)
-            except (BadMessage, ValueError) as error:
-                log.warning("%s is left out of the profile: %s", delivery.subject, error)
-            profiled.sequence = delivery.sequence
-            profiled.changed_at = time.monotonic()
-        self._last = delivery
+                await self._read_new()
+            except BusError as error:
+                log.warning("outcomes not read, or checkpoint not stored: %s", error)
+            except Exception:
+                log.exception("the profiler goes on at its last position")
+            await asyncio.sleep(CHECKPOINT_EVERY_S)
+
+    async def _read_new(self) -> None:
+        if self._position is None:
+            self._position = self._safe_position = await self._position_of_checkpoints()
+        checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
+        async for sequence, outcome in self._outcomes.read_all(after=self._position):
+            profiled = self._runs.get(outcome.run)
+            if profiled is None:
+                profiled = self._runs[outcome.run] = await self._load(outcome.run)
+            profiled.add(sequence, outcome)
+            self._position = sequence
+            if time.monotonic() > checkpoint_at:
+                await self._checkpoint()
+                checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
+        await self._checkpoint()
+
+    async def _position_of_checkpoints(self) -> int:
+        try:
+            query = {"last_by_subj": subjects.ALL_PROFILES}
+            answer = await self._js.api(f"STREAM.MSG.GET.{streams.RUNS}", query)
+        except JetStreamError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return 0
+            raise
+        newest: Profile = _decode_profile(msgspec.convert(answer["message"]["data"], bytes))
+        return newest.all_sequence
 
     async def _load(self, run: str) -> _Profiled:
-        checkpoint = await read_profile(self._js, run)
-        if checkpoint is None:
-            return _Profiled(RunningProfile(), 0, 0, time.monotonic())
-        profile = RunningProfile.from_state(checkpoint.state)
-        return _Profiled(profile, checkpoint.sequence, checkpoint.sequence, time.monotonic())
-
-    async def _checkpoint_often(self) -> None:
-        while True:
-            await asyncio.sleep(CHECKPOINT_EVERY_S)
-            try:
-                await self._checkpoint()
-            except BusError as error:
-                log.warning("checkpoint not stored: %s", error)
+        """The profile of a run, from its checkpoint and what came after it."""
+        profiled = _Profiled(RunningProfile())
+        stored = await self._js.last(streams.RUNS, subjects.profile(run))
+        if stored is not None:
+            checkpoint: Profile = _decode_profile(stored.data)
+            profile = RunningProfile.from_state(checkpoint.state)
+            profiled = _Profiled(profile, checkpoint.sequence, checkpoint.sequence, stored.sequence)
+        async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
+            profiled.add(sequence, outcome)
+        return profiled
 
     async def _checkpoint(self) -> None:
-        last = self._last
+        position = self._position
+        if position is None:
+            return
         for run, profiled in list(self._runs.items()):
             if profiled.sequence > profiled.stored_sequence:
-                sequence = profiled.sequence
-                checkpoint = Profile(
-                    run=run,
-                    sequence=sequence,
-                    at=time.time(),
-                    snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
-                    state=profiled.profile.state(),
-                )
-                await self._js.store_surely(subjects.profile(run), encode(checkpoint), {}, patience_s=10.0)
-                profiled.stored_sequence = sequence
+                if not await self._store(run, profiled):
+                    # Another profiler was faster: go on from its checkpoint.
+                    self._runs[run] = await self._load(run)
             elif time.monotonic() - profiled.changed_at > FORGET_AFTER_S:
                 del self._runs[run]
-        if last is not None:
-            await last.ack()  # acknowledges all before it too
-            if self._last is last:
-                self._last = None
+        self._safe_position = position
+
+    async def _store(self, run: str, profiled: _Profiled) -> bool:
+        """Store a checkpoint; False if there is one that this one does not continue."""
+        sequence = profiled.sequence
+        checkpoint = Profile(
+            run=run,
+            sequence=sequence,
+            all_sequence=self._safe_position,
+            at=time.time(),
+            snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
+            state=profiled.profile.state(),
+        )
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(profiled.stored_as)}
+        try:
+            ack = await self._js.store_surely(
+                subjects.profile(run), encode(checkpoint), headers, patience_s=STORE_PATIENCE_S
+            )
+        except JetStreamError as error:
+            if error.code == WRONG_LAST_SEQUENCE:
+                return False
+            raise
+        profiled.stored_sequence, profiled.stored_as = sequence, ack.seq
+        return True
 
 
 async def read_profile(js: JetStream, run: str) -> Profile | None:

@@ -101,7 +101,6 @@ async def ensure(
     for name, config in stream_configs(replicas).items():
         await _ensure_stream(js, {"name": name, **config})
     await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
-    await ensure_consumer(js, ROLLOUTS, "profiler", {"ack_policy": "all", "max_ack_pending": 100_000})
     await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
     for agent in agents:
         await ensure_agent(js, agent, ack_wait_s=ack_wait_s)

@@ -168,7 +168,7 @@ SUBJECTS = (
     Subject("gym.tasks", "Submission", "TASKS", "intake"),
     Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "agents_<agent>"),
     Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>"),
-    Subject("gym.rollouts.<run>.<task>.<rollout>", "Rollout, Failure, Unresolved, Claim", "ROLLOUTS", "profiler"),
+    Subject("gym.rollouts.<run>.<task>.<rollout>", "Rollout, Failure, Unresolved, Claim", "ROLLOUTS"),
     Subject("gym.done.<run>.<task>.<rollout>", "headers only"),
     Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL"),
     Subject("gym.seed.<resources>", "Seed → Seeded", group="resources"),

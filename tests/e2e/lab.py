@@ -89,17 +89,31 @@ class Lab:
             anew: whether the server takes it even if it has seen the same task before.
         """
         for task_index, content in enumerate(rows):
-            task = Task(
-                run=run,
-                task_index=task_index,
-                rollout_index=0,
-                num_rollouts=1,
-                agent=agent,
-                row=json.dumps(content).encode(),
-                timeout_s=timeout_s,
-            )
-            headers = {} if anew else {"Nats-Msg-Id": f"{run}/{task_index}/0"}
-            await self.js.store_surely(subjects.tasks(run, agent), encode(task), headers, patience_s=30)
+            await self.submit_task(run, agent, content, (task_index, 0), timeout_s=timeout_s, anew=anew)
+
+    async def submit_task(
+        self,
+        run: str,
+        agent: str,
+        content: dict[str, Any],
+        key: tuple[int, int],
+        *,
+        num_rollouts: int = 1,
+        timeout_s: float = 60.0,
+        anew: bool = False,
+    ) -> None:
+        """Put one task into the agent's queue."""
+        task = Task(
+            run=run,
+            task_index=key[0],
+            rollout_index=key[1],
+            num_rollouts=num_rollouts,
+            agent=agent,
+            row=json.dumps(content).encode(),
+            timeout_s=timeout_s,
+        )
+        headers = {} if anew else {"Nats-Msg-Id": f"{run}/{key[0]}/{key[1]}"}
+        await self.js.store_surely(subjects.tasks(run, agent), encode(task), headers, patience_s=30)
 
     async def until_settled(self, run: str) -> None:
         """Wait until no task of a run is in the queue."""
@@ -153,10 +167,9 @@ class Lab:
         """Wait until a worker process was started again more than `before` times."""
         await until(lambda: self.child(name).restarts > before)
 
-    async def start(self, instance: InstanceSpec) -> Child:
-        """One more worker process; the caller stops it."""
-        spec = HostSpec(self.cluster.url, "model", [instance], drain_s=5.0)
-        child = Child(instance.name, spec, self.folder / "logs" / f"{instance.name}.log")
+    async def start(self, name: str, spec: HostSpec) -> Child:
+        """One more process; the caller stops it."""
+        child = Child(name, spec, self.folder / "logs" / f"{name}.log")
         await child.start()
         return child
 

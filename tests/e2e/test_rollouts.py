@@ -1,10 +1,9 @@
 """What becomes of a task: every way in which a rollout can go, seen from its stored outcome."""
 
-from pathlib import Path
-
 import pytest
 import pytest_asyncio
 
+from gymq.host import HostSpec
 from gymq.messages import Failure, FailureClass, Outcome, Rollout, Stage, Unresolved
 
 from .lab import Lab, model, row
@@ -196,9 +195,9 @@ async def test_a_task_on_the_wrong_subject_is_buried(lab: Lab, run: str) -> None
     assert "do not belong on" in buried[0].reason
 
 
-async def test_a_task_waits_for_a_model_that_comes_up_later(lab: Lab, run: str, tmp_path: Path) -> None:
+async def test_a_task_waits_for_a_model_that_comes_up_later(lab: Lab, run: str) -> None:
     await lab.submit(run, "waiter", [row()])
-    late = await lab.start(model("late_model", lab.folder))
+    late = await lab.start("late", HostSpec(lab.cluster.url, "model", [model("late_model", lab.folder)], drain_s=2.0))
     try:
         outcome = (await lab.outcomes(run, 1))[0, 0]
     finally:

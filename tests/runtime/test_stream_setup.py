@@ -34,7 +34,7 @@ async def test_all_streams_and_consumers_are_made(own_bus: Bus) -> None:
     assert set(await configs(js)) == set(streams.stream_configs())
     named = {"intake", *(f"{kind}_{agent}" for kind in ("agents", "urgent") for agent in ("simple", "other"))}
     assert set(await consumers(js, streams.TASKS)) == named
-    assert set(await consumers(js, streams.ROLLOUTS)) == {"profiler"}
+    assert set(await consumers(js, streams.ROLLOUTS)) == set()
     assert set(await consumers(js, streams.ADVISORIES)) == {"janitor"}
 
 
