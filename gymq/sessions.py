@@ -34,15 +34,26 @@ from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
 
 
+class _Running:
+    """A numbered call that runs, and how many requests wait for it."""
+
+    __slots__ = ("num_waiting", "task")
+
+    def __init__(self, task: asyncio.Task[Message | Exception]) -> None:
+        self.task = task
+        self.num_waiting = 0
+
+
 class Session:
     """The state of one rollout in one worker."""
 
-    __slots__ = ("_answers", "_lock", "_resources", "_state", "last_used")
+    __slots__ = ("_answers", "_lock", "_resources", "_running", "_state", "last_used")
 
     def __init__(self, resources: ResourcesWorker) -> None:
         self._resources = resources
         self._lock = asyncio.Lock()
-        self._answers: dict[int, asyncio.Future[Message]] = {}
+        self._answers: dict[int, Message | Exception] = {}
+        self._running: dict[int, _Running] = {}
         self._state: Any = None
         self.last_used = time.monotonic()
 
@@ -56,26 +67,50 @@ class Session:
     async def answer(self, request: ToolCall | Verify) -> Message:
         """The answer to a numbered call: computed once, then remembered for as long as the session lives."""
         self.last_used = time.monotonic()
-        known = self._answers.get(request.number)
-        if known is not None:
-            return await asyncio.shield(known)
-        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
-        self._answers[request.number] = answer
+        answer = self._answers.get(request.number)
+        if answer is None:
+            answer = await self._wait_for(request)
+            self.last_used = time.monotonic()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _wait_for(self, request: ToolCall | Verify) -> Message | Exception:
+        """Run a call, or wait for it where it runs already: a request may repeat one that its sender has given up.
+
+        The call is stopped when the last of its requests is cancelled.
+        """
+        running = self._running.get(request.number)
+        if running is None or running.task.cancelled():
+            running = _Running(asyncio.create_task(self._run_alone(request)))
+            self._running[request.number] = running
+        running.num_waiting += 1
         try:
-            async with self._lock:
-                message = await self._run(request)
+            return await asyncio.shield(running.task)
         except asyncio.CancelledError:
-            # Whether the call had an effect is unknown, so the same number must never run again.
-            answer.set_exception(RolloutError(FailureClass.CANCELLED, "the call was cancelled while it ran"))
-            answer.exception()
+            if running.num_waiting == 1:
+                running.task.cancel()
             raise
-        except Exception as error:
-            answer.set_exception(error)
-            answer.exception()
-            raise
-        answer.set_result(message)
-        self.last_used = time.monotonic()
-        return message
+        finally:
+            running.num_waiting -= 1
+
+    async def _run_alone(self, request: ToolCall | Verify) -> Message | Exception:
+        answer: Message | Exception
+        async with self._lock:
+            try:
+                answer = await self._run(request)
+            except asyncio.CancelledError:
+                if isinstance(request, Verify):
+                    raise  # it changes nothing, so it may run again
+                text = f"call {request.number} was stopped while it ran, so the state is unknown"
+                answer = RolloutError(FailureClass.SESSION_LOST, text)
+            except SystemExit as error:
+                answer = RuntimeError(f"SystemExit: {error}")  # raised in a task, it would end the whole worker
+            except Exception as error:
+                answer = error
+        self._answers[request.number] = answer
+        del self._running[request.number]
+        return answer
 
     async def _run(self, request: ToolCall | Verify) -> Message:
         if isinstance(request, Verify):
