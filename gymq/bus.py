@@ -15,7 +15,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 
-import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -49,6 +48,17 @@ class NoResponders(BusError):
 
 class NoAnswer(BusError):
     """No answer came in time; whether the request was delivered is unknown."""
+
+
+class _Client(Client):
+    """nats-py writes the PING of a flush past the commands that still wait to be sent.
+
+    Then a flush ends before the server has seen them, and a subscription that is drained loses messages.
+    """
+
+    async def flush(self, timeout: int = 10) -> None:
+        await self._flush_pending(force_flush=True)
+        await super().flush(timeout)
 
 
 class Bus:
@@ -102,9 +112,10 @@ class Bus:
             if box:
                 box[0].lost.set()
 
+        client = _Client()
         try:
-            client = await asyncio.wait_for(
-                nats.connect(
+            await asyncio.wait_for(
+                client.connect(
                     url.split(","),
                     name=name,
                     error_cb=on_error,

@@ -180,7 +180,8 @@ class Service:
             return await self._answer(job.subject, request)
         except RolloutError as error:
             failure = _fail(error.failure_class, error.message, retryable=error.retryable)
-        except BaseException as error:  # also a handler's sys.exit(), which must not end the worker
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
+            # Also a handler's sys.exit(): it must not end the worker.
             failure = self._failure(job, error)
         self.num_errors += 1
         return failure

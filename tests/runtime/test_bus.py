@@ -136,6 +136,40 @@ async def test_a_handler_that_raises_gets_the_next_message(bus: Bus, run: str) -
     assert (await bus.request(run, b"", timeout_s=20)).data == b"good"
 
 
+async def test_after_a_flush_a_subscription_is_in_force(bus: Bus, other_bus: Bus, run: str) -> None:
+    for number in range(300):
+        await echo(other_bus, f"{run}.{number}")
+        await other_bus.flush()
+        await bus.request(f"{run}.{number}", b"", timeout_s=20)
+
+
+async def test_of_messages_sent_while_unsubscribing_each_is_handled_or_has_no_responder(
+    bus: Bus, other_bus: Bus, run: str
+) -> None:
+    outcomes = []
+
+    async def ask_on(subject: str) -> None:
+        try:
+            while True:
+                await bus.request(subject, b"", timeout_s=2)
+        except BusError as error:
+            outcomes.append(type(error))
+
+    for number in range(50):
+        subject = f"{run}.{number}"
+
+        async def answer(message: Msg) -> None:
+            await other_bus.publish(message.reply, b"")
+
+        subscription = await other_bus.subscribe(subject, answer)
+        await other_bus.flush()
+        asking = [asyncio.create_task(ask_on(subject)) for _ in range(20)]
+        await asyncio.sleep(0.01)
+        await other_bus.unsubscribe(subscription)
+        await asyncio.gather(*asking)
+    assert set(outcomes) == {NoResponders}
+
+
 async def test_after_unsubscribing_only_what_has_arrived_is_handled(bus: Bus, other_bus: Bus, run: str) -> None:
     seen = []
 

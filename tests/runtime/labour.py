@@ -1,0 +1,78 @@
+"""A service to call in tests: its calls say what it shall do, and it notes what became of them."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+from gymq.authoring import current_call
+from gymq.bus import Bus
+from gymq.calls import Calls
+from gymq.messages import Claim, Generate, Generated, Message, decoder, encode
+from gymq.serving import Server, Service
+
+decode = decoder(Generate, Claim)
+
+
+def ask(rollout: str = "x", *, timeout_s: float = 60.0, **params: Any) -> Generate:
+    return Generate(rollout=rollout, timeout_s=timeout_s, params=params, session="s")
+
+
+class Labour:
+    """One replica of a service."""
+
+    def __init__(self, bus: Bus, worker: str) -> None:
+        self.bus = bus
+        self.worker = worker
+        self.started: list[str] = []
+        self.cancelled: list[str] = []
+        self.finished: list[str] = []
+        self.time_left: list[float] = []
+        self.go = asyncio.Event()  # calls with `wait` go on
+        self.deed: Callable[[], Any] = lambda: None  # what calls with `deed` do
+        self.server = Server(bus, worker)
+        self.service: Service
+
+    async def serve(self, subject: str, *, group: str = "g", limit: int = 100) -> None:
+        await self.server.start()
+        self.service = await self.server.serve("test", subject, decode, self.answer, group=group, limit=limit)
+        await self.bus.flush()
+
+    async def answer(self, _subject: str, request: Generate) -> Message:
+        self.started.append(request.rollout)
+        self.time_left.append(current_call.get().deadline - asyncio.get_running_loop().time())
+        try:
+            if request.params.get("wait"):
+                await self.go.wait()
+            await asyncio.sleep(request.params.get("sleep_s", 0.0))
+            if request.params.get("deed"):
+                made = self.deed()
+                return await made if asyncio.iscoroutine(made) else made  # type: ignore[no-any-return]
+        except asyncio.CancelledError:
+            self.cancelled.append(request.rollout)
+            raise
+        self.finished.append(request.rollout)
+        size = request.params.get("size", 0)
+        return Generated(response={"worker": self.worker, "noise": noise(size), "got": len(encode(request))})
+
+
+def noise(size: int) -> bytes:
+    """Bytes that do not compress, the same for the same size."""
+    return random.Random(size).randbytes(size)
+
+
+async def frames(bus: Bus, subject: str, request: bytes, count: int) -> list[Any]:
+    """The first messages that come in reply to a request, whatever they are."""
+    got: asyncio.Queue[Any] = asyncio.Queue()
+    reply = bus.expect(got.put_nowait)
+    await bus.publish(subject, request, reply=reply)
+    async with asyncio.timeout(30):
+        return [(await got.get()).data for _ in range(count)]
+
+
+async def call(calls: Calls, subject: str, request: Generate) -> dict[str, Any]:
+    """The response, or the error, within half a minute."""
+    async with asyncio.timeout(30):
+        generated = await calls.call(subject, request)
+    assert isinstance(generated, Generated)
+    return generated.response

@@ -1,0 +1,369 @@
+"""Calls: always an answer, soon, whatever happens to the worker, the server or the caller."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from nats.aio.msg import Msg
+
+from gymq import calls as calls_module
+from gymq import parts, subjects
+from gymq.bus import Bus
+from gymq.calls import CallLost, Calls, NoWorker
+from gymq.messages import Accepted, Claim, Fail, FailureClass, Generated, Pong, decoder, encode
+from gymq.outcomes import RolloutError
+from gymq.server import EmbeddedServer
+
+from .labour import Labour, ask, call, frames, noise
+from .waiting import until
+
+Kill = Callable[[], Awaitable[None]]
+Connect = Callable[[str], Awaitable[Bus]]
+Spawn = Callable[..., Awaitable[asyncio.subprocess.Process]]
+
+decode_frame = decoder(Accepted, Fail, Generated)
+
+
+@pytest.fixture
+def calls(bus: Bus) -> Calls:
+    return Calls(bus)
+
+
+@pytest.fixture
+async def labour(other_bus: Bus, run: str) -> Labour:
+    """One replica that serves the subject `<run>`."""
+    replica = Labour(other_bus, f"{run}-w")
+    await replica.serve(run)
+    return replica
+
+
+@pytest.fixture
+def eager(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Notices sooner that a worker is gone."""
+    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(calls_module, "PROBE_EVERY_S", 0.2)
+    monkeypatch.setattr(calls_module, "NO_WORKER_PATIENCE_S", 0.5)
+
+
+@pytest.fixture
+async def spawn(shared_url: str) -> AsyncIterator[Spawn]:
+    """Starts worker processes; whatever is left of them is killed."""
+    started = []
+
+    async def start(worker: str, subject: str, group: str = "g") -> asyncio.subprocess.Process:
+        script = Path(__file__).with_name("worker_process.py")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, str(script), shared_url, worker, subject, group, stdout=asyncio.subprocess.PIPE
+        )
+        started.append(process)
+        await reads(process, "ready")
+        return process
+
+    yield start
+    for process in started:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def reads(process: asyncio.subprocess.Process, line: str) -> None:
+    assert process.stdout is not None
+    async with asyncio.timeout(30):
+        assert (await process.stdout.readline()).decode().strip() == line
+
+
+async def test_a_fast_reply_is_not_accepted_first(bus: Bus, labour: Labour, run: str) -> None:
+    (reply,) = await frames(bus, run, encode(ask()), 1)
+    assert isinstance(decode_frame(reply), Generated)
+
+
+async def test_a_slow_call_is_accepted_before_it_is_answered(bus: Bus, labour: Labour, run: str) -> None:
+    accepted, reply = (decode_frame(data) for data in await frames(bus, run, encode(ask(sleep_s=0.5)), 2))
+    assert accepted == Accepted(worker=labour.worker)
+    assert isinstance(reply, Generated)
+
+
+async def test_a_thousand_calls_at_once_are_answered(calls: Calls, labour: Labour, run: str) -> None:
+    requests = [ask(f"{number}", sleep_s=0.3 * (number % 3)) for number in range(1000)]
+    await asyncio.gather(*(call(calls, run, request) for request in requests))
+    assert sorted(labour.finished, key=int) == [str(number) for number in range(1000)]
+
+
+async def test_nothing_is_left_behind_by_calls_that_ended(calls: Calls, labour: Labour, run: str) -> None:
+    before = len(asyncio.all_tasks())
+    working = [asyncio.create_task(call(calls, run, ask(sleep_s=0.5))) for _ in range(20)]
+    waiting = [asyncio.create_task(call(calls, run, ask(wait=True))) for _ in range(20)]
+    await until(lambda: len(labour.started) == 40)
+    await asyncio.gather(*working)
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    await until(lambda: len(labour.cancelled) == 20)
+    await until(lambda: len(asyncio.all_tasks()) == before)
+    assert labour.service.load == 0
+    assert not labour.server.jobs
+
+
+async def test_a_call_whose_worker_is_killed_is_made_by_another(
+    calls: Calls, labour: Labour, run: str, spawn: Spawn, eager: None
+) -> None:
+    await labour.service.leave()
+    process = await spawn(f"{run}-p", run)
+    calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=3600)))
+    await reads(process, "x")
+    survivor = Labour(labour.bus, f"{run}-s")
+    await survivor.serve(run)
+    await asyncio.sleep(0.5)  # accepted by now
+    process.kill()
+    await until(lambda: survivor.started)
+    calling.cancel()
+    await until(lambda: survivor.cancelled)
+
+
+async def test_a_call_whose_only_worker_is_killed_fails_within_seconds(
+    calls: Calls, run: str, spawn: Spawn, eager: None
+) -> None:
+    process = await spawn(f"{run}-p", run)
+    calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=3600)))
+    await reads(process, "x")
+    process.kill()
+    with pytest.raises(NoWorker, match=f"no worker serves {run}"):
+        await calling
+
+
+async def test_a_session_whose_worker_is_killed_is_lost_within_seconds(
+    calls: Calls, run: str, spawn: Spawn, eager: None
+) -> None:
+    subject = subjects.session(f"{run}-p", "s")
+    process = await spawn(f"{run}-p", subject, "-")
+    calling = asyncio.create_task(call(calls, subject, ask("x", timeout_s=3600, sleep_s=3600)))
+    await reads(process, "x")
+    process.kill()
+    with pytest.raises(RolloutError, match="is gone") as lost:
+        await calling
+    assert lost.value.failure_class is FailureClass.SESSION_LOST
+
+
+async def test_a_frozen_worker_is_noticed_and_another_takes_the_call(
+    calls: Calls, labour: Labour, run: str, spawn: Spawn, eager: None
+) -> None:
+    await labour.service.leave()
+    process = await spawn(f"{run}-p", run)
+    calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=1.0)))
+    await reads(process, "x")
+    await asyncio.sleep(0.5)  # accepted by now
+    os.kill(process.pid, signal.SIGSTOP)
+    survivor = Labour(labour.bus, f"{run}-s")
+    # Alone from now on: a frozen member of a queue group is still given calls, until the server cuts it off.
+    await survivor.serve(run, group="")
+    assert (await calling)["worker"] == f"{run}-s"
+
+
+async def test_a_call_that_nobody_accepts_is_lost(
+    calls: Calls, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.1)
+
+    async def ignore(message: Msg) -> None: ...
+
+    await bus.subscribe(run, ignore)
+    with pytest.raises(CallLost, match=f"nobody accepted the call on {run}"):
+        await call(calls, run, ask(timeout_s=3600))
+
+
+async def test_without_a_worker_the_call_did_not_run(calls: Calls, run: str, eager: None) -> None:
+    with pytest.raises(NoWorker) as error:
+        await call(calls, run, ask(timeout_s=3600))
+    assert (error.value.failure_class, error.value.retryable) == (FailureClass.NO_WORKER, True)
+
+
+async def test_a_worker_that_comes_soon_gets_the_call(calls: Calls, other_bus: Bus, run: str) -> None:
+    calling = asyncio.create_task(call(calls, run, ask()))
+    await asyncio.sleep(0.3)
+    await Labour(other_bus, f"{run}-w").serve(run)
+    assert (await calling)["worker"] == f"{run}-w"
+
+
+async def test_cancelling_a_call_stops_its_handler(calls: Calls, labour: Labour, run: str) -> None:
+    calling = asyncio.create_task(call(calls, run, ask("x", wait=True)))
+    await until(lambda: labour.started)
+    await asyncio.sleep(0.4)  # accepted by now
+    calling.cancel()
+    await until(lambda: labour.cancelled == ["x"])
+
+
+async def test_a_call_that_is_accepted_after_nobody_waits_any_more_is_stopped(
+    calls: Calls, labour: Labour, run: str
+) -> None:
+    calling = asyncio.create_task(call(calls, run, ask("x", wait=True)))
+    await until(lambda: labour.started)
+    calling.cancel()  # before `Accepted` is sent
+    await until(lambda: labour.cancelled == ["x"])
+
+
+async def test_at_the_deadline_the_caller_is_told_and_the_handler_stopped(
+    calls: Calls, labour: Labour, run: str
+) -> None:
+    with pytest.raises(RolloutError) as error:
+        await call(calls, run, ask("x", timeout_s=0.5, wait=True))
+    assert error.value.failure_class is FailureClass.DEADLINE_EXCEEDED
+    await until(lambda: labour.cancelled == ["x"])
+
+
+async def test_a_handler_stops_at_the_deadline_though_its_caller_is_gone(bus: Bus, labour: Labour, run: str) -> None:
+    _, reply = await frames(bus, run, encode(ask("x", timeout_s=0.5, wait=True)), 2)
+    assert decode_frame(reply).failure_class is FailureClass.DEADLINE_EXCEEDED
+    assert labour.cancelled == ["x"]
+
+
+async def test_a_handler_knows_how_much_time_is_left(calls: Calls, labour: Labour, run: str) -> None:
+    await call(calls, run, ask(timeout_s=20))
+    assert 0 < labour.time_left[0] <= 20
+
+
+async def test_a_repeated_call_has_less_time(calls: Calls, labour: Labour, run: str) -> None:
+    def saturated() -> None:
+        if len(labour.started) < 3:
+            raise RolloutError(FailureClass.SATURATED, "full")
+        raise RolloutError(FailureClass.MODEL_FAILED, "enough")
+
+    labour.deed = saturated
+    with pytest.raises(RolloutError, match="enough"):
+        await call(calls, run, ask(timeout_s=20, deed=True))
+    assert labour.time_left == sorted(labour.time_left, reverse=True)
+    assert len(labour.time_left) == 3
+
+
+async def test_a_saturated_worker_is_asked_until_the_deadline(calls: Calls, labour: Labour, run: str) -> None:
+    def saturated() -> None:
+        raise RolloutError(FailureClass.SATURATED, "full")
+
+    labour.deed = saturated
+    with pytest.raises(RolloutError, match="full") as error:
+        await call(calls, run, ask(timeout_s=0.5, deed=True))
+    assert error.value.failure_class is FailureClass.SATURATED
+    assert len(labour.started) > 1
+
+
+async def test_a_reply_that_is_lost_is_noticed_and_the_call_repeated(
+    calls: Calls, labour: Labour, run: str, eager: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = labour.server.send
+
+    async def lose_the_first(*arguments: Any) -> None:
+        if len(labour.finished) > 1:
+            await send(*arguments)
+
+    monkeypatch.setattr(labour.server, "send", lose_the_first)
+    await call(calls, run, ask("x", timeout_s=3600, sleep_s=0.5))
+    assert labour.finished == ["x", "x"]
+
+
+async def test_calls_in_flight_outlive_a_restart_of_the_server(
+    own_server: EmbeddedServer, own_bus: Bus, connect: Connect, kill_server: Kill
+) -> None:
+    labour = Labour(await connect(own_server.url), "w")
+    await labour.serve("x")
+    session = Labour(await connect(own_server.url), "v")
+    await session.serve(subjects.sessions_of_worker("v"), group="")
+    calls = Calls(own_bus)
+    working = [
+        asyncio.create_task(call(calls, subject, ask(f"{subject}{number}", sleep_s=number / 20)))
+        for number in range(40)
+        for subject in ("x", subjects.session("v", "s"))
+    ]
+    await until(lambda: any(task.done() for task in working))
+    await kill_server()
+    late = [asyncio.create_task(call(calls, subject, ask())) for subject in ("x", subjects.session("v", "s"))]
+    await asyncio.sleep(0.5)
+    await own_server.start()
+    await asyncio.gather(*working, *late)
+
+
+async def test_a_session_is_not_lost_because_its_worker_is_back_later_than_its_caller(
+    calls: Calls, bus: Bus, other_bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the server restarted, the caller may be connected again before the worker."""
+    monkeypatch.setattr(bus, "_reconnected_at", time.monotonic())
+    subject = subjects.session(run, "s")
+    calling = asyncio.create_task(call(calls, subject, ask()))
+    await asyncio.sleep(0.2)
+    await Labour(other_bus, run).serve(subject, group="")
+    assert (await calling)["worker"] == run
+
+
+async def test_large_requests_and_replies_travel_in_parts(calls: Calls, bus: Bus, labour: Labour, run: str) -> None:
+    size = bus.max_body_bytes + 100_000
+    response = await call(calls, run, ask(body=noise(size), size=size))
+    assert response["got"] > size
+    assert response["noise"] == noise(size)
+
+
+async def test_the_deadline_of_a_large_request_reaches_the_handler(
+    calls: Calls, bus: Bus, labour: Labour, run: str
+) -> None:
+    claim = await parts.put_for_call(bus, encode(ask("x", timeout_s=0.5, wait=True)))
+    accepted, reply = (decode_frame(data) for data in await frames(bus, run, claim, 2))
+    assert isinstance(accepted, Accepted)
+    assert reply.failure_class is FailureClass.DEADLINE_EXCEEDED
+    assert 0 < labour.time_left[0] <= 0.5
+    assert labour.cancelled == ["x"]
+
+
+async def test_a_request_whose_parts_are_missing_is_refused(bus: Bus, labour: Labour, run: str) -> None:
+    claim = decoder(Claim)(await parts.put_for_call(bus, b"x"))
+    (reply,) = await frames(bus, run, encode(msgspec.structs.replace(claim, parts=2)), 1)
+    failure = decode_frame(reply)
+    assert (failure.failure_class, "part 1 of 2" in failure.message) == (FailureClass.BAD_REQUEST, True)
+
+
+async def test_a_claim_on_a_claim_is_refused(bus: Bus, labour: Labour, run: str) -> None:
+    claim = await parts.put_for_call(bus, await parts.put_for_call(bus, encode(ask())))
+    (reply,) = await frames(bus, run, claim, 1)
+    assert decode_frame(reply).failure_class is FailureClass.BAD_REQUEST
+    assert not labour.started
+
+
+async def test_a_request_that_has_no_wire_form_is_refused_with_its_path(calls: Calls, run: str) -> None:
+    with pytest.raises(RolloutError, match=r"has no wire form: .* at `\$\.params\.n`") as error:
+        await call(calls, run, ask(n=2**64))
+    assert error.value.failure_class is FailureClass.BAD_REQUEST
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff", b'{"type": "generated.v1"}', encode(Pong())])
+async def test_a_reply_that_nobody_can_read_is_a_failure(calls: Calls, bus: Bus, run: str, body: bytes) -> None:
+    async def impostor(message: Msg) -> None:
+        await bus.publish(message.reply, body, headers={"x": "y"})
+
+    await bus.subscribe(run, impostor)
+    with pytest.raises(RolloutError, match=f"unreadable reply on {run}") as error:
+        await call(calls, run, ask(timeout_s=3600))
+    assert error.value.failure_class is FailureClass.BAD_REQUEST
+
+
+async def test_two_workers_that_accept_the_same_call_leave_no_probe_behind(calls: Calls, bus: Bus, run: str) -> None:
+    before = len(asyncio.all_tasks())
+
+    async def twice(message: Msg) -> None:
+        for worker in (f"{run}-a", f"{run}-b"):
+            await bus.publish(message.reply, encode(Accepted(worker=worker)))
+        await bus.publish(message.reply, encode(Generated(response={})))
+
+    subscription = await bus.subscribe(run, twice)
+    await call(calls, run, ask())
+    await bus.unsubscribe(subscription)
+    await until(lambda: len(asyncio.all_tasks()) == before)
+
+
+async def test_telling_is_not_answered_and_does_not_wait(calls: Calls, labour: Labour, run: str) -> None:
+    await calls.tell(run, ask("x"))
+    await calls.tell(f"{run}-nobody", ask("y"))
+    await until(lambda: labour.finished == ["x"])
+    assert labour.service.load == 0
