@@ -22,7 +22,6 @@ NOT_BUILT_YET = [
     "ns_tools",
     "over_refusal_detection",
     "reasoning_gym",
-    "single_step_tool_use_with_argument_comparison",
     "structured_outputs",
     "swerl_gen",
     "swerl_llm_judge",
