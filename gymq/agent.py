@@ -38,12 +38,10 @@ from gymq.messages import (
     Verified,
     Verify,
 )
-from gymq.outcomes import InvalidTask, RolloutError
+from gymq.outcomes import GOES_ON_ELSEWHERE, InvalidTask, RolloutError
 from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
-
-FOR_GOOD = "for good"  # message of a task's cancellation after which nobody goes on with the rollout
 
 # Names a model cannot call although a session understands them.
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
@@ -303,7 +301,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # After these another process goes on with the rollout and, if it has a journal, with its session.
-        interrupted = isinstance(error, BusError | asyncio.CancelledError) and FOR_GOOD not in error.args
+        interrupted = isinstance(error, BusError) or (error is not None and GOES_ON_ELSEWHERE in error.args)
         goes_on = interrupted and self._rollout.recorder is not None
         if self._address is not None and not goes_on:
             await self._rollout.tell(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))

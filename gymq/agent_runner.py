@@ -8,7 +8,7 @@ import time
 from typing import Any
 
 from gymq import subjects
-from gymq.agent import FOR_GOOD, Agent
+from gymq.agent import Agent
 from gymq.attempts import COMMON, Attempts, failure_of
 from gymq.bus import Bus, BusError
 from gymq.calls import Calls
@@ -67,7 +67,7 @@ class AgentRunner:
     def _cancel(self, run: str, task_index: int | None) -> None:
         for working, task in list(self._in_work.items()):
             if task.run == run and task_index in (None, task.task_index):
-                working.cancel(FOR_GOOD)
+                working.cancel()
 
     async def _handle(self, delivery: Delivery) -> None:
         if self._queue.draining:

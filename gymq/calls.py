@@ -33,11 +33,12 @@ from gymq.messages import (
     decoder,
     encode,
 )
-from gymq.outcomes import RolloutError
+from gymq.outcomes import GOES_ON_ELSEWHERE, RolloutError
 
 ACCEPT_TIMEOUT_S = 3.0  # a living worker answers or accepts well within this
 PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
+ASLEEP_S = 0.5  # a timer that is later than this was held up by this process itself, and what came meanwhile is unread
 NO_WORKER_PATIENCE_S = 10.0  # how long a call waits for somebody to serve its subject
 
 decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
@@ -70,6 +71,10 @@ class _Pending:
         self.number = 0
         self.timer: asyncio.TimerHandle | None = None
         self.worker: str | None = None
+
+    @property
+    def in_session(self) -> bool:
+        return self.subject.startswith("gym.session.")
 
 
 class Calls:
@@ -159,8 +164,9 @@ class Calls:
             reply = await pending.future
             if isinstance(reply, Claim):
                 reply = _decode_final(await parts.get(self._bus, reply))
-        except asyncio.CancelledError:
-            if pending.worker is not None:
+        except asyncio.CancelledError as error:
+            # What a session works on for a rollout that goes on elsewhere is asked for again from there.
+            if pending.worker is not None and not (pending.in_session and GOES_ON_ELSEWHERE in error.args):
                 self._cancel(pending.worker, pending.reply)
             raise
         except BadMessage as error:
@@ -204,8 +210,14 @@ class Calls:
             self._probes[worker] = asyncio.create_task(self._probe(worker))
 
     def _not_accepted(self, pending: _Pending) -> None:
-        if asyncio.get_running_loop().time() >= pending.deadline:
+        loop = asyncio.get_running_loop()
+        assert pending.timer is not None
+        if loop.time() >= pending.deadline:
             self._too_late(pending)
+        elif loop.time() - pending.timer.when() > ASLEEP_S:
+            pending.timer = loop.call_at(
+                min(pending.deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending
+            )
         elif not pending.future.done():
             pending.future.set_exception(CallLost(f"nobody accepted the call on {pending.subject}"))
 
@@ -231,10 +243,12 @@ class Calls:
 
     async def _probe(self, worker: str) -> None:
         """Ask a worker about its calls for as long as it has any."""
+        loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(PROBE_EVERY_S)
             calls = dict(self._of_worker.get(worker, {}))
             reconnects = self._bus.reconnects
+            asked_at = loop.time()
             if not self._bus.is_connected:
                 continue
             try:
@@ -248,12 +262,15 @@ class Calls:
                 gone, reason = list(calls), "does not answer"
             except BusError:
                 continue
-            if self._bus.reconnects != reconnects or not self._bus.is_settled:
+            asleep = loop.time() - asked_at > PROBE_TIMEOUT_S + ASLEEP_S
+            if asleep or self._bus.reconnects != reconnects or not self._bus.is_settled:
                 continue  # the silence was ours, or the worker is not back yet
             for number in gone:
                 pending = calls.get(number)
                 if pending is not None and not pending.future.done():
                     pending.future.set_exception(CallLost(f"worker {worker} {reason} ({pending.subject})"))
+                    if not pending.in_session:
+                        self._cancel(worker, pending.reply)  # it may only be frozen; the call is made elsewhere
 
     def _on_late_reply(self, message: Msg) -> None:
         """A worker that accepts a call nobody waits for any more is told to stop."""

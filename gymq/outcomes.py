@@ -19,6 +19,9 @@ RETRYABLE = frozenset(
     }
 )
 
+# Argument of the CancelledError that ends a rollout here which another agent process goes on with.
+GOES_ON_ELSEWHERE = "goes on elsewhere"
+
 
 class RolloutError(Exception):
     """A rollout, or a call inside one, that has no result.

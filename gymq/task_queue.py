@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from gymq import streams
 from gymq.bus import Bus, BusError
 from gymq.jetstream import Delivery, JetStream, Pull
+from gymq.outcomes import GOES_ON_ELSEWHERE
 
 log = logging.getLogger("gymq.agent")
 
@@ -57,7 +58,7 @@ class TaskQueue:
         if self._running:
             await asyncio.wait(list(self._running), timeout=deadline_s)
         for task in list(self._running):
-            task.cancel()
+            task.cancel(GOES_ON_ELSEWHERE)
         if self._running:
             await asyncio.wait(list(self._running), timeout=5.0)
         if self._beating is not None:
