@@ -140,10 +140,9 @@ class DeadLetters:
         Raises:
             BusError: the stream cannot be read.
         """
-        batch = self._js.read(streams.DEAD_LETTERS, subjects.ALL_DEAD_LETTERS, after=number - 1, batch=1)
-        async for stored in batch:
-            return _buried(stored) if stored.sequence == number else None
-        return None
+        letters = self._js.read(streams.DEAD_LETTERS, subjects.ALL_DEAD_LETTERS, after=number - 1, batch=1)
+        stored = await anext(letters, None)
+        return _buried(stored) if stored is not None and stored.sequence == number else None
 
     async def read(self, run: str | None = None) -> AsyncIterator[Buried]:
         """The letters that are there now, oldest first; of one run, or all.

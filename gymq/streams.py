@@ -7,7 +7,7 @@ from typing import Any
 
 from gymq import subjects
 from gymq.bus import BusError, NoAnswer
-from gymq.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, MESSAGE_NOT_FOUND, JetStream, JetStreamError
+from gymq.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
 
 TASKS = "TASKS"
 ROLLOUTS = "ROLLOUTS"
@@ -191,15 +191,11 @@ async def remove_message(js: JetStream, stream: str, sequence: int) -> None:
     """
     try:
         await js.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
-    except JetStreamError as refused:
+    except JetStreamError:
         # Of a message that is gone the server says the same as of one that it cannot delete.
-        try:
-            await js.api(f"STREAM.MSG.GET.{stream}", {"seq": sequence})
-        except JetStreamError as error:
-            if error.code != MESSAGE_NOT_FOUND:
-                raise
-        else:
-            raise refused
+        found = await anext(js.read(stream, ">", after=sequence - 1, batch=1), None)
+        if found is not None and found.sequence == sequence:
+            raise
 
 
 async def _ensure_stream(js: JetStream, config: dict[str, Any]) -> None:

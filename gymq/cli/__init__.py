@@ -16,6 +16,7 @@ COMMANDS = {
     "status": "Server, streams, workers, queues and runs.",
     "rollouts": "List the rollouts of a run, or read one whole.",
     "cancel": "Stop a run, or one task of it.",
+    "dead-letters": "What was given up: list it, read it, give it back or drop it.",
     "score": "Verify stored rollouts again, without a model.",
     "test": "Run the tests and the example rows of a worker.",
     "init": "Make the files of a new environment.",
@@ -36,7 +37,8 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
         default_parameter=cyclopts.Parameter(negative=(), show_default=_shown_default),
     )
     for name, line in COMMANDS.items():
-        app.command(f"gymq.cli.{name}:{name}", name=name, help=None if name == asked_for else line)
+        module = name.replace("-", "_")
+        app.command(f"gymq.cli.{module}:{module}", name=name, help=None if name == asked_for else line)
     app.register_install_completion_command()
     return app
 
