@@ -8,19 +8,22 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import logging
 import math
+import os
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
+import nats
 import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from gymq import subjects
+from gymq import credentials, subjects, tls
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
@@ -33,6 +36,8 @@ PENDING_BYTES = 512 << 20
 
 Handler = Callable[[Msg], Awaitable[None]]
 
+_DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')  # the client library lowers it
+
 
 class BusError(Exception):
     """NATS could not be reached, or refused; one sentence."""
@@ -40,6 +45,10 @@ class BusError(Exception):
 
 class TooLarge(BusError):
     """The body exceeds what the server takes; trying again cannot help."""
+
+
+class Denied(BusError):
+    """The server does not let this user do it; trying again cannot help."""
 
 
 class NoResponders(BusError):
@@ -70,8 +79,8 @@ class Bus:
         self.max_body_bytes = client.max_payload - HEADER_ROOM_BYTES
         self.reconnects = 0
         self._reconnected_at = -math.inf
-        self._numbers = itertools.count(1)
         self._expected: dict[str, Callable[[Msg], None]] = {}
+        self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
         self._watchdog: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
         self.lost = asyncio.Event()  # set when the connection is closed for good
@@ -80,12 +89,14 @@ class Bus:
     async def connect(cls, url: str, *, role: str, name: str, timeout_s: float = 10.0) -> Bus:
         """Connect to one server or, comma-separated, to any of several.
 
+        The user is that of the URL, else that of the role (see `gymq.credentials`); TLS is spoken as `gymq.tls` says.
+
         Args:
             role: first part of the inbox, which permissions are given by: agent, model, resources, client, …
             name: shown by the server's monitoring.
 
         Raises:
-            BusError: nobody answers within `timeout_s`, or the server refuses the credentials.
+            BusError: nobody answers within `timeout_s`, the server refuses the credentials, or does not speak TLS.
         """
         box: list[Bus] = []
         problems: list[str] = []  # of the tries to connect
@@ -94,6 +105,7 @@ class Bus:
             text = redact(f"{type(error).__name__} {error}")
             if box:
                 log.warning("nats: %s", text)
+                box[0]._on_denied(text)
             else:
                 problems.append(text)
 
@@ -112,11 +124,13 @@ class Bus:
             if box:
                 box[0].lost.set()
 
-        client = _Client()
+        client = _TlsClient() if tls.is_demanded(url) else _Client()
         try:
+            servers, login = credentials.login(credentials.url_of_role(url, role))
             await asyncio.wait_for(
                 client.connect(
-                    url.split(","),
+                    servers,
+                    **_options(login, tls.context(url)),
                     name=name,
                     error_cb=on_error,
                     reconnected_cb=on_reconnected,
@@ -124,7 +138,7 @@ class Bus:
                     inbox_prefix=f"{subjects.INBOX_PREFIX}{role}".encode(),
                     connect_timeout=2,
                     max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.25,
+                    reconnect_time_wait=0.25,  # type: ignore[arg-type]
                     ping_interval=10,
                     max_outstanding_pings=2,
                     pending_size=OUTAGE_BUFFER_BYTES,
@@ -132,14 +146,23 @@ class Bus:
                 ),
                 timeout_s,
             )
+        except (credentials.CredentialsError, tls.TlsError) as error:
+            raise BusError(str(error)) from None
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
             reason = redact(str(error)) or (problems[-1] if problems else f"no answer within {timeout_s:g} s")
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         bus = cls(client, role)
-        box.append(bus)
         await client.subscribe(bus.inbox + ".*", cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
+        try:
+            await bus.flush()
+            if any(_DENIED.search(problem) for problem in problems):
+                raise BusError(f"NATS at {redact(url)} does not let its user act as {role!r}: it has another role")
+        except BusError:
+            await bus.close()
+            raise
+        box.append(bus)
         bus._watchdog = asyncio.create_task(bus._watch())
         return bus
 
@@ -232,7 +255,8 @@ class Bus:
 
     def expect(self, on_reply: Callable[[Msg], None]) -> str:
         """A fresh reply subject; `on_reply` gets what arrives there until `forget`."""
-        reply = f"{self.inbox}.{next(self._numbers)}"
+        # No number that somebody could guess: whoever knows the reply subject of a request can answer it.
+        reply = f"{self.inbox}.{int.from_bytes(os.urandom(7), 'big')}"
         self._expected[reply] = on_reply
         return reply
 
@@ -254,7 +278,7 @@ class Bus:
         """One request, one reply.
 
         Raises:
-            NoResponders, NoAnswer, BusError
+            NoResponders, NoAnswer, Denied, BusError
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Msg] = loop.create_future()
@@ -268,6 +292,7 @@ class Bus:
                 answer.set_exception(NoAnswer(f"no answer on {subject} within {timeout_s:g} s"))
 
         reply = self.expect(on_reply)
+        self._requests[reply] = (subject, answer)
         # A timer is half the cost of asyncio.timeout, and this runs several times a rollout.
         timer = loop.call_later(timeout_s, too_late)
         try:
@@ -275,10 +300,33 @@ class Bus:
             message = await answer
         finally:
             timer.cancel()
+            del self._requests[reply]
             self.forget(reply)
         if is_no_responders(message):
             raise NoResponders(f"nobody serves {subject}")
         return message
+
+    def _on_denied(self, error: str) -> None:
+        """End the requests that an error of the server is about; it answers those that it denies in no other way."""
+        denied = _DENIED.search(error)
+        if denied is None or denied[1] != "publish":
+            return
+        for subject, answer in self._requests.values():
+            if subject.lower() == denied[2] and not answer.done():
+                answer.set_exception(Denied(f"the NATS server does not let this user publish to {subject}"))
+
+
+class _TlsClient(_Client):
+    """Says nothing to a server that does not speak TLS; the client library would go on without, password and all."""
+
+    def _connect_command(self) -> bytes:
+        if not self._server_info.get("tls_required"):
+            raise nats.errors.Error("nats: the server does not speak TLS")
+        return super()._connect_command()
+
+
+def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
+    return login if context is None else {**login, "tls": context}
 
 
 def is_no_responders(message: Msg) -> bool:

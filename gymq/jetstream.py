@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import Header
 
-from gymq.bus import Bus, BusError, NoAnswer, NoResponders, TooLarge, is_no_responders
+from gymq.bus import Bus, BusError, Denied, NoAnswer, NoResponders, TooLarge, is_no_responders
 
 # JetStream's error codes that this code acts upon.
 WRONG_LAST_SEQUENCE = 10071
@@ -121,7 +121,7 @@ class JetStream:
         """`store`, repeated with backoff while the server is away or full. The headers must make repeats harmless.
 
         Raises:
-            JetStreamError, TooLarge: refused for a reason that waiting does not cure.
+            JetStreamError, Denied, TooLarge: refused for a reason that waiting does not cure.
             BusError: not stored within `patience_s`.
         """
         loop = asyncio.get_running_loop()
@@ -135,7 +135,7 @@ class JetStream:
                 if error.code not in (STREAM_FULL, SERVER_FULL):
                     raise
                 problem: BusError = error
-            except TooLarge:
+            except (Denied, TooLarge):
                 raise
             except BusError as error:
                 problem = error

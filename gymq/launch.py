@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,7 +17,8 @@ from types import TracebackType
 
 import msgspec
 
-from gymq import streams
+from gymq import credentials, streams
+from gymq.auth import OPERATOR, SERVICES
 from gymq.bus import Bus
 from gymq.host import ROLE_OF_KIND, HostSpec, InstanceSpec
 from gymq.jetstream import JetStream
@@ -72,16 +74,18 @@ class Cluster:
                 await self._server.start()
                 self.url = self._server.url
                 self._watching_server = asyncio.create_task(self._watch_server(self._server))
-            bus = await Bus.connect(self.url, role="operator", name="gymq launch")
-            agents = [instance.name for instance in self._instances if instance.kind == "agents"]
-            await streams.ensure(JetStream(bus), agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
-            await bus.close()
+            if credentials.may_take(self.url, OPERATOR):
+                await self._make_streams()
+            else:
+                log.warning("there is no password of the role operator here: streams are taken as they are")
             logs = self._folder / "logs"
             logs.mkdir(parents=True, exist_ok=True)
             self.children = [Child(name, spec, logs / f"{name}.log") for name, spec in self._plan()]
             await asyncio.gather(*(child.start() for child in self.children))
-        except BaseException:
+        except BaseException as error:
             await self._stop()
+            if isinstance(error, credentials.CredentialsError):
+                raise LaunchError(str(error)) from None
             raise
         return self
 
@@ -89,6 +93,14 @@ class Cluster:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self._stop()
+
+    async def _make_streams(self) -> None:
+        bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
+        try:
+            agents = [instance.name for instance in self._instances if instance.kind == "agents"]
+            await streams.ensure(JetStream(bus), agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+        finally:
+            await bus.close()
 
     async def _stop(self) -> None:
         # Agents first: the others must answer until the last rollout is done.
@@ -125,12 +137,16 @@ class Cluster:
             for number in range(copies if copies > 1 else 0):
                 planned.append((f"{instance.name}-{number}", [instance], instance.kind))
         planned += [(kind, instances, kind) for kind, instances in shared.items()]
-        specs = [
-            (name, HostSpec(self.url, ROLE_OF_KIND[kind], instances, False, self._log_level, self._drain_s))
-            for name, instances, kind in planned
-        ]
-        services = HostSpec(self.url, "services", [], True, self._log_level, self._drain_s)
-        return [*specs, ("services", services)]
+        specs = [(name, self._spec(ROLE_OF_KIND[kind], instances)) for name, instances, kind in planned]
+        if credentials.may_take(self.url, SERVICES):
+            specs.append((SERVICES, self._spec(SERVICES, [])))
+        else:
+            log.warning("there is no password of the role services here: they must run elsewhere")
+        return specs
+
+    def _spec(self, role: str, instances: list[InstanceSpec]) -> HostSpec:
+        url = credentials.url_of_role(self.url, role)  # a process is told its own password and no other
+        return HostSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s)
 
 
 class Child:
@@ -164,6 +180,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log_to,
                 start_new_session=True,
+                env={name: value for name, value in os.environ.items() if name != credentials.VARIABLE},
             )
         assert self.process.stdin is not None
         assert self.process.stdout is not None

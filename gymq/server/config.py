@@ -10,6 +10,17 @@ LOG_MAX_BYTES = 16 << 20
 _FEATURE_FLAGS_SINCE = (2, 14, 0)  # older servers refuse to start with the word in their configuration
 
 
+LIMITS = """\
+max_payload: 8MB           # what the server recommends as the most; larger rollouts travel in parts
+max_pending: 128MB         # bytes that may wait for a slow client before the server cuts its connection
+write_deadline: "10s"
+max_connections: 20000
+max_control_line: 4KB      # nats-py reads protocol lines up to this length
+ping_interval: "20s"       # with ping_max: a client that froze is cut after a minute instead of six
+ping_max: 2
+"""
+
+
 def render_config(
     *,
     server_name: str,
@@ -34,14 +45,7 @@ port: {port}
 http: "{bracketed(host)}:{monitor_port}"
 authorization {{ user: "{USER}", password: "{password}" }}
 
-max_payload: 8MB           # what the server recommends as the most; larger rollouts travel in parts
-max_pending: 128MB         # bytes that may wait for a slow client before the server cuts its connection
-write_deadline: "10s"
-max_connections: 20000
-max_control_line: 4KB      # nats-py reads protocol lines up to this length
-ping_interval: "20s"       # with ping_max: a client that froze is cut after a minute instead of six
-ping_max: 2
-
+{LIMITS}
 logfile: "{LOG_FILE}"
 logfile_size_limit: {LOG_MAX_BYTES}
 logfile_max_num: 3

@@ -1,0 +1,124 @@
+"""As which user a process connects: what its URL says, or the role's password in the folder that GYMQ_AUTH names.
+
+The folder holds a file `<role>.password` for each role that its machine may take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from pathlib import Path
+from urllib.parse import unquote
+
+VARIABLE = "GYMQ_AUTH"
+
+_PASSWORD = re.compile(r"[\w-]{32,}", re.ASCII)
+
+
+class CredentialsError(Exception):
+    """A password that is missing or cannot be used; one sentence."""
+
+
+def folder() -> Path | None:
+    """The folder with the passwords of roles, if there is one."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else None
+
+
+def password_file(folder: Path, role: str) -> Path:
+    return folder / f"{role}.password"
+
+
+def url_of_role(url: str, role: str) -> str:
+    """`url` with the user and password of a role. It stays as it is if it names a user, or GYMQ_AUTH no folder.
+
+    Raises:
+        CredentialsError: the folder has no usable password of the role.
+    """
+    where = folder()
+    if where is None or "@" in url:
+        return url
+    password = read_password(where, role)
+    if password is None:
+        raise CredentialsError(f"{VARIABLE} names the folder {where}, which has no password of the role {role!r}")
+    return ",".join(_with_user(server, role, password) for server in url.split(","))
+
+
+def may_take(url: str, role: str) -> bool:
+    """Whether this process can connect to `url` as a role, as far as it knows.
+
+    Raises:
+        CredentialsError: the role's password cannot be read.
+    """
+    where = folder()
+    return where is None or "@" in url or read_password(where, role) is not None
+
+
+def login(url: str) -> tuple[list[str], dict[str, str]]:
+    """The servers of a URL, and what to tell them: `user` and `password`, `token`, or nothing.
+
+    Servers that a cluster names later are then told it too.
+    """
+    servers = []
+    found: dict[str, str] = {}
+    for server in url.split(","):
+        scheme, separator, address = server.rpartition("://")
+        who, _, address = address.rpartition("@")
+        servers.append(f"{scheme}{separator}{address}")
+        if who and not found:
+            user, has_password, password = who.partition(":")
+            found = {"user": unquote(user), "password": unquote(password)} if has_password else {"token": unquote(user)}
+    return servers, found
+
+
+def read_password(folder: Path, role: str) -> str | None:
+    """The password of a role; None if the folder does not have it.
+
+    Raises:
+        CredentialsError: it cannot be read, or is none.
+    """
+    file = password_file(folder, role)
+    try:
+        password = file.read_text("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CredentialsError(f"cannot read {file}: {error.strerror}") from None
+    if not _PASSWORD.fullmatch(password):
+        raise CredentialsError(f"{file} holds no password made by `gymq auth init`")
+    return password
+
+
+def make_password(folder: Path, role: str) -> str:
+    """The password of a role, made if the folder does not have it.
+
+    Raises:
+        CredentialsError: it cannot be read, or is none.
+        OSError: it cannot be written.
+    """
+    password = read_password(folder, role)
+    if password is None:
+        password = secrets.token_urlsafe(32)
+        write_secret(password_file(folder, role), password + "\n")
+    return password
+
+
+def write_secret(file: Path, text: str) -> None:
+    """Replace a file in one step; readable by its owner only, whatever the umask.
+
+    Raises:
+        OSError
+    """
+    new = file.with_name(f".{file.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
+        opened.write(text)
+    new.replace(file)
+
+
+def _with_user(server: str, user: str, password: str) -> str:
+    scheme, separator, address = server.rpartition("://")
+    return f"{scheme if separator else 'nats'}://{user}:{password}@{address}"
