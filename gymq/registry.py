@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import inspect
-import sys
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
+from gymq import file_modules
 from gymq.agent import Agent
 from gymq.authoring import Worker
 from gymq.model import Model
@@ -33,9 +33,12 @@ def find(kind: Kind, implementation: str) -> type[Worker]:
             `gymq.resources`), a module (`my_package.my_module` or `my_package.my_module:MyClass`), or a file
             (`./my_env.py` or `./my_env.py:MyClass`).
 
+    Modules and folders are also looked for in the current folder, files import what lies beside them.
+
     Raises:
         WorkerNotFound: there is none, its module cannot be imported, or it holds several.
     """
+    file_modules.look_in(Path.cwd())
     place, _, class_name = implementation.partition(":")
     if place.endswith(".py"):
         module = _load_file(Path(place))
@@ -53,7 +56,7 @@ def _by_name(kind: Kind, name: str) -> ModuleType:
         if entry.name == name:
             return _import(entry.module, name)
     module = f"workers.{kind}.{name}.worker"
-    if importlib.util.find_spec("workers") is None or not _exists(module):
+    if not _exists(module):
         raise WorkerNotFound(
             f"there is no {kind} worker named {name!r}: no folder workers/{kind}/{name} with worker.py"
         )
@@ -70,27 +73,23 @@ def _exists(module: str) -> bool:
 def _import(module: str, wanted: str) -> ModuleType:
     try:
         return importlib.import_module(module)
-    except ImportError as error:
-        raise WorkerNotFound(f"cannot import {module} for the worker {wanted!r}: {error}") from None
+    except (Exception, SystemExit) as error:
+        raise WorkerNotFound(f"cannot import {module} for the worker {wanted!r}: {_said(error)}") from None
 
 
 def _load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise WorkerNotFound(f"there is no file {path}")
-    name = f"gymq_file_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # Registered under its name so that its classes can be pickled into the processes that verify.
-    sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
-    except Exception as error:
-        del sys.modules[name]
-        raise WorkerNotFound(f"{path} cannot be loaded: {type(error).__name__}: {error}") from None
-    return module
+        return file_modules.load(path)
+    except (Exception, SystemExit) as error:
+        raise WorkerNotFound(f"{path} cannot be loaded: {_said(error)}") from None
+
+
+def _said(error: BaseException) -> str:
+    """An error in one line."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
 def _class_in(module: ModuleType, base: type[Worker], class_name: str, wanted: str) -> type[Worker]:
