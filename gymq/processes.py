@@ -13,6 +13,8 @@ from typing import ParamSpec, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
+from gymq import file_modules, parent_death
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -44,7 +46,8 @@ class KillableProcesses:
         if self._pool is None:
             # forkserver: a child never inherits our sockets, locks or half-written buffers.
             context = multiprocessing.get_context("forkserver")
-            self._pool = ProcessPool(self._max_workers, initializer=self._prepare, context=context)
+            context.set_forkserver_preload(["gymq.end_with_parent", "__main__"])
+            self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=(self._prepare,), context=context)
         future = self._pool.schedule(function, args=list(args), kwargs=kwargs, timeout=timeout_s)
         try:
             result: T = await asyncio.wrap_future(future)
@@ -60,3 +63,12 @@ class KillableProcesses:
             self._pool.stop()  # type: ignore[no-untyped-call]
             self._pool.join()
             self._pool = None
+
+
+def _begin(prepare: Callable[[], None] | None) -> None:
+    """Runs first in each process."""
+    file_modules.install()
+    # The parent is the fork server, which ends with our own process: what computes for nobody must not go on.
+    parent_death.die_with_parent(os.getppid())
+    if prepare is not None:
+        prepare()
