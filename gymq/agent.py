@@ -10,7 +10,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import random
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -45,13 +44,6 @@ log = logging.getLogger("gymq.agent")
 
 # Names a model cannot call although a session understands them.
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
-
-# A verdict that failed for one of these reasons is asked for again, after these pauses.
-VERIFY_AGAIN = frozenset(
-    {FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED, FailureClass.VERIFIER_FAILED, FailureClass.WORKER_LOST}
-)
-VERIFY_PAUSES_S = (0.5, 5.0)
-LOOK_FOR_WORKER_EVERY_S = 1.0
 
 
 class Caller(Protocol):
@@ -171,10 +163,14 @@ class Rollout:
         Raises:
             RolloutError: it has passed.
         """
-        left = self._deadline - asyncio.get_running_loop().time()
+        left = self.until_deadline()
         if left <= 0:
             raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the rollout's time is over")
         return left
+
+    def until_deadline(self) -> float:
+        """Seconds until the rollout's deadline; negative when it has passed."""
+        return self._deadline - asyncio.get_running_loop().time()
 
     def session(self) -> Session:
         """The rollout's session in its resources worker; use it with `async with`."""
@@ -238,25 +234,29 @@ class Rollout:
         """
         try:
             if self.recorder is None or key is None:
-                return await self._call_when_served(subject, request)
-            return await self.recorder.effect(key, in_session, lambda: self._call_when_served(subject, request))
+                return await self._call(subject, request)
+            return await self.recorder.effect(key, in_session, lambda: self._call(subject, request))
         except RolloutError as error:
             raise error.at(stage) from None
 
-    async def _call_when_served(self, subject: str, request: Call) -> Message:
-        """Send a request; while nobody serves its subject, wait for somebody until the request's time is over."""
+    async def _call(self, subject: str, request: Call) -> Message:
+        """Send a request, again and again while nobody serves its subject, until the request's time is over."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + request.timeout_s
+        failed = 0
         while True:
             try:
                 return await self._caller.call(subject, request)
             except RolloutError as error:
-                left = give_up - loop.time() - LOOK_FOR_WORKER_EVERY_S
-                if error.failure_class is not FailureClass.NO_WORKER or left <= 0:
+                failed += 1
+                left_s = give_up - loop.time()
+                retry = error.retries.effect
+                pause_s = None if retry is None else retry.pause_s(failed, left_s=left_s)
+                if pause_s is None:
                     raise
                 log.info("waiting: %s", error.message)
-            await asyncio.sleep(LOOK_FOR_WORKER_EVERY_S)
-            request = msgspec.structs.replace(request, timeout_s=left)
+            await asyncio.sleep(pause_s)
+            request = msgspec.structs.replace(request, timeout_s=left_s - pause_s)
 
     async def tell(self, subject: str, request: Call) -> None:
         await self._caller.tell(subject, request)
@@ -337,7 +337,8 @@ class Session(AbstractAsyncContextManager["Session"]):
         Raises:
             RolloutError: there is no verdict.
         """
-        for pause_s in (*VERIFY_PAUSES_S, None):
+        failed = 0
+        while True:
             request = Verify(
                 rollout=self._rollout.id,
                 timeout_s=self._timeout(self._rollout.options.verify_timeout_s),
@@ -348,13 +349,15 @@ class Session(AbstractAsyncContextManager["Session"]):
             try:
                 verified = await self._send(request, Stage.VERIFY)
             except RolloutError as error:
-                if pause_s is None or error.failure_class not in VERIFY_AGAIN or not error.retryable:
+                failed += 1
+                retry = error.retries.verdict
+                pause_s = None if retry is None else retry.pause_s(failed, left_s=self._rollout.until_deadline())
+                if pause_s is None:
                     raise
-                await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+                await asyncio.sleep(pause_s)
                 continue
             assert isinstance(verified, Verified)
             return Verdict(verified.reward, **verified.verdict)
-        raise AssertionError("the last try raises")
 
     async def _send(self, request: ToolCall | Verify, stage: Stage) -> Message:
         try:

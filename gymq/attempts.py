@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import random
 import time
 from typing import Any
 
@@ -16,13 +15,11 @@ from gymq.calls import Calls
 from gymq.journal import Journal
 from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
 from gymq.messages import Rollout as RolloutMessage
-from gymq.outcomes import RolloutError
+from gymq.outcomes import INTERRUPTED, RolloutError
 from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
 
-MAX_TRIES = 3  # of a rollout
-LONGEST_PAUSE_S = 5.0  # between tries
 DEADLINE_GRACE_S = 1.0  # calls end at the deadline by themselves and tell at which stage; the agent's own code after it
 
 
@@ -58,8 +55,7 @@ class Attempts:
             "started_at": time.time(),
         }
         journal: Journal | None = None
-        attempt = tries = 0
-        pause = 0.1
+        attempt = tries = interruptions = 0
         while True:
             rollout: Rollout | None = None
             started = loop.time()
@@ -98,13 +94,20 @@ class Attempts:
             common["duration_s"] = loop.time() - started
             if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
                 return _unresolved(common, attempt, failed, rollout), journal
-            if self._bus.is_connected and self._bus.reconnects == reconnects:
-                tries += 1  # what breaks while NATS is away says nothing about the rollout
-            if not failed.retryable or tries >= MAX_TRIES or loop.time() + pause >= deadline:
+            left_s = deadline - loop.time()
+            retry = failed.retries.rollout
+            if retry is None:
+                pause_s = None
+            elif self._bus.is_connected and self._bus.reconnects == reconnects:
+                tries += 1
+                pause_s = retry.pause_s(tries, left_s=left_s)
+            else:
+                interruptions += 1
+                pause_s = INTERRUPTED.pause_s(interruptions, left_s=left_s)
+            if pause_s is None:
                 return failure_of(common, attempt, failed), journal
             log.info("trying again after %s: %s", failed.failure_class, failed.message)
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 4, LONGEST_PAUSE_S)
+            await asyncio.sleep(pause_s)
             attempt += 1
 
     async def _verdict(self, rollout: Rollout, deadline: float, timeout_s: float) -> Verdict:

@@ -7,7 +7,7 @@ it still has the call. A dead worker is known in about a second instead of at th
 from __future__ import annotations
 
 import asyncio
-import random
+from collections import Counter
 
 import msgspec
 from nats.aio.msg import Msg
@@ -33,13 +33,12 @@ from gymq.messages import (
     decoder,
     encode,
 )
-from gymq.outcomes import GOES_ON_ELSEWHERE, RolloutError
+from gymq.outcomes import GOES_ON_ELSEWHERE, INTERRUPTED, RETRIES, RolloutError
 
 ACCEPT_TIMEOUT_S = 3.0  # a living worker answers or accepts well within this
 PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 ASLEEP_S = 0.5  # a timer that is later than this was held up by this process itself, and what came meanwhile is unread
-NO_WORKER_PATIENCE_S = 10.0  # how long a call waits for somebody to serve its subject
 
 decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
 _decode_final = decoder(Fail, Seeded, ToolResult, Verified, Closed, Generated)
@@ -77,6 +76,34 @@ class _Pending:
         return self.subject.startswith("gym.session.")
 
 
+class _Failures:
+    """The failed tries of one call; each class of failure has a count of its own, and so have outages."""
+
+    def __init__(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._counts: Counter[FailureClass] = Counter()
+        self._since: dict[FailureClass, float] = {}
+        self._interruptions = 0
+
+    def pause_s(self, problem: RolloutError, interrupted: bool) -> float | None:
+        """Seconds until the call may be made again; None: it may not."""
+        now = asyncio.get_running_loop().time()
+        left_s = self._deadline - now
+        if interrupted:
+            self._interruptions += 1
+            return INTERRUPTED.pause_s(self._interruptions, left_s=left_s)
+        retry = RETRIES[problem.failure_class].call
+        if retry is None:
+            return None
+        self._counts[problem.failure_class] += 1
+        spent_s = now - self._since.setdefault(problem.failure_class, now)
+        return retry.pause_s(self._counts[problem.failure_class], left_s=left_s, spent_s=spent_s)
+
+    def forget(self, problem: RolloutError) -> None:
+        """What failed like this does not count any more."""
+        del self._counts[problem.failure_class], self._since[problem.failure_class]
+
+
 class Calls:
     """The calling side; one for a process."""
 
@@ -95,43 +122,42 @@ class Calls:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
-        patience = min(deadline, loop.time() + NO_WORKER_PATIENCE_S)
-        pause = 0.05
-        losses = 0
+        failures = _Failures(deadline)
         while True:
             await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
             try:
                 return await self._once(subject, request, deadline)
             except NoWorker as error:
-                if self._bus.is_settled:
-                    if subject.startswith("gym.session."):
-                        raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone") from None
-                    if loop.time() + pause > patience:
-                        if not await self._is_full(subject):
-                            raise
-                        patience = min(deadline, loop.time() + NO_WORKER_PATIENCE_S)
                 problem: RolloutError = error
-                pause = min(pause, 0.5)
+                interrupted = not self._bus.is_settled
             except CallLost as error:
-                if self._bus.is_connected and self._bus.reconnects == reconnects:
-                    losses += 1  # otherwise it was lost with the server, not by the worker
-                # A model call and a seed may run twice; a session answers a repeated number from memory.
-                if losses >= 3 or loop.time() + pause > deadline:
-                    raise
                 problem = error
+                interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
             except RolloutError as error:
-                if error.failure_class is not FailureClass.SATURATED or loop.time() + pause > deadline:
+                if error.failure_class is not FailureClass.SATURATED:
                     raise
                 problem = error
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, 2.0)
+                interrupted = False
+            unserved = isinstance(problem, NoWorker) and not interrupted
+            if unserved and subject.startswith("gym.session."):
+                raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone")
+            pause_s = failures.pause_s(problem, interrupted)
+            if pause_s is None and unserved and await self._is_full(subject, deadline):
+                failures.forget(problem)
+                pause_s = failures.pause_s(problem, interrupted)
+            if pause_s is None:
+                raise problem
+            await asyncio.sleep(pause_s)
             request = _with_time_left(request, deadline - loop.time(), problem)
 
-    async def _is_full(self, subject: str) -> bool:
+    async def _is_full(self, subject: str, deadline: float) -> bool:
         """Whether workers of an unserved subject live all the same: full ones leave it until they have room."""
+        timeout_s = min(PROBE_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
+        if timeout_s <= 0:
+            return False
         try:
-            await self._bus.request(f"$SRV.PING.{subject.rpartition('.')[2]}", b"", timeout_s=PROBE_TIMEOUT_S)
+            await self._bus.request(f"$SRV.PING.{subject.rpartition('.')[2]}", b"", timeout_s=timeout_s)
         except BusError:
             return False
         return True

@@ -1,23 +1,103 @@
-"""What can go wrong with a rollout, as exceptions. Each carries its class, stage and whether another try may help."""
+"""What can go wrong with a rollout, as exceptions, and what is tried again after it.
+
+Each error carries its class, stage and whether another try may help. The table `RETRIES` says for each class how often
+and after which pauses it is tried; nobody else decides that.
+"""
 
 from __future__ import annotations
 
+import math
+import random
+from dataclasses import dataclass
+
 from gymq.messages import FailureClass, Stage
 
+
+@dataclass(frozen=True)
+class Retry:
+    """How often something is tried, and the pauses in between.
+
+    The pauses grow from the first to the longest. Each is shortened at random, so that those who failed together do not
+    come back together.
+    """
+
+    tries: int  # at most, the first one included
+    first_pause_s: float
+    longest_pause_s: float
+    growth: float = 2.0  # of a pause over the one before
+    budget_s: float = math.inf  # no further try begins later than this after the first failure
+    jitter: float = 0.5  # by what share of it a pause is shortened at most
+
+    def pause_s(self, failed: int, *, left_s: float, spent_s: float = 0.0) -> float | None:
+        """Seconds until the next try; None if there is none any more.
+
+        Args:
+            failed: tries that have failed so far.
+            left_s: seconds until the deadline.
+            spent_s: seconds since the first failure.
+        """
+        pause = min(self.first_pause_s * self.growth ** min(failed - 1, 32), self.longest_pause_s)
+        if failed >= self.tries or pause >= left_s or spent_s + pause > self.budget_s:
+            return None
+        return pause * random.uniform(1.0 - self.jitter, 1.0)
+
+
+@dataclass(frozen=True)
+class Retries:
+    """What is tried again after a failure of one class, from the cheapest to the dearest. None: not that."""
+
+    call: Retry | None = None  # the same request, by whoever sent it (`gymq.calls`)
+    effect: Retry | None = None  # the request of an agent, after its calls were given up (`gymq.agent`)
+    verdict: Retry | None = None  # the verdict on a response that is there (`gymq.agent`)
+    rollout: Retry | None = None  # the whole rollout, in a new session (`gymq.attempts`)
+
+
+_NEVER = Retries()
+_ROLLOUT = Retry(tries=3, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
+# The response is paid for, so a judge or a service behind the verifier is given some seconds to recover.
+_VERDICT = Retry(tries=3, first_pause_s=0.5, longest_pause_s=5.0, growth=10.0)
+
+RETRIES: dict[FailureClass, Retries] = {
+    # Says something about the row, or about code: the next try would end the same.
+    FailureClass.INVALID_TASK: _NEVER,
+    FailureClass.BAD_REQUEST: _NEVER,
+    FailureClass.NOT_STORABLE: _NEVER,
+    FailureClass.AGENT_FAILED: _NEVER,
+    # There is no time left, or nobody wants it any more.
+    FailureClass.DEADLINE_EXCEEDED: _NEVER,
+    FailureClass.CANCELLED: _NEVER,
+    # Its worker has repeated what is worth repeating at its endpoint; another worker may do better.
+    FailureClass.MODEL_FAILED: Retries(rollout=_ROLLOUT),
+    FailureClass.VERIFIER_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
+    FailureClass.JUDGE_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
+    FailureClass.COMPONENT_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
+    # A new session, and all the turns in it again.
+    FailureClass.SESSION_LOST: Retries(rollout=_ROLLOUT),
+    # The call did not run. A worker that is started again is back within the budget of the call; an agent waits on, a
+    # model takes minutes to load. Only time ends that: the number of tries is out of reach.
+    FailureClass.NO_WORKER: Retries(
+        call=Retry(tries=1000, first_pause_s=0.05, longest_pause_s=0.5, budget_s=10.0),
+        effect=Retry(tries=10_000, first_pause_s=1.0, longest_pause_s=1.0),
+        rollout=_ROLLOUT,
+    ),
+    # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
+    # loses three workers in a row may well be what kills them.
+    FailureClass.WORKER_LOST: Retries(
+        call=Retry(tries=3, first_pause_s=0.05, longest_pause_s=2.0), verdict=_VERDICT, rollout=_ROLLOUT
+    ),
+    # Room comes with time, so again only time ends it.
+    FailureClass.SATURATED: Retries(
+        call=Retry(tries=10_000, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ROLLOUT
+    ),
+    # Told by the janitor of a task that has left the queue; whoever collects may submit it again.
+    FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_ROLLOUT),
+}
+
 # A failure of these classes says nothing about the row: trying the rollout again may succeed.
-RETRYABLE = frozenset(
-    {
-        FailureClass.MODEL_FAILED,
-        FailureClass.VERIFIER_FAILED,
-        FailureClass.JUDGE_FAILED,
-        FailureClass.COMPONENT_FAILED,
-        FailureClass.SESSION_LOST,
-        FailureClass.NO_WORKER,
-        FailureClass.WORKER_LOST,
-        FailureClass.SATURATED,
-        FailureClass.REDELIVERED_TOO_OFTEN,
-    }
-)
+RETRYABLE = frozenset(failure_class for failure_class, retries in RETRIES.items() if retries.rollout is not None)
+
+# What breaks while NATS is away says nothing about the call or the rollout, and is not counted with their failures.
+INTERRUPTED = Retry(tries=1000, first_pause_s=0.1, longest_pause_s=0.5)
 
 # Argument of the CancelledError that ends a rollout here which another agent process goes on with.
 GOES_ON_ELSEWHERE = "goes on elsewhere"
@@ -29,7 +109,7 @@ class RolloutError(Exception):
     Attributes:
         failure_class: why.
         stage: where; None until somebody who knows fills it in.
-        retryable: whether another try may succeed.
+        retryable: whether another try may succeed; by default what the table says of rollouts.
     """
 
     def __init__(
@@ -48,6 +128,13 @@ class RolloutError(Exception):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    @property
+    def retries(self) -> Retries:
+        """What is tried again. An error that is called retryable against the table is tried as a whole rollout."""
+        if not self.retryable:
+            return _NEVER
+        return RETRIES[self.failure_class] if self.failure_class in RETRYABLE else Retries(rollout=_ROLLOUT)
 
     def at(self, stage: Stage) -> RolloutError:
         """Itself, with the stage filled in if nobody did before."""

@@ -3,12 +3,16 @@
 import asyncio
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from gymq.authoring import current_call
 from gymq.bus import Bus
 from gymq.calls import Calls
-from gymq.messages import Claim, Generate, Generated, Message, decoder, encode
+from gymq.messages import Claim, FailureClass, Generate, Generated, Message, decoder, encode
+from gymq.outcomes import RETRIES
 from gymq.serving import Server, Service
 
 decode = decoder(Generate, Claim)
@@ -54,6 +58,14 @@ class Labour:
         self.finished.append(request.rollout)
         size = request.params.get("size", 0)
         return Generated(response={"worker": self.worker, "noise": noise(size), "got": len(encode(request))})
+
+
+def limit_patience(monkeypatch: pytest.MonkeyPatch, budget_s: float) -> None:
+    """Calls wait no longer than this for somebody to serve their subject."""
+    known = RETRIES[FailureClass.NO_WORKER]
+    assert known.call is not None
+    limited = replace(known, call=replace(known.call, budget_s=budget_s))
+    monkeypatch.setitem(RETRIES, FailureClass.NO_WORKER, limited)
 
 
 def noise(size: int) -> bytes:

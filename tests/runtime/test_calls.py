@@ -21,7 +21,7 @@ from gymq.messages import Accepted, Claim, Fail, FailureClass, Generated, Pong, 
 from gymq.outcomes import RolloutError
 from gymq.server import EmbeddedServer
 
-from .labour import Labour, ask, call, frames, noise
+from .labour import Labour, ask, call, frames, limit_patience, noise
 from .waiting import until
 
 Kill = Callable[[], Awaitable[None]]
@@ -49,7 +49,7 @@ def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notices sooner that a worker is gone."""
     monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 1.0)
     monkeypatch.setattr(calls_module, "PROBE_EVERY_S", 0.2)
-    monkeypatch.setattr(calls_module, "NO_WORKER_PATIENCE_S", 0.5)
+    limit_patience(monkeypatch, 0.5)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from gymq.discovery import Listing
 from gymq.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, decoder, encode
 from gymq.outcomes import JudgeFailed, RolloutError
 
-from .labour import Labour, ask, call, decode, frames
+from .labour import Labour, ask, call, decode, frames, limit_patience
 from .waiting import until
 
 decode_failure = decoder(Fail)
@@ -243,7 +243,7 @@ async def test_a_full_worker_leaves_its_group_until_it_has_room(
 async def test_callers_of_the_only_worker_wait_until_it_has_room(
     calls: Calls, other_bus: Bus, run: str, small_queues: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.calls.NO_WORKER_PATIENCE_S", 0.1)
+    limit_patience(monkeypatch, 0.1)
     labour = Labour(other_bus, f"{run}-w")
     await labour.serve(run, limit=2)
     listing = Listing(
