@@ -1,24 +1,24 @@
 """One worker process: hosts any number of instances on one connection and one event loop.
 
-Started by `gymq.launch` as `python -m gymq.host` with a `HostSpec` as the first line of standard input. It prints
-`ready` when it serves, drains on SIGTERM or when standard input closes (its parent is gone), and ends.
+Started by `gymq.launch` as `python -m gymq.host` with a `HostSpec` as the first line of standard input. It answers with
+one line, `ready` when it serves or why it cannot, drains on SIGTERM, and ends. It also ends when its parent is gone.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import resource
 import secrets
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
-from gymq import logs, registry, subjects
+from gymq import logs, parent_death, registry, subjects
 from gymq.agent import Agent
 from gymq.agent_runner import AgentRunner
 from gymq.authoring import OptionsError, Worker
@@ -37,7 +37,14 @@ from gymq.serving import Server
 
 log = logging.getLogger("gymq.host")
 
+READY = "ready"
+MAX_ANSWER = 4000  # characters of the line that says why a process cannot start
+
 ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
+
+
+class WorkerFailed(Exception):
+    """A worker whose own code fails while it starts; one sentence."""
 
 
 class InstanceSpec(msgspec.Struct):
@@ -78,7 +85,7 @@ class Host:
         """Connect, load every worker, then serve.
 
         Raises:
-            BusError, WorkerNotFound, OptionsError
+            BusError, WorkerNotFound, OptionsError, WorkerFailed
         """
         spec = self._spec
         built = [build(instance) for instance in spec.instances]
@@ -87,7 +94,10 @@ class Host:
         self._server = server = Server(bus, self.worker)
         await server.start()
         for instance, worker in zip(spec.instances, built, strict=True):
-            await worker.start()
+            try:
+                await worker.start()
+            except (Exception, SystemExit) as error:
+                raise WorkerFailed(f"{instance.name} cannot start: {type(error).__name__}: {error}") from error
             self._workers.append(worker)
             await self._serve(instance, worker, bus, calls, server)
         if spec.services:
@@ -166,14 +176,24 @@ def build(instance: InstanceSpec) -> Worker:
     """The worker object of an instance, its options checked.
 
     Raises:
-        WorkerNotFound, OptionsError
+        WorkerNotFound, OptionsError, BadToken, WorkerFailed
     """
     found = registry.find(instance.kind, instance.implementation)
-    return found(instance.options, name=subjects.token(instance.name, "instance"))
+    name = subjects.token(instance.name, "instance")
+    try:
+        return found(instance.options, name=name)
+    except OptionsError:
+        raise
+    except Exception as error:
+        raise WorkerFailed(f"{name} cannot be made: {type(error).__name__}: {error}") from error
 
 
-async def run(spec: HostSpec) -> int:
-    """Run a worker process until it is told to stop; its exit status."""
+async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
+    """Run a worker process until it is told to stop; its exit status.
+
+    Args:
+        answer: is given `ready`, or one line that says why not.
+    """
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     host = Host(spec)
@@ -181,14 +201,19 @@ async def run(spec: HostSpec) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_reader(sys.stdin.fileno(), lambda: stop.set() if not os.read(sys.stdin.fileno(), 4096) else None)
-    try:
-        await host.start()
-    except (BusError, registry.WorkerNotFound, OptionsError, subjects.BadToken) as error:
-        print(f"error: {error}", flush=True)
-        return 2
-    print("ready", flush=True)
-    lost = asyncio.create_task(host.lost())
     stopped = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(host.start())
+    await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        return 0
+    error = starting.exception()
+    if error is not None:
+        if not isinstance(error, BusError | registry.WorkerNotFound | OptionsError | subjects.BadToken):
+            log.error("cannot start", exc_info=error)
+        answer(" ".join(str(error).split())[:MAX_ANSWER])
+        return 2
+    answer(READY)
+    lost = asyncio.create_task(host.lost())
     await asyncio.wait([lost, stopped], return_when=asyncio.FIRST_COMPLETED)
     if lost.done():
         log.error("the connection to NATS is closed for good")
@@ -207,13 +232,24 @@ def _raise_open_files() -> None:
 
 
 def main() -> int:
+    parent_death.die_with_parent(os.getppid())
     _raise_open_files()
-    spec = msgspec.json.decode(sys.stdin.buffer.readline(), type=HostSpec)
-    with contextlib.suppress(ImportError):
-        import uvloop
+    first_line = sys.stdin.buffer.readline()
+    if not first_line:
+        return 1  # the parent was gone before it said anything
+    # Authors print. What they print belongs into the log, not into the answer to the parent.
+    to_parent = os.dup(1)
+    os.dup2(2, 1)
 
-        return uvloop.run(run(spec))
-    return asyncio.run(run(spec))
+    def answer(line: str) -> None:
+        os.write(to_parent, f"{line}\n".encode())
+
+    work = run(msgspec.json.decode(first_line, type=HostSpec), answer)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
 
 
 if __name__ == "__main__":

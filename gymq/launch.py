@@ -20,13 +20,14 @@ import msgspec
 from gymq import credentials, streams
 from gymq.auth import OPERATOR, SERVICES
 from gymq.bus import Bus
-from gymq.host import ROLE_OF_KIND, HostSpec, InstanceSpec
+from gymq.host import READY, ROLE_OF_KIND, HostSpec, InstanceSpec
 from gymq.jetstream import JetStream
 from gymq.server import EmbeddedServer, ServerError
 
 log = logging.getLogger("gymq.launch")
 
-READY_S = 60.0
+READY_S = 1800.0  # a model may take its time to load
+STILL_STARTING_S = 30.0
 LONGEST_PAUSE_S = 10.0
 
 
@@ -81,9 +82,13 @@ class Cluster:
             logs = self._folder / "logs"
             logs.mkdir(parents=True, exist_ok=True)
             self.children = [Child(name, spec, logs / f"{name}.log") for name, spec in self._plan()]
-            await asyncio.gather(*(child.start() for child in self.children))
+            async with asyncio.TaskGroup() as group:
+                for child in self.children:
+                    group.create_task(child.start())
         except BaseException as error:
             await self._stop()
+            if isinstance(error, ExceptionGroup):
+                raise error.exceptions[0] from None
             if isinstance(error, credentials.CredentialsError):
                 raise LaunchError(str(error)) from None
             raise
@@ -158,7 +163,6 @@ class Child:
         self.restarts = 0
         self.process: asyncio.subprocess.Process | None = None
         self._log_file = log_file
-        self._stopping = False
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -172,8 +176,9 @@ class Child:
 
     async def _spawn(self) -> None:
         with self._log_file.open("ab") as log_to:
-            self.process = await asyncio.create_subprocess_exec(
+            process = self.process = await asyncio.create_subprocess_exec(
                 sys.executable,
+                "-P",  # a file in the current folder must not stand for a module of the library
                 "-m",
                 "gymq.host",
                 stdin=asyncio.subprocess.PIPE,
@@ -182,21 +187,34 @@ class Child:
                 start_new_session=True,
                 env={name: value for name, value in os.environ.items() if name != credentials.VARIABLE},
             )
-        assert self.process.stdin is not None
-        assert self.process.stdout is not None
-        # Through the pipe, so that secrets in options appear neither in arguments nor in the environment.
-        self.process.stdin.write(msgspec.json.encode(self.spec) + b"\n")
+        said = ""
         try:
-            async with asyncio.timeout(READY_S):
-                await self.process.stdin.drain()
-                said = (await self.process.stdout.readline()).decode().strip()
-        except (TimeoutError, ConnectionError):
-            said = ""
-        if said != "ready":
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
-            reason = said.removeprefix("error: ") or f"it did not get ready; see {self._log_file}"
-            raise LaunchError(f"{self.name}: {reason}")
+            said = await self._ask(process)
+        finally:
+            if said != READY:
+                _kill(process)
+        if said != READY:
+            raise LaunchError(f"{self.name}: {said or f'it did not get ready; see {self._log_file}'}")
+
+    async def _ask(self, process: asyncio.subprocess.Process) -> str:
+        """Tell a process what to do; its answer, empty if it ends without one."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # Through the pipe, so that secrets in options appear neither in arguments nor in the environment.
+        process.stdin.write(msgspec.json.encode(self.spec) + b"\n")
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + READY_S
+        try:
+            await process.stdin.drain()
+            while loop.time() < give_up:
+                try:
+                    async with asyncio.timeout(STILL_STARTING_S):
+                        return (await process.stdout.readline()).decode().strip()
+                except TimeoutError:
+                    log.warning("%s is still starting; see %s", self.name, self._log_file)
+        except ConnectionError:
+            pass
+        return ""
 
     async def _watch(self) -> None:
         pause = 0.25
@@ -204,8 +222,6 @@ class Child:
             assert self.process is not None
             started = asyncio.get_running_loop().time()
             status = await self.process.wait()
-            if self._stopping:
-                return
             if asyncio.get_running_loop().time() - started > 60.0:
                 pause = 0.25
             log.warning("%s ended with status %s, starting it again", self.name, status)
@@ -222,8 +238,7 @@ class Child:
 
     async def stop(self) -> None:
         """Let it drain; kill it when it takes too long."""
-        self._stopping = True
-        if self._watching is not None and self.process is not None and self.process.returncode is not None:
+        if self._watching is not None:
             self._watching.cancel()
         if self.process is None or self.process.returncode is not None:
             return
@@ -233,8 +248,10 @@ class Child:
             async with asyncio.timeout(self.spec.drain_s + 10.0):
                 await self.process.wait()
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                self.process.kill()
+            _kill(self.process)
             await self.process.wait()
-        if self._watching is not None:
-            self._watching.cancel()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()

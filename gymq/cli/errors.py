@@ -17,6 +17,7 @@ def told_plainly() -> Iterator[None]:
     from gymq.bus import BusError
     from gymq.collect import CollectError
     from gymq.config import ConfigError
+    from gymq.host import WorkerFailed
     from gymq.jsonl import JsonlError
     from gymq.launch import LaunchError
     from gymq.profile import ProfileError
@@ -44,6 +45,7 @@ def told_plainly() -> Iterator[None]:
         ScaffoldError,
         ScoreError,
         ServerError,
+        WorkerFailed,
         WorkerNotFound,
     ) as error:
         raise Refused(str(error)) from error

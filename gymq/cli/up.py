@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 from pathlib import Path
 from typing import Annotated
@@ -48,11 +49,17 @@ def up(
 
 
 async def _up(cluster: Cluster, num_workers: int) -> None:
-    stop = asyncio.Event()
+    me = asyncio.current_task()
+    assert me is not None
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stop.set)
-    async with cluster:
-        print(f"{num_workers} workers in {len(cluster.children)} processes at {redact(cluster.url)}; Ctrl-C stops them")
-        await stop.wait()
-        print("stopping: rollouts in hand are finished or given back", flush=True)
+        # The first one stops the cluster, also while it starts; the second one does not wait for it.
+        loop.add_signal_handler(number, me.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        async with cluster:
+            where = f"{len(cluster.children)} processes at {redact(cluster.url)}"
+            print(f"{num_workers} workers in {where}; Ctrl-C stops them", flush=True)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                print("stopping: rollouts in hand are finished or given back", flush=True)
