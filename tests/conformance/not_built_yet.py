@@ -22,7 +22,6 @@ NOT_BUILT_YET = [
     "ns_tools",
     "over_refusal_detection",
     "reasoning_gym",
-    "structured_outputs",
     "swerl_gen",
     "swerl_llm_judge",
     "tavily_search",

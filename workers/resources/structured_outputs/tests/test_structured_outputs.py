@@ -1,0 +1,312 @@
+"""What the recorded cases cannot say: processes, time limits, hostile replies and schemas, conversions one by one."""
+
+import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.messages import Verified, encode
+from gymq.testing import Harness, function_call, prompt, reply
+from workers.resources.structured_outputs.conversion import typed_csv, typed_xml
+from workers.resources.structured_outputs.strictness import strict
+from workers.resources.structured_outputs.validation import check_arguments, check_reply
+from workers.resources.structured_outputs.worker import StructuredOutputs
+
+BOAT = {"type": "object", "properties": {"vessel": {"type": "string"}}}
+ENDLESS = {"type": "string", "pattern": "^(a|a)*b$"}
+BOMB = "\n".join(["a0: &a0 [x, x]", *(f"a{n}: &a{n} [{f'*a{n - 1}, ' * 10}]" for n in range(1, 12))])
+
+
+def row(schema: Any, **members: Any) -> dict[str, Any]:
+    return {**prompt("Describe the boat."), "schema_str": json.dumps(schema), **members}
+
+
+def error_of(text: str, schema: Any, kind: Any = "json") -> str | None:
+    return check_reply(text, json.dumps(schema), kind, True).error_type
+
+
+def test_importing_the_worker_does_not_import_the_validator():
+    program = "import sys, workers.resources.structured_outputs.worker; sys.exit('jsonschema' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "kind"), [(ENDLESS, json.dumps("a" * 60), "json"), ({"enum": [1]}, BOMB, "yaml")]
+)
+async def test_a_validation_that_does_not_end_is_a_failure_and_no_zero(schema, text, kind, monkeypatch):
+    async with Harness(StructuredOutputs) as env:
+        assert (await env.verify(row(BOAT), reply('{"vessel": "Saoirse"}'))).reward == 1.0
+        monkeypatch.setattr(StructuredOutputs, "verify_timeout_s", 0.3)
+        with pytest.raises(gymq.RolloutError) as caught:
+            await env.verify(row(schema, schema_type=kind), reply(text))
+    assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
+
+
+async def test_other_rows_are_verified_while_a_validation_does_not_end():
+    async with Harness(StructuredOutputs) as env:
+        stuck = asyncio.ensure_future(env.verify(row(ENDLESS), reply(json.dumps("a" * 60))))
+        assert (await env.verify(row(BOAT), reply("x"))).members["error_type"] == "parse_error"
+        assert not stuck.done()
+        stuck.cancel()
+
+
+async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(gymq.OptionsError, match=r'openapi-schema-validator .*pip install "gymq\[resources\]"'):
+        await StructuredOutputs().start()
+
+
+def test_a_reference_to_another_document_is_an_error_and_fetches_nothing(monkeypatch):
+    fetched: list[Any] = []
+    monkeypatch.setattr("urllib.request.urlopen", lambda request, **_: fetched.append(request))
+    assert error_of("1", {"$ref": "http://127.0.0.1:9/schema.json"}) == "validation_error"
+    assert fetched == []
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "error"),
+    [
+        ("[" * 100_000, "json", "parse_error"),
+        ("9" * 5_000, "json", "parse_error"),
+        ("\ufeff{}", "json", "parse_error"),
+        ('{"vessel": "a"} {}', "json", "parse_error"),
+        ('{"vessel": NaN}', "json", "validation_error"),
+        ('{"vessel": 1, "vessel": "a"}', "json", None),
+        (' \n{"vessel": "\\ud800"}\n', "json", None),
+        ('"\\ud800"', "json", "validation_error"),
+        ("[" * 100_000, "yaml", "parse_error"),
+        ("vessel: !!python/object:os.system {}", "yaml", "parse_error"),
+        ("a: 1\n---\nb: 2", "yaml", "parse_error"),
+        ("&a [*a]", "yaml", "validation_error"),
+        ("vessel: 2024-13-45", "yaml", "parse_error"),
+        ("vessel: 2024-12-24", "yaml", "validation_error"),
+        ("vessel: on", "yaml", "validation_error"),
+        ("1: a", "yaml", "validation_error"),
+        ("? [a]\n: b", "yaml", "parse_error"),
+        ('{"vessel": "a"}', "yaml", None),
+        ("# nothing", "yaml", "validation_error"),
+        ("vessel = 'a'", "toml", None),
+        ("vessel = 1979-05-27", "toml", "validation_error"),
+        ("vessel: a", "toml", "parse_error"),
+        ("<vessel>a</vessel>", "xml", None),
+        ("<vessel/>", "xml", None),
+        ("<vessel a='1'>b</vessel>", "xml", "validation_error"),
+        ("<vessel>", "xml", "parse_error"),
+        ("<!DOCTYPE v [<!ENTITY a 'b'>]><vessel>&a;</vessel>", "xml", "parse_error"),
+        ("<a>" * 50_000 + "</a>" * 50_000, "xml", "validation_error"),
+        ("a\n" + "x" * 200_000, "csv", "parse_error"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_replies(text, kind, error):
+    finding = check_reply(text, json.dumps(BOAT), kind, True)
+    assert finding.error_type == error
+    encode(Verified(reward=0.0, verdict={"error_message": finding.error_message}))
+
+
+@pytest.mark.parametrize(
+    ("schema_text", "error"),
+    [
+        ("", "schema_error"),
+        ("{oops", "schema_error"),
+        ("[" * 100_000, "schema_error"),
+        ('{"a":' * 100_000, "schema_error"),
+        ("[]", "validation_error"),
+        ("5", "validation_error"),
+        ('{"type": "strin"}', "validation_error"),
+        ('{"properties": 5}', "validation_error"),
+        ('{"pattern": "("}', "validation_error"),
+        ('{"$ref": "#"}', "validation_error"),
+        ("true", None),
+        ("false", "validation_error"),
+    ],
+    ids=lambda value: str(value)[:20],
+)
+def test_schemas(schema_text, error):
+    assert check_reply('{"a": 1}', schema_text, "json", True).error_type == error
+    assert check_arguments('{"a": 1}', None, schema_text).error_type == error
+
+
+def test_every_schema_with_properties_becomes_strict_but_those_in_lists():
+    inner = {"properties": {"b": {}}}
+    made_strict = inner | {"required": ["b"], "additionalProperties": False}
+    schema = {
+        "properties": {"a": {"items": inner}},
+        "required": [],
+        "additionalProperties": True,
+        "$defs": {"one": inner},
+        "not": inner,
+        "anyOf": [inner],
+        "const": inner,
+        "default": inner,
+    }
+    assert strict(schema) == {
+        "properties": {"a": {"items": made_strict}},
+        "required": ["a"],
+        "additionalProperties": False,
+        "$defs": {"one": made_strict},
+        "not": made_strict,
+        "anyOf": [inner],
+        "const": inner,
+        "default": inner,
+    }
+
+
+def test_a_property_may_be_called_properties():
+    schema = {"type": "object", "properties": {"properties": {"type": "array", "items": {"type": "string"}}}}
+    assert error_of('{"properties": ["a"]}', schema) is None
+    assert error_of('{"properties": [1]}', schema) == "validation_error"
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "error"),
+    [
+        ({"type": "integer"}, "2.0", None),
+        ({"type": "integer"}, "true", "validation_error"),
+        ({"type": "string", "nullable": True}, "null", "validation_error"),
+        ({"type": "string", "format": "date"}, '"soon"', None),
+        ({"type": "string", "pattern": "b"}, '"abc"', None),
+        ({"$ref": "#/$defs/name", "$defs": {"name": {"type": "string"}}}, "1", "validation_error"),
+        ({"anyOf": [BOAT, {"type": "null"}]}, '{"other": 1}', None),
+    ],
+)
+def test_validation(schema, text, error):
+    assert error_of(text, schema) == error
+
+
+@pytest.mark.parametrize(
+    ("data", "schema", "typed"),
+    [
+        ("9", {"type": "integer"}, 9),
+        ("9.5", {"type": "integer"}, "9.5"),
+        ("9.5", {"type": "number"}, 9.5),
+        ("TRUE", {"type": "boolean"}, True),
+        ("0", {"type": "boolean"}, False),
+        ("yes", {"type": "boolean"}, "yes"),
+        ("9", {"type": ["integer", "null"]}, "9"),
+        ("9", {}, "9"),
+        ("9", True, "9"),
+        (None, {"type": "string"}, ""),
+        (None, {"type": "integer"}, None),
+        (None, {"type": "array"}, []),
+        ("a", {"type": "array"}, ["a"]),
+        ({"one": ["1", "2"]}, {"type": "array", "items": {"type": "integer"}}, [1, 2]),
+        ({"one": "1"}, {"type": "array", "items": {"type": "integer"}}, [1]),
+        ({"one": "1", "two": "2"}, {"type": "array"}, [{"one": "1", "two": "2"}]),
+        ({"a": "1", "b": "1"}, {"type": "object", "properties": {"a": {"type": "integer"}}}, {"a": 1, "b": "1"}),
+        ("1", {"type": "object", "properties": {}}, "1"),
+    ],
+)
+def test_texts_of_xml_get_the_types_of_the_schema(data, schema, typed):
+    assert typed_xml(data, schema) == typed
+    assert type(typed_xml(data, schema)) is type(typed)
+
+
+@pytest.mark.parametrize(
+    ("cell", "kind", "typed"),
+    [
+        ("9", "integer", 9),
+        ("x", "integer", "x"),
+        ("", "integer", ""),
+        ("", ["integer", "null"], None),
+        (None, ["integer", "null"], None),
+        ("", ["integer", "string"], ""),
+        ("9", ["integer", "string"], 9),
+        ("9", ["string", "integer"], "9"),
+        ("x", ["null", "integer", "boolean"], "x"),
+        ("false", ["null", "integer", "boolean"], False),
+        ("9", None, "9"),
+    ],
+)
+def test_cells_of_csv_get_the_types_of_the_schema(cell, kind, typed):
+    schema = {"type": "array", "items": {"properties": {"a": {"type": kind} if kind else {}}}}
+    (row,) = typed_csv([{"a": cell}], schema)
+    assert row == {"a": typed}
+    assert type(row["a"]) is type(typed)
+
+
+def test_a_csv_line_that_is_too_long_or_too_short_does_not_fit():
+    items = {"type": "object", "properties": {"a": {"type": "string"}, "b": {"type": "string"}}}
+    schema = {"type": "array", "items": items}
+    assert error_of("a,b\n1,2", schema, "csv") is None
+    assert error_of("a,b\n1,2,3", schema, "csv") == "validation_error"
+    assert error_of("a,b\n1", schema, "csv") == "validation_error"
+
+
+async def test_without_conversion_everything_in_xml_is_a_text():
+    schema = {"type": "object", "properties": {"crew": {"type": "integer"}}}
+    rewards = []
+    for options in ({}, {"xml_coerce_types": False}):
+        async with Harness(StructuredOutputs, options) as env:
+            verdict = await env.verify(row(schema, schema_type="xml"), reply("<crew>2</crew>"))
+            rewards.append(verdict.reward)
+    assert rewards == [1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("members", "output", "error"),
+    [
+        ({}, ['{"vessel": "a"}'], "missing_tool_call"),
+        ({}, [function_call("emit", {"vessel": "a"})] * 2, "multiple_tool_calls"),
+        ({"tool_name": "save"}, [function_call("emit", {"vessel": "a"})], "wrong_tool_name"),
+    ],
+    ids=["none", "two", "other"],
+)
+async def test_there_has_to_be_one_call_of_the_wanted_tool(members, output, error):
+    async with Harness(StructuredOutputs) as env:
+        verdict = await env.verify(row(BOAT, response_mode="tool_call", **members), reply(*output))
+    assert (verdict.reward, verdict.members["error_type"]) == (0.0, error)
+
+
+async def test_texts_around_a_call_and_the_format_do_not_matter():
+    members = {"response_mode": "tool_call", "schema_type": "xml", "tool_name": "", "tool_payload_key": ""}
+    async with Harness(StructuredOutputs) as env:
+        verdict = await env.verify(row(BOAT, **members), reply("Sure!", function_call("emit", {"vessel": "a"})))
+    assert verdict.reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "payload_key", "error"),
+    [
+        ('{"vessel": "a"}', None, None),
+        ('{"vessel": 1}', None, "validation_error"),
+        ("", None, "tool_arguments_parse_error"),
+        ("{oops", None, "tool_arguments_parse_error"),
+        ("[" * 100_000, None, "tool_arguments_parse_error"),
+        ('{"vessel": "a"}', "boat", "missing_tool_payload_key"),
+        ('["boat"]', "boat", "missing_tool_payload_key"),
+        ('{"boat": {"vessel": "a"}}', "boat", None),
+        ('{"boat": null}', "boat", "validation_error"),
+    ],
+    ids=lambda value: str(value)[:40],
+)
+def test_arguments_of_a_call(arguments, payload_key, error):
+    assert check_arguments(arguments, payload_key, json.dumps(BOAT)).error_type == error
+
+
+async def test_an_error_of_the_model_comes_first():
+    response = reply(function_call("emit", {"vessel": "a"})) | {"error": {"code": "server_error", "message": "oops"}}
+    async with Harness(StructuredOutputs) as env:
+        verdict = await env.verify(row(BOAT, response_mode="tool_call"), response)
+    assert verdict.members["error_type"] == "api_error"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"schema_type": "JSON"},
+        {"schema_type": None},
+        {"schema_str": BOAT},
+        {"response_mode": "voice"},
+        {"num_turns": [1]},
+    ],
+)
+async def test_a_row_that_does_not_fit_is_refused(members):
+    async with Harness(StructuredOutputs) as env:
+        with pytest.raises(gymq.InvalidTask, match=next(iter(members))):
+            await env.verify(row(BOAT, **members), reply("{}"))

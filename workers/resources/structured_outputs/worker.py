@@ -1,0 +1,103 @@
+"""structured_outputs: the reply, or the arguments of a tool call, have to fit a JSON schema. Content is not judged."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, ClassVar, Literal
+
+import gymq
+from gymq.processes import KillableProcesses
+from workers.resources.structured_outputs.formats import Format
+from workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
+
+LIBRARIES = {"openapi_schema_validator": "openapi-schema-validator", "xmltodict": "xmltodict"}  # module -> package
+
+Label = str | int | bool | None
+
+
+class SchemaRow(gymq.Row):
+    schema_str: str  # JSON
+    schema_type: Format = "json"
+    response_mode: Literal["text", "tool_call"] = "text"
+    tool_name: str | None = None
+    tool_payload_key: str | None = None
+
+    # What kind of task it is; passed through.
+    problem_type: Label = None
+    schema_repr: Label = None
+    source_format: Label = None
+    num_turns: Label = None
+    source_record_id: Label = None
+    tool_schema_mode: Label = None
+    tool_choice: Label = None
+    parallel_tool_calls: Label = None
+    source_schema_type: Label = None
+    num_tools: Label = None
+    num_distractors: Label = None
+    has_distractors: Label = None
+    instruction_layout: Label = None
+    instruction_detail_level: Label = None
+    system_instruction_style: Label = None
+    tool_name_style: Label = None
+    distractor_style: Label = None
+    tool_union_mode: Label = None
+
+
+class StructuredOutputs(gymq.Resources[SchemaRow]):
+    """Reward 1 if the reply can be parsed and fits the schema."""
+
+    class Options(gymq.WorkerOptions):
+        xml_coerce_types: bool = True
+
+    # The schema's patterns may need exponential time on an unlucky reply.
+    verify_timeout_s: ClassVar[float] = 20.0
+
+    async def start(self) -> None:
+        for module, package in LIBRARIES.items():
+            if importlib.util.find_spec(module) is None:
+                raise gymq.OptionsError(f'{package} is not installed: pip install "gymq[resources]"')
+        self._validations = KillableProcesses(prepare=prepare)
+
+    async def stop(self) -> None:
+        self._validations.close()
+
+    async def verify(self, request: gymq.VerifyRequest[SchemaRow]) -> gymq.Verdict:
+        finding = await (self._tool_call(request) if request.row.response_mode == "tool_call" else self._text(request))
+        return gymq.Verdict(
+            float(finding.error_type is None),
+            schema_type=request.row.schema_type,
+            error_type=finding.error_type,
+            error_message=finding.error_message,
+        )
+
+    async def _text(self, request: gymq.VerifyRequest[SchemaRow]) -> Finding:
+        row, reply = request.row, request.reply_text
+        if not reply.strip():
+            return Finding("empty_response", "the reply has no text")
+        return await self._validations.run(
+            self.verify_timeout_s, check_reply, reply, row.schema_str, row.schema_type, self.options.xml_coerce_types
+        )
+
+    async def _tool_call(self, request: gymq.VerifyRequest[SchemaRow]) -> Finding:
+        row = request.row
+        call = only_call(request, row.tool_name)
+        if isinstance(call, Finding):
+            return call
+        return await self._validations.run(
+            self.verify_timeout_s, check_arguments, call.get("arguments") or "", row.tool_payload_key, row.schema_str
+        )
+
+
+def only_call(request: gymq.VerifyRequest[SchemaRow], tool_name: str | None) -> dict[str, Any] | Finding:
+    """The one tool call of the response, or what is wrong with the calls. Without a name any tool will do."""
+    error = request.response.get("error")
+    if error is not None:
+        return Finding("api_error", "the model answered with an error")
+    calls = request.function_calls
+    if not calls:
+        return Finding("missing_tool_call", "there is no tool call")
+    if len(calls) > 1:
+        return Finding("multiple_tool_calls", f"there are {len(calls)} tool calls instead of one")
+    if tool_name and calls[0]["name"] != tool_name:
+        return Finding("wrong_tool_name", f"the call is to {calls[0]['name']} instead of {tool_name}")
+    return calls[0]
