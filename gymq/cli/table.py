@@ -57,12 +57,19 @@ def member_table(name: str, agent: AgentSnapshot) -> Table:
 def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None) -> Table:
     """pass@k, the mean of the first k, and the majority where the rollouts have answers."""
     has_majority = bool(agent.majority_at_k)
-    numbers = ("pass@k", "avg of k", *(["majority@k"] if has_majority else []))
+    numbers = ("pass@k", "interval", "avg of k", *(["majority@k"] if has_majority else []))
     caption = None if agent.no_answer is None else f"{agent.no_answer:.1f} % of the rollouts have no answer"
     table = listing(f"rates of {escape(name)}, in %", "k", *numbers, numbers=numbers, caption=caption)
     for k in sorted(agent.pass_at_k) if ks is None else ks:
-        majority = [_number(agent.majority_at_k.get(k), digits=1)] if has_majority else []
-        table.add_row(f"{k}", _shown(agent.pass_at_k.get(k)), _number(agent.avg_of_k.get(k), digits=1), *majority)
+        estimate = agent.pass_at_k.get(k)
+        interval = None if estimate is None else estimate.interval
+        table.add_row(
+            f"{k}",
+            _rate(None if estimate is None else estimate.value),
+            "-" if interval is None else f"{interval.low:.1f}-{interval.high:.1f}",
+            _rate(agent.avg_of_k.get(k)),
+            *([_rate(agent.majority_at_k.get(k))] if has_majority else []),
+        )
     return table
 
 
@@ -79,7 +86,9 @@ def _shown(estimate: Estimate | None) -> str:
     return f"{estimate.value:.1f}\n[dim]{estimate.interval.low:.1f}-{estimate.interval.high:.1f}[/dim]"
 
 
-def _number(value: float | None, digits: int | None = None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.6g}" if digits is None else f"{value:.{digits}f}"
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.6g}"
+
+
+def _rate(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"

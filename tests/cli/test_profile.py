@@ -1,0 +1,152 @@
+"""gymq profile: the same statistics from the stream, from the files and from the profiler."""
+
+import json
+import os
+import pty
+import subprocess
+import time
+
+import pytest
+
+from .conftest import entry
+
+# Two tasks of four rollouts, half of them right: 1 - C(2, k) / C(4, k).
+PASS_AT = {1: 50.0, 2: 100 * 5 / 6, 4: 100.0}
+
+
+def pass_at(statistics: dict) -> dict[int, float]:
+    agent = statistics["agents"]["letters_agent"]
+    return {int(k): estimate["value"] for k, estimate in agent["pass_at_k"].items()}
+
+
+def test_the_exact_statistics_of_a_run(gymq, cluster):
+    found = gymq("profile", "--run", cluster.run, "--json").json
+    assert pass_at(found) == pytest.approx(PASS_AT)
+    agent = found["agents"]["letters_agent"]
+    assert (agent["rollouts"], agent["tasks"], agent["failures"]) == (8, 2, {"judge_failed": 4})
+    assert agent["members"]["reward"]["mean"] == 0.5
+    assert agent["members"]["length"]["max"] == 1
+    assert agent["members"]["output_tokens"]["mean"] == 6
+    assert agent["no_answer"] == 0.0
+
+
+def test_tables_show_rates_numbers_and_failures(gymq, cluster):
+    out = gymq("profile", "--run", cluster.run).out
+    for part in (cluster.run, "letters_agent", "50.0", "83.3", "majority@k", "output_tokens", "4 judge_failed"):
+        assert part in out
+
+
+def test_the_k_wanted_are_shown(gymq, cluster):
+    assert list(pass_at(gymq("profile", "--run", cluster.run, "--k", "3,1", "--json").json)) == [1, 3]
+    assert "pass@3" in gymq("profile", "--run", cluster.run, "--k", "3").out
+
+
+@pytest.mark.parametrize("k", ["0", "a", "1,,2", "-1", "1.5"])
+def test_a_k_that_is_no_count_is_refused(gymq, cluster, k):
+    called = gymq("profile", "--run", cluster.run, f"--k={k}")
+    assert called.status == 2
+    assert "--k must be numbers from 1" in called.err
+
+
+def test_one_task_alone(gymq, cluster):
+    found = gymq("profile", "--run", cluster.run, "--task", 1, "--json").json
+    assert found["agents"]["letters_agent"]["rollouts"] == 4
+    called = gymq("profile", "--run", cluster.run, "--task", 55)
+    assert called.status == 2
+    assert "has no rollouts yet" in called.err
+
+
+def test_an_unknown_run_is_refused(gymq, cluster):
+    called = gymq("profile", "--run", "nix")
+    assert called.status == 2
+    assert "no run 'nix'" in called.err
+
+
+def test_the_files_of_a_run_give_the_same_statistics_without_any_cluster(gymq, cluster, here):
+    copy(cluster, here)
+    files = ["--input", "letters_materialized_inputs.jsonl", "--rollouts", "letters.jsonl", "--allow-partial"]
+    from_files = gymq("profile", *files, "--json").json
+    os.chdir(cluster.folder)
+    from_stream = gymq("profile", "--run", cluster.run, "--json").json
+    assert pass_at(from_files) == pass_at(from_stream)
+    assert from_files["agents"]["letters_agent"]["failures"] == {"judge_failed": 4}
+    assert (here / "letters_reward_profiling.jsonl").is_file()
+    assert (here / "letters_agent_metrics.json").is_file()
+
+
+def test_a_run_without_all_its_rollouts_needs_allow_partial(gymq, cluster, here):
+    copy(cluster, here)
+    called = gymq("profile", "--input", "letters_materialized_inputs.jsonl", "--rollouts", "letters.jsonl")
+    assert called.status == 2
+    assert "4 of 12 materialised rows have no result" in called.err
+    assert not (here / "letters_agent_metrics.json").exists()
+
+
+def test_output_writes_what_the_collection_wrote(gymq, cluster, here):
+    os.chdir(cluster.folder)
+    for stem, arguments in {
+        "stream": ["--run", cluster.run],
+        "files": ["-i", cluster.file("_materialized_inputs"), "--rollouts", cluster.file(), "--allow-partial"],
+    }.items():
+        assert gymq("profile", *arguments, "--output", here / "new" / stem).status == 0
+        for suffix in ("_reward_profiling.jsonl", "_agent_metrics.json"):
+            written = (here / "new" / f"{stem}{suffix}").read_bytes()
+            assert written == (cluster.folder / f"letters{suffix}").read_bytes()
+    assert len(list((here / "new").iterdir())) == 4
+
+
+def test_a_mistake_in_a_file_is_named_by_the_files_own_name(gymq, here):
+    (here / "rows.jsonl").write_text("")
+    (here / "out.jsonl").write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0}\n')
+    for output in ([], ["--output", "x"]):
+        called = gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", *output)
+        assert called.status == 2
+        assert "gymq: out.jsonl:1: the result of rollout (0, 0) has no `response`" in called.err
+
+
+def test_live_shows_what_the_cluster_keeps(gymq, cluster):
+    for _ in range(50):
+        found = gymq("profile", "--run", cluster.run, "--live", "--json").json
+        if found["agents"]["letters_agent"]["rollouts"] == 8:
+            break
+        time.sleep(0.2)
+    assert pass_at(found) == pytest.approx(PASS_AT)
+
+
+def test_the_live_view_of_a_complete_run_ends_by_itself(cluster):
+    terminal, theirs = pty.openpty()
+    command = [*entry(), "profile", "--run", cluster.run, "--live"]
+    process = subprocess.Popen(command, stdout=theirs, env={**os.environ, "COLUMNS": "100", "TERM": "xterm"})
+    os.close(theirs)
+    shown = b""
+    try:
+        while chunk := os.read(terminal, 65536):
+            shown += chunk
+    except OSError:
+        pass  # the other end is closed
+    assert process.wait(timeout=60) == 0
+    assert "12 of 12 rollouts" in shown.decode()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ([], "give --run"),
+        (["--input", "x"], "give --run"),
+        (["--run", "r", "--input", "x"], "exclude each other"),
+        (["--input", "x", "--rollouts", "y", "--live"], "need --run"),
+        (["--run", "r", "--live", "--task", "1"], "shows whole runs"),
+        (["--input", "nix.jsonl", "--rollouts", "nix.jsonl"], "no such file"),
+    ],
+)
+def test_arguments_that_do_not_fit_together_are_refused(gymq, here, arguments, reason):
+    called = gymq("profile", *arguments)
+    assert called.status == 2
+    assert reason in called.err
+
+
+def copy(cluster, folder):
+    for suffix in ("", "_materialized_inputs", "_failures"):
+        (folder / f"letters{suffix}.jsonl").write_bytes(cluster.file(suffix).read_bytes())
+    manifest = json.loads((cluster.folder / "letters_run.json").read_text())
+    assert manifest["run"] == cluster.run

@@ -1,0 +1,151 @@
+"""gymq rollouts: what was said and what came of it."""
+
+import json
+import subprocess
+
+import pytest
+
+from gymq.cli.printable import first_words, printable
+
+from .conftest import entry, row, write_workers
+
+
+def test_without_a_run_it_lists_the_runs(gymq, cluster):
+    called = gymq("rollouts")
+    assert called.status == 0
+    assert cluster.run in called.out
+    assert "12 of 12" in called.out
+    assert "policy.py" in called.out
+
+
+def test_it_lists_every_rollout_of_a_run(gymq, cluster):
+    called = gymq("rollouts", "--run", cluster.run)
+    lines = [line for line in called.out.splitlines() if line[:5].strip().isdigit()]
+    assert len(lines) == 12
+    assert sum("judge_failed" in line for line in lines) == 4
+    answers = [line.split()[-1] for line in lines if "judge_failed" not in line]
+    assert sorted(answers) == ["A"] * 4 + ["B"] * 4
+
+
+def test_the_failed_ones_come_with_their_whole_message(gymq, cluster):
+    called = gymq("rollouts", "--run", cluster.run, "--failed")
+    assert called.out.count("the judge is asleep") == 4
+    assert called.out.count("judge_failed  verify") == 4
+
+
+def test_a_task_can_be_picked(gymq, cluster):
+    called = gymq("rollouts", "--run", cluster.run, "--task", 1, "--json")
+    keys = [(record["task_index"], record["rollout_index"]) for record in map(json.loads, called.out.splitlines())]
+    assert sorted(keys) == [(1, 0), (1, 1), (1, 2), (1, 3)]
+
+
+def test_a_list_that_was_cut_says_so(gymq, cluster):
+    called = gymq("rollouts", "--run", cluster.run, "--limit", 5)
+    assert "the first 5; --limit 0 lists all" in called.out
+
+
+def test_as_json_it_gives_the_exact_records(gymq, cluster):
+    lines = gymq("rollouts", "--run", cluster.run, "--json").out.splitlines()
+    records = {(record["task_index"], record["rollout_index"]): record for record in map(json.loads, lines)}
+    assert len(records) == 12
+    record = records[0, 2]
+    assert record["type"] == "rollout.v1"
+    assert record["row"]["answer"] == "A"
+    assert record["reward"] == 1.0
+    assert record["verdict"] == {"extracted_answer": "A", "length": 1}
+    message = record["response"]["output"][-1]
+    assert message["generation_token_ids"] == [4, 5]
+    assert message["generation_log_probs"] == [-0.5, -1.25]
+    assert records[2, 0]["type"] == "unresolved.v1"
+    assert "reward" not in records[2, 0]
+
+
+def test_one_rollout_is_shown_whole_and_in_order(gymq, cluster):
+    out = gymq("rollouts", "--run", cluster.run, "--task", 0, "--rollout", 1).out
+    parts = [
+        f"{cluster.run} task 0 rollout 1",
+        "20 in, 6 out",
+        "first letter",
+        "call of spell",
+        '"word": "abc"',
+        "output of call_7",
+        "a-b-c",
+        "reasoning",
+        "I think.",
+        "assistant",
+        "3 prompt_token_ids, 2 generation_token_ids, 2 generation_log_probs",
+        "verdict",
+        "extracted_answer  B",
+    ]
+    places = [out.find(part) for part in parts]
+    assert -1 not in places, parts[places.index(-1)]
+    assert places == sorted(places)
+
+
+def test_a_rollout_without_a_verdict_says_why_and_what_to_do(gymq, cluster):
+    out = gymq("rollouts", "--run", cluster.run, "--task", 2, "--rollout", 0).out
+    assert "judge_failed at verify" in out
+    assert "the judge is asleep" in out
+    assert "gymq score" in out
+    assert "reward  0" not in out
+
+
+def test_an_unknown_run_is_refused_with_those_that_are_there(gymq, cluster):
+    called = gymq("rollouts", "--run", "nix")
+    assert called.status == 2
+    assert "no run 'nix'" in called.err
+    assert cluster.run in called.err
+
+
+def test_a_rollout_that_is_not_there_is_refused(gymq, cluster):
+    called = gymq("rollouts", "--run", cluster.run, "--task", 77, "--rollout", 0)
+    assert called.status == 2
+    assert "no outcome of task 77 rollout 0" in called.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (["--task", "1"], "need --run"),
+        (["--failed"], "need --run"),
+        (["--run", "r", "--rollout", "1"], "needs --task"),
+        (["--run", "r", "--task", "-1"], "--task"),
+        (["--run", "a.*"], "must be 1 to 64 characters"),
+    ],
+)
+def test_arguments_that_do_not_fit_together_are_refused(gymq, cluster, arguments, reason):
+    called = gymq("rollouts", *arguments)
+    assert called.status == 2
+    assert reason in called.out + called.err
+
+
+def test_an_empty_folder_has_nothing_to_list(gymq, here):
+    called = gymq("rollouts")
+    assert called.status == 2
+    assert "nothing was run in this folder" in called.err
+
+
+def test_a_finished_collection_can_be_read_without_starting_anything(gymq, here):
+    config = write_workers(here)
+    (here / "rows.jsonl").write_text(json.dumps(row("a letter", "A")) + "\n")
+    command = [*entry(), "collect", "-c", config, "-i", "rows.jsonl", "-o", "out.jsonl"]
+    subprocess.run(command, check=True, capture_output=True)
+    run = json.loads((here / "out_run.json").read_text())["run"]
+    assert "1 of 1" in gymq("rollouts").out
+    assert "a-b-c" in gymq("rollouts", "--run", run, "--task", 0, "--rollout", 0).out
+
+
+def test_control_characters_of_a_model_do_not_reach_the_terminal():
+    assert printable("a\x1b[31mb\x07\u202ec\r\nd\te").plain == "a<1b>[31mb<07><202e>c\nd    e".replace("    ", "\t")
+
+
+def test_markup_of_a_model_is_not_interpreted():
+    assert printable("[bold]x[/bold] [/nonsense]").plain == "[bold]x[/bold] [/nonsense]"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("short", "short"), ("a\n  b", "a b"), ("abcdefgh", "abcd…"), ("", ""), ("x" * 1_000_000, "xxxx…")],
+)
+def test_first_words_fit_on_one_line(text, shown):
+    assert first_words(text, 5).plain == shown

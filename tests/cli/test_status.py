@@ -1,0 +1,111 @@
+"""gymq status against a running cluster."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from gymq import streams
+from gymq.bus import Bus
+from gymq.jetstream import JetStream
+from gymq.messages import Task, encode
+from gymq.server import EmbeddedServer, find_running
+
+
+def store(folder: Path, subject: str, body: bytes, agent: str | None = None) -> None:
+    async def publish() -> None:
+        url = await find_running(folder / ".gymq" / "jetstream")
+        assert url is not None
+        bus = await Bus.connect(url, role="operator", name="test")
+        js = JetStream(bus)
+        if agent is not None:
+            await streams.ensure_agent(js, agent)
+        await js.store(subject, body)
+        await bus.close()
+
+    asyncio.run(publish())
+
+
+def test_where_nothing_runs_it_says_how_to_start_something(gymq, here):
+    called = gymq("status")
+    assert called.status == 2
+    assert "no cluster runs in this folder" in called.err
+    assert "gymq up" in called.err
+
+
+def test_a_server_that_is_not_there_is_one_sentence(gymq, here):
+    called = gymq("status", "--nats", "nats://user:secret@127.0.0.1:1")
+    assert called.status == 2
+    assert "cannot connect to NATS" in called.err
+    assert "secret" not in called.err
+
+
+def test_it_shows_server_workers_queues_streams_and_runs(gymq, cluster):
+    called = gymq("status")
+    assert called.status == 0
+    assert "NATS server 2." in called.out
+    for name in ("letters_agent", "letters", "policy_model", "simple_agent", "letters.py", "ROLLOUTS"):
+        assert name in called.out
+    assert "tasks of letters_agent" in called.out
+    assert cluster.run in called.out
+    assert "12 of 12" in called.out
+
+
+def test_the_password_of_the_server_is_not_shown(gymq, cluster):
+    password = (cluster.folder / ".gymq" / "jetstream" / "password").read_text()
+    assert password not in gymq("status").out
+    assert password not in gymq("status", "--json").out
+
+
+def test_as_json_it_has_the_numbers(gymq, cluster):
+    found = gymq("status", "--json").json
+    workers = {worker["name"]: worker for worker in found["workers"]}
+    assert workers["letters_agent"]["kind"] == "agents"
+    assert workers["letters_agent"]["requests"] == 12
+    assert workers["letters_agent"]["errors"] == 4
+    assert found["server"]["uptime_s"] > 0
+    assert {stream["name"]: stream["messages"] for stream in found["streams"]}["ROLLOUTS"] >= 12
+    (run,) = [run for run in found["runs"] if run["run"] == cluster.run]
+    assert (run["num_stored"], run["num_rollouts"], run["num_rewarded"]) == (12, 12, 8)
+    assert run["mean_reward"] == 0.5
+
+
+def test_the_newest_dead_letters_are_shown_with_their_reason(gymq, cluster):
+    store(cluster.folder, "gym.tasks", b'{"run": "r", "agent": "letters_agent", "row": 3, "num_repeats": "many"}')
+    for _ in range(50):
+        found = gymq("status", "--json").json
+        if found["num_dead_letters"]:
+            break
+    assert "num_repeats" in found["dead_letters"][0]["reason"]
+    assert "dead letters: " in gymq("status").out
+
+
+def test_tasks_that_nobody_will_take_are_pointed_out(gymq, cluster):
+    task = Task(run="orphans", task_index=0, rollout_index=0, agent="ghost", row=b"{}", timeout_s=1.0)
+    store(cluster.folder, "gym.tasks.orphans.ghost", encode(task), agent="ghost")
+    called = gymq("status")
+    assert "1 tasks wait for the agent ghost, but no worker serves it" in called.out
+
+
+def test_a_server_without_our_streams_is_told_apart(gymq, here):
+    async def start() -> EmbeddedServer:
+        server = EmbeddedServer(here / "other")
+        await server.start()
+        return server
+
+    server = asyncio.run(start())
+    try:
+        called = gymq("status", "--nats", server.url)
+        assert called.status == 2
+        assert "no streams of gymq" in called.err
+    finally:
+        asyncio.run(server.stop())
+
+
+@pytest.mark.parametrize("command", ["rollouts", "status"])
+def test_a_cluster_is_found_by_its_url(gymq, cluster, here, command):
+    url = asyncio.run(find_running(cluster.folder / ".gymq" / "jetstream"))
+    called = gymq(command, "--nats", url, "--json")
+    assert called.status == 0
+    assert json.dumps(cluster.run) in called.out

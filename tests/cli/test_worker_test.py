@@ -1,0 +1,188 @@
+"""gymq test: it finds what is wrong with a worker, and says where."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+VERIFIER = '''
+import gymq
+
+
+class Row(gymq.Row):
+    answer: str
+
+
+class Env(gymq.Resources[Row]):
+    @gymq.tool
+    async def add(self, a: int, b: int) -> int:
+        """Add two numbers."""
+        return a + b
+
+    async def verify(self, request):
+        BODY
+'''
+
+CONFIG = {
+    "env": {"resources_servers": {"env/worker.py": {"entrypoint": "worker.py", "domain": "other"}}},
+    "env_agent": {
+        "responses_api_agents": {
+            "simple_agent": {
+                "entrypoint": "worker.py",
+                "resources_server": {"type": "resources_servers", "name": "env"},
+                "model_server": {"type": "responses_api_models", "name": "policy_model"},
+            }
+        }
+    },
+}
+
+
+def row(**members) -> dict:
+    params = {"input": [{"role": "user", "content": "?"}]}
+    return {"responses_create_params": params, "answer": "A", "agent_ref": {"name": "env_agent"}, **members}
+
+
+def make(folder: Path, *rows: dict | str, body: str = "return gymq.Verdict(0.0)", tests: str = "") -> Path:
+    """A worker's folder `env`."""
+    env = folder / "env"
+    (env / "data").mkdir(parents=True)
+    (env / "tests").mkdir()
+    (env / "worker.py").write_text(VERIFIER.replace("BODY", body))
+    (env / "config.yaml").write_text(json.dumps(CONFIG))
+    lines = (line if isinstance(line, str) else json.dumps(line) for line in rows)
+    (env / "data" / "example.jsonl").write_text("".join(line + "\n" for line in lines))
+    if tests:
+        (env / "tests" / "test_env.py").write_text(tests)
+    return env
+
+
+def steps(called) -> dict[str, dict]:
+    return {step["name"]: step for step in called.json["steps"]}
+
+
+def test_a_failing_test_of_its_own_fails_it_with_the_reason(gymq, here):
+    make(here, row(), tests="def test_it():\n    assert 1 + 1 == 3\n")
+    called = gymq("test", "env")
+    assert called.status == 1
+    assert "1 failed" in called.out
+    assert "assert (1 + 1) == 3" in called.out
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        ("{oops", "not valid JSON"),
+        ("[1]", "not an object"),
+        ({"answer": "A"}, "no member `responses_create_params`"),
+        (row(answer=3), "answer: Input should be a valid string"),
+        (row(responses_create_params={"input": "x", "temprature": 1}), "temprature"),
+        (row(agent_ref={"name": "env_agnt"}), "did you mean env_agent?"),
+        (row(agent_ref="env_agent"), "must be an object with the agent's `name`"),
+        (
+            row(
+                responses_create_params={
+                    "input": "x",
+                    "tools": [{"type": "function", "name": "sub", "parameters": {}, "strict": True}],
+                }
+            ),
+            "offers the tool 'sub', but env has no such tool",
+        ),
+    ],
+)
+def test_an_example_row_that_cannot_be_used_is_named(gymq, here, bad, reason):
+    make(here, row(), bad)
+    called = gymq("test", "env", "--json")
+    assert called.status == 1
+    step = steps(called)["example rows"]
+    assert step["status"] == "failed"
+    assert step["details"][0].startswith("example.jsonl:2: ")
+    assert reason in step["details"][0]
+    assert "end to end" not in steps(called)
+
+
+def test_an_exception_of_the_verifier_on_an_empty_reply_fails_it(gymq, here):
+    make(here, row(answer=""), body="return gymq.Verdict(1 / len(request.reply_text))")
+    called = gymq("test", "env", "--json")
+    assert called.status == 1
+    step = steps(called)["in this process"]
+    assert step["status"] == "failed"
+    assert "example.jsonl:1, an empty reply: Env failed to verify: ZeroDivisionError" in step["details"][0]
+
+
+def test_a_typed_failure_is_a_proper_answer(gymq, here):
+    make(here, row(), body='raise gymq.JudgeFailed("no judge here")')
+    called = gymq("test", "env", "--json")
+    assert called.status == 0
+    found = steps(called)
+    assert "judge_failed: no judge here" in found["in this process"]["details"]
+    assert "not counted" in found["end to end"]["details"][0]
+
+
+def test_a_rollout_that_fails_fails_it(gymq, here):
+    make(here, row(), body='raise gymq.InvalidTask("never fits")')
+    called = gymq("test", "env", "--json")
+    assert called.status == 1
+    step = steps(called)["end to end"]
+    assert step["status"] == "failed"
+    assert step["details"] == ["invalid_task at verify: never fits"]
+
+
+def test_the_schemas_of_its_tools_are_shown(gymq, here):
+    make(here, "{broken", row())
+    out = gymq("test", "env").out
+    assert 'tool add {"a":{"type":"integer"},"b":{"type":"integer"}}  Add two numbers.' in out
+
+
+def test_its_folder_can_be_anywhere(gymq, here, monkeypatch):
+    make(here / "elsewhere", row())
+    monkeypatch.chdir("/")
+    called = gymq("test", here / "elsewhere" / "env")
+    assert called.status == 0
+    assert "1 rollouts" in called.out
+
+
+def test_a_configuration_that_cannot_be_loaded_fails_it(gymq, here):
+    env = make(here, row())
+    (env / "config.yaml").write_text(json.dumps({"env_agent": CONFIG["env_agent"]}))
+    called = gymq("test", "env")
+    assert called.status == 1
+    assert "no resources_servers are called env" in called.out
+
+
+def test_a_worker_with_nothing_beside_it_is_not_called_good(gymq, here):
+    make(here / "x")
+    (here / "env.py").write_text((here / "x" / "env" / "worker.py").read_text())
+    called = gymq("test", "env.py")
+    assert called.status == 1
+    assert "there is nothing to check" in called.out
+
+
+@pytest.mark.parametrize(
+    ("worker", "reason"),
+    [
+        ("no_such_worker", "there is no worker named 'no_such_worker'"),
+        ("nix/worker.py", "there is no file or folder"),
+        ("data", "has no worker.py"),
+        ("two.py", "two.py holds no class, or more than one"),
+        ("syntax.py", "cannot be loaded: SyntaxError"),
+    ],
+)
+def test_what_is_no_worker_is_refused(gymq, here, worker, reason):
+    (here / "data").mkdir()
+    base = "import gymq\nclass A(gymq.Model): pass\nclass B(gymq.Model): pass\n"
+    (here / "two.py").write_text(base)
+    (here / "syntax.py").write_text("def f(:\n")
+    called = gymq("test", worker)
+    assert called.status == 2
+    assert reason in called.err
+
+
+def test_a_class_of_several_can_be_named(gymq, here):
+    (here / "two.py").write_text("import gymq\nclass A(gymq.Model): pass\nclass B(gymq.Agent): pass\n")
+    assert gymq("test", "two.py:B", "--json").json["kind"] == "agents"
+
+
+def test_a_shipped_worker_is_found_by_name_and_by_folder(gymq, here):
+    by_name = gymq("test", "example_single_tool_call", "--json").json
+    assert by_name["ok"] is True
+    assert by_name["kind"] == "resources"
