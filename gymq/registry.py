@@ -42,6 +42,8 @@ def find(kind: Kind, implementation: str) -> type[Worker]:
     place, _, class_name = implementation.partition(":")
     if place.endswith(".py"):
         module = _load_file(Path(place))
+    elif not all(part.isidentifier() for part in place.split(".")):
+        raise WorkerNotFound(f"{place!r} is no name of a worker: give a name, a module or a file that ends with .py")
     elif "." in place:
         module = _import(place, implementation)
     else:
@@ -50,8 +52,6 @@ def find(kind: Kind, implementation: str) -> type[Worker]:
 
 
 def _by_name(kind: Kind, name: str) -> ModuleType:
-    if not name.isidentifier():
-        raise WorkerNotFound(f"{name!r} is no name of a worker")
     for entry in entry_points(group=f"gymq.{kind}"):
         if entry.name == name:
             return _import(entry.module, name)

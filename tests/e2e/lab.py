@@ -51,7 +51,8 @@ def instances(folder: Path) -> list[InstanceSpec]:
         agent("asker", "grader"),
         agent("adder", "tally"),
         agent("waiter", "grader", model="late_model"),
-        agent("odd", "grader", str(WORKERS / "odd_agent.py"), num_workers=2),
+        agent("odd", "grader", str(WORKERS / "odd_agent.py")),
+        agent("deadly", "grader", str(WORKERS / "odd_agent.py"), num_workers=2),
     ]
 
 

@@ -28,9 +28,8 @@ LATE = {
     "model hangs": row("model hangs", script={"model_s": 60}),
     "verifier hangs": row("verifier hangs", script={"verify_s": 60}),
 }
-ODD = {
-    what: row(what, script={"agent": what}) for what in ("raise", "leave", "none", "nan", "own_timeout", "sleep", "die")
-}
+ODD = {what: row(what, script={"agent": what}) for what in ("raise", "leave", "none", "nan", "own_timeout", "sleep")}
+DEADLY = {"die": row("die", script={"agent": "die"})}
 TALLY = {"three turns": row("three turns", expected=3, script={"tools": ["add"] * 3})}
 
 
@@ -40,7 +39,13 @@ async def outcomes(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[s
     tally = TALLY | {
         "killed": row("killed", expected=3, marker=str(marker), script={"tools": ["add", "add_and_die", "add"]})
     }
-    groups = (("asker", ASKED, 30.0), ("asker", LATE, 2.0), ("odd", ODD, 3.0), ("adder", tally, 30.0))
+    groups = (
+        ("asker", ASKED, 30.0),
+        ("asker", LATE, 2.0),
+        ("odd", ODD, 3.0),
+        ("deadly", DEADLY, 30.0),
+        ("adder", tally, 30.0),
+    )
     runs = [f"rollouts-{number}" for number in range(len(groups))]
     for run, (agent, rows, timeout_s) in zip(runs, groups, strict=True):
         await lab.submit(run, agent, rows.values(), timeout_s=timeout_s)
@@ -154,7 +159,7 @@ async def test_an_error_in_an_agents_own_code_is_a_failure_that_says_what_it_was
 
 
 async def test_a_task_that_kills_its_agent_every_time_ends_as_a_failure(outcomes: dict[str, Outcome]) -> None:
-    failed = failure(outcomes["odd: die"])
+    failed = failure(outcomes["deadly: die"])
     assert (failed.failure_class, failed.stage) == (FailureClass.REDELIVERED_TOO_OFTEN, Stage.QUEUE)
 
 
