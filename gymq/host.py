@@ -15,6 +15,7 @@ import signal
 import sys
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -31,6 +32,7 @@ from gymq.model import Model
 from gymq.model_runner import BusModels, ModelRunner
 from gymq.processes import KillableProcesses
 from gymq.profiler import Profiler
+from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 from gymq.resources_runner import ResourcesRunner
 from gymq.serving import Server
@@ -197,6 +199,7 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     host = Host(spec)
+    _hide_secrets(spec)
     logs.configure(host.worker, spec.log_level)
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
@@ -210,7 +213,7 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
     if error is not None:
         if not isinstance(error, BusError | registry.WorkerNotFound | OptionsError | subjects.BadToken):
             log.error("cannot start", exc_info=error)
-        answer(" ".join(str(error).split())[:MAX_ANSWER])
+        answer(" ".join(redact(str(error)).split())[:MAX_ANSWER])
         return 2
     answer(READY)
     lost = asyncio.create_task(host.lost())
@@ -221,6 +224,13 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
     loop.remove_reader(sys.stdin.fileno())
     await host.drain()
     return 0
+
+
+def _hide_secrets(spec: HostSpec) -> None:
+    for instance in spec.instances:
+        hide_options(instance.options)
+    for url in spec.url.split(","):
+        hide(urlsplit(url).password or "")
 
 
 def _raise_open_files() -> None:

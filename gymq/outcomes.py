@@ -11,6 +11,7 @@ import random
 from dataclasses import dataclass
 
 from gymq.messages import FailureClass, Stage
+from gymq.redaction import redact
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class RolloutError(Exception):
         stage: Stage | None = None,
         retryable: bool | None = None,
     ) -> None:
-        super().__init__(message)
+        super().__init__(redact(message))  # it is stored for everybody to read
         self.failure_class = failure_class
         self.stage = stage
         self.retryable = failure_class in RETRYABLE if retryable is None else retryable

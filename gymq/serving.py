@@ -34,6 +34,7 @@ from gymq.messages import (
     encode,
 )
 from gymq.outcomes import RolloutError
+from gymq.redaction import redact
 
 log = logging.getLogger("gymq.serving")
 
@@ -363,7 +364,7 @@ class Server:
 
 def _fail(failure_class: FailureClass, text: str, *, retryable: bool = False) -> Fail:
     """A failure whose text fits into a message, whatever it was made of."""
-    text = text[:MAX_TEXT].encode(errors="replace").decode()
+    text = redact(text)[:MAX_TEXT].encode(errors="replace").decode()
     return Fail(failure_class=failure_class, message=text, retryable=retryable)
 
 

@@ -29,6 +29,7 @@ from gymq.messages import (
 )
 from gymq.outcomes import InvalidTask, RolloutError, ToolError
 from gymq.processes import KillableProcesses
+from gymq.redaction import redact
 from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
@@ -198,7 +199,7 @@ class ResourcesWorker:
             raise
         except Exception as error:
             text = f"{request.name} failed: {type(error).__name__}: {error}"
-            return ToolResult(output=json.dumps({"error": text}), status=500)
+            return ToolResult(output=json.dumps({"error": redact(text)}), status=500)
 
     async def verify(self, request: Verify, state: Any) -> Verified:
         """Score a response.

@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
+from gymq.redaction import SECRET_NAME
+
 MASK = "****"
 _SECRET_WORDS = ("token", "key", "secret", "password", "authorization", "credential")
-_SECRET_NAME = re.compile(r"(^|[^a-z])(tokens?|keys?|secrets?|passwords?|authorization|credentials?)$", re.IGNORECASE)
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 _QUERY = re.compile(rf"([?&][^=&#\s]*(?:{'|'.join(_SECRET_WORDS)})[^=&#\s]*=)[^&#\s]+", re.IGNORECASE)
 
@@ -45,7 +46,7 @@ def fingerprint(tree: dict[str, Any]) -> str:
 def _replaced(key: Any, value: Any, replace: Callable[[str, Any], Any]) -> Any:
     """Copy a value, replacing each scalar; what is below a key named like a secret keeps the name of that key."""
     if isinstance(value, dict):
-        secret = key if _SECRET_NAME.search(str(key)) else None
+        secret = key if SECRET_NAME.search(str(key)) else None
         return {str(member): _replaced(secret or member, item, replace) for member, item in value.items()}
     if isinstance(value, list):
         return [_replaced(key, item, replace) for item in value]
@@ -60,7 +61,7 @@ def _shown(key: str, value: Any) -> Any:
 
 def _compared(key: str, value: Any) -> Any:
     if isinstance(value, str):
-        return MASK if _SECRET_NAME.search(key) else _without_credentials(value)
+        return MASK if SECRET_NAME.search(key) else _without_credentials(value)
     # JSON has no infinity, and 1.0 is not 1 for a worker that looks at types.
     return repr(value) if isinstance(value, float) else value
 
