@@ -15,10 +15,11 @@ from gymq.calls import Calls
 from gymq.cancel import Cancellations, cancelled_outcome
 from gymq.dead_letters import bury, bury_failure
 from gymq.jetstream import Delivery
-from gymq.journal import Fenced
+from gymq.journal import Fenced, Journal
 from gymq.messages import BadMessage, FailureClass, Outcome, Rollout, Stage, Task
 from gymq.outcome_store import OutcomeStore
 from gymq.outcomes import RolloutError
+from gymq.quarantine import TRUSTED_DELIVERIES, Quarantine
 from gymq.task_queue import TaskQueue
 from gymq.tasks import read_task
 
@@ -30,7 +31,13 @@ STORE_PATIENCE_S = 600.0
 class AgentRunner:
     """Takes tasks of one agent instance from the queue."""
 
-    def __init__(self, bus: Bus, calls: Calls, agent: Agent, *, worker: str) -> None:
+    def __init__(
+        self, bus: Bus, calls: Calls, agent: Agent, *, worker: str, quarantine: Quarantine | None = None
+    ) -> None:
+        """
+        Args:
+            quarantine: of the whole process, where several agents share it.
+        """
         self.num_done = 0
         self.num_failed = 0
         self.busy_s = 0.0
@@ -39,6 +46,7 @@ class AgentRunner:
         self._attempts = Attempts(bus, calls, agent, worker=worker)
         self._cancellations = Cancellations(bus, self._cancel)
         self._in_work: dict[asyncio.Task[Any], Task] = {}
+        self._quarantine = quarantine or Quarantine()
         self._worker = worker
         slots = agent.options.max_concurrency or agent.max_concurrency
         self._queue = TaskQueue(bus, agent.name, slots, self._handle)
@@ -107,7 +115,7 @@ class AgentRunner:
         assert me is not None
         self._in_work[me] = task
         try:
-            outcome, journal = await self._attempts.outcome(task, delivery.num_delivered)
+            outcome, journal = await self._outcome(task, delivery.num_delivered)
         finally:
             del self._in_work[me]
             self.busy_s += time.monotonic() - started
@@ -117,6 +125,17 @@ class AgentRunner:
         await delivery.ack()
         if journal is not None:
             await journal.drop()
+
+    async def _outcome(self, task: Task, num_delivered: int) -> tuple[Outcome, Journal | None]:
+        if num_delivered <= TRUSTED_DELIVERIES:
+            async with self._quarantine.trusted():
+                return await self._attempts.outcome(task, num_delivered)
+        async with self._quarantine.suspect() as alone:
+            log.warning("delivered %d times, goes on %s", num_delivered, "alone" if alone else "with others like it")
+            outcome, journal = await self._attempts.outcome(task, num_delivered, alone=alone)
+            if journal is not None:
+                self._quarantine.ended_well()
+            return outcome, journal
 
     async def _read(self, delivery: Delivery) -> Task | None:
         try:

@@ -12,7 +12,7 @@ from gymq.agent import Agent, Rollout
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.calls import Calls
-from gymq.journal import Journal
+from gymq.journal import DiedAlone, Journal
 from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
 from gymq.messages import Rollout as RolloutMessage
 from gymq.outcomes import INTERRUPTED, RolloutError
@@ -33,8 +33,13 @@ class Attempts:
         self._worker = worker
         self._stateless: set[str] = set()
 
-    async def outcome(self, task: Task, num_delivered: int) -> tuple[Outcome, Journal | None]:
+    async def outcome(
+        self, task: Task, num_delivered: int, *, alone: bool | None = None
+    ) -> tuple[Outcome, Journal | None]:
         """Run the agent, again after a failure that another try may cure.
+
+        Args:
+            alone: of a task in quarantine, whether the process works on nothing else.
 
         Raises:
             BusError: what the agent did cannot be recorded.
@@ -70,8 +75,10 @@ class Attempts:
                     attempt=attempt,
                     stateless=self._stateless,
                 )
-                if self.agent.journals(rollout):
-                    rollout.recorder = journal = await self._journal(task, journal, num_delivered, attempt)
+                if alone is not None or self.agent.journals(rollout):
+                    rollout.recorder = journal = await self._journal(
+                        task, journal, num_delivered, attempt, alone=bool(alone)
+                    )
                     tries += journal.attempt - attempt
                     attempt = rollout.attempt = journal.attempt
                 verdict = await self._verdict(rollout, deadline, task.timeout_s)
@@ -86,6 +93,8 @@ class Attempts:
                 return result, journal
             except BusError:
                 raise
+            except DiedAlone as error:
+                return failure_of(common | {"duration_s": 0.0}, attempt, error), None
             except RolloutError as error:
                 failed = error
             except (Exception, SystemExit) as error:
@@ -130,14 +139,16 @@ class Attempts:
             raise RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT)
         return verdict
 
-    async def _journal(self, task: Task, before: Journal | None, num_delivered: int, attempt: int) -> Journal:
+    async def _journal(
+        self, task: Task, before: Journal | None, num_delivered: int, attempt: int, *, alone: bool
+    ) -> Journal:
         """The journal for the next attempt: that of an earlier delivery, gone on with, or one that starts anew."""
         if before is not None:
             await before.start_attempt(attempt)
             return before
         journal = Journal(self._bus, task, self._worker)
         if num_delivered > 1 or task.replaces is not None:
-            await journal.take_over()
+            await journal.take_over(alone=alone)
             if journal.attempt:
                 log.info("going on with attempt %d", journal.attempt)
         return journal

@@ -32,6 +32,7 @@ from gymq.model import Model
 from gymq.model_runner import BusModels, ModelRunner
 from gymq.processes import KillableProcesses
 from gymq.profiler import Profiler
+from gymq.quarantine import Quarantine
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 from gymq.resources_runner import ResourcesRunner
@@ -80,6 +81,7 @@ class Host:
         self._resources: list[ResourcesRunner] = []
         self._services: list[Intake | Janitor | Profiler] = []
         self._processes = KillableProcesses()
+        self._quarantine = Quarantine()
         self._bus: Bus | None = None
         self._server: Server | None = None
 
@@ -110,7 +112,7 @@ class Host:
     async def _serve(self, instance: InstanceSpec, worker: Worker, bus: Bus, calls: Calls, server: Server) -> None:
         first = len(server.services)
         if isinstance(worker, Agent):
-            runner = AgentRunner(bus, calls, worker, worker=self.worker)
+            runner = AgentRunner(bus, calls, worker, worker=self.worker, quarantine=self._quarantine)
             await runner.start()
             self._agents.append(runner)
             await self._list(instance, [subjects.tasks_of_agent(worker.name)], runner.stats)

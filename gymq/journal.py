@@ -15,7 +15,19 @@ from gymq import parts, streams, subjects
 from gymq.bus import Bus, BusError
 from gymq.calls import decode_reply
 from gymq.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError
-from gymq.messages import BadMessage, Claim, Effect, JournalEntry, Message, Task, decoder, encode
+from gymq.messages import (
+    BadMessage,
+    Claim,
+    Effect,
+    FailureClass,
+    JournalEntry,
+    Message,
+    Stage,
+    Task,
+    decoder,
+    encode,
+)
+from gymq.outcomes import RolloutError
 
 log = logging.getLogger("gymq.journal")
 
@@ -27,6 +39,14 @@ _decode_entry = decoder(JournalEntry, Claim)
 
 class Fenced(BusError):
     """Another agent process has taken the rollout over."""
+
+
+class DiedAlone(RolloutError):
+    """The agent process died while it worked on this rollout and on nothing else."""
+
+    def __init__(self) -> None:
+        text = "an agent process died while it worked on this task and on nothing else"
+        super().__init__(FailureClass.REDELIVERED_TOO_OFTEN, text, stage=Stage.QUEUE)
 
 
 class Journal:
@@ -47,15 +67,20 @@ class Journal:
         self.session: str | None = None  # where the rollout's session was moved to
         self.num_replayed = 0
 
-    async def take_over(self) -> None:
+    async def take_over(self, *, alone: bool = False) -> None:
         """Read what an earlier delivery of the task left, and fence off whoever may still be writing.
 
         What an earlier task for the same rollout left is passed over.
 
+        Args:
+            alone: whether the process works on nothing else from now on.
+
         Raises:
             BusError: the stream cannot be read or written.
             Fenced: somebody else took over at the same moment.
+            DiedAlone
         """
+        died_alone = False
         async for stored in self._js.read(streams.JOURNAL, self._subject):
             self._last_sequence = stored.sequence
             try:
@@ -68,6 +93,7 @@ class Journal:
                 continue
             if entry.replaces != self._replaces:
                 continue
+            died_alone = died_alone or entry.alone
             if entry.attempt > self.attempt:
                 self._forget()
                 self.attempt = entry.attempt
@@ -75,8 +101,10 @@ class Journal:
                 del self._recorded[effect.number :]
                 self._recorded.append(effect)
             self.session = entry.session or self.session
-        if self._last_sequence:
-            await self._write(self._entry())
+        if self._last_sequence or alone:
+            await self._write(self._entry(alone=alone))
+        if died_alone:
+            raise DiedAlone
 
     async def start_attempt(self, attempt: int) -> None:
         """Begin a new attempt; what was recorded does not count any more.
@@ -145,13 +173,16 @@ class Journal:
         effects, self._unwritten = self._unwritten, []
         await self._write(self._entry(effects, self.session))
 
-    def _entry(self, effects: Sequence[Effect] = (), session: str | None = None) -> JournalEntry:
+    def _entry(
+        self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False
+    ) -> JournalEntry:
         return JournalEntry(
             attempt=self.attempt,
             worker=self._worker,
             effects=list(effects),
             session=session,
             replaces=self._replaces,
+            alone=alone,
         )
 
     async def _write(self, entry: JournalEntry) -> None:

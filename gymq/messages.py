@@ -280,6 +280,7 @@ class JournalEntry(Message, tag="journal_entry.v1", kw_only=True):
     effects: list[Effect] = []
     session: SessionSubject | None = None  # where the session was moved to
     replaces: Index | None = None  # as in the task
+    alone: bool = False  # from here on nothing else worked in the agent's process
 
 
 # Frames of the call protocol -------------------------------------------------------------------------------------

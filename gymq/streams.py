@@ -18,7 +18,9 @@ DEAD_LETTERS = "DEAD_LETTERS"
 ADVISORIES = "ADVISORIES"
 
 ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
-MAX_DELIVERIES = 5  # of one task; then the janitor stores a failure
+# Of one task; then the janitor stores a failure. Agents find a task that kills them sooner (`gymq.quarantine`), and the
+# innocent ones that were in hand with several of those are delivered more often than that.
+MAX_DELIVERIES = 100
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
 
 _SECOND = 1_000_000_000

@@ -1,0 +1,59 @@
+"""`python -m tests.chaos`: as many seeds as one likes. The last line says what was killed, lost, doubled, repeated."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from dataclasses import fields
+from pathlib import Path
+
+from .experiment import run
+from .promises import Verdict, judge
+from .scenario import Scenario
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=1)
+    parser.add_argument("--single", type=int, default=Scenario.single, help="single-turn rollouts a seed")
+    parser.add_argument("--stateful", type=int, default=Scenario.stateful, help="twelve-turn rollouts a seed")
+    parser.add_argument("--no-faults", action="store_true")
+    given = parser.parse_args()
+    verdicts: list[Verdict] = []
+    kept = True
+    for seed in range(given.first_seed, given.first_seed + given.seeds):
+        folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
+        scenario = Scenario(seed, given.single, given.stateful)
+        try:
+            verdict = judge(scenario, asyncio.run(run(scenario, folder, faults=not given.no_faults)))
+        except Exception as error:
+            print(f"seed {seed}: {type(error).__name__}: {error}; see {folder}", flush=True)
+            kept = False
+            continue
+        print(f"seed {seed}: {verdict}" + ("" if verdict.kept else f"; see {folder}"), flush=True)
+        verdicts.append(verdict)
+        if verdict.kept:
+            shutil.rmtree(folder)
+        kept = kept and verdict.kept
+    print(f"{len(verdicts)} seeds, promises {'kept' if kept else 'BROKEN'}: {total(verdicts)}")
+    return 0 if kept else 1
+
+
+def total(verdicts: list[Verdict]) -> Verdict:
+    """The sums over all runs."""
+    sums = {
+        field.name: sum((getattr(verdict, field.name) for verdict in verdicts), start=Counter())
+        if field.name in ("faults", "failures")
+        else sum(getattr(verdict, field.name) for verdict in verdicts)
+        for field in fields(Verdict)
+    }
+    return Verdict(**sums)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""One chaos run: a cluster, a collector that is started again until it is done, a monkey, and what was left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq import subjects
+from gymq.bus import Bus
+from gymq.jetstream import JetStream
+from gymq.launch import Cluster
+from gymq.messages import Outcome, Rollout
+from gymq.outcome_store import OutcomeStore
+from gymq.profiler import read_profile
+from gymq.run_files import RunFiles
+from gymq.server.store import Store
+
+from .monkey import Fault, Monkey
+from .scenario import Scenario, instances
+
+ACK_WAIT_S = 4.0
+WINDOW = 96  # rollouts in flight
+ROLLOUT_TIMEOUT_S = 120.0
+DEADLINE_S = 600.0  # of a whole run; beyond it something is wedged
+FAILURES_LEFT = 3  # the collector's exit status when rollouts failed; giving the command again tries them again
+MOST_TRIES = 4
+PROFILE_S = 60.0  # the profiler may have been killed a moment ago
+
+Key = tuple[int, int]  # task, rollout
+
+
+@dataclass
+class Remains:
+    """All that a run left: streams, files, and the logs of model and tools."""
+
+    seconds: float
+    faults: list[Fault]
+    outcomes: list[Outcome]  # every one that is stored
+    rewards: list[tuple[Key, float]]  # every line of the output file
+    failures: Counter[str]  # lines of the failures file, by class and stage
+    collector_exits: Counter[int]
+    collector_said: str
+    queued: int
+    profiled: int  # rewarded rollouts by the live profile
+    calls: list[Call]
+    tools: Counter[str]  # "session turn": times executed
+    worker_logs: list[dict[str, Any]] = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One model call."""
+
+    rollout: Key
+    attempt: int
+    turn: int
+    begin: float  # Unix time, seconds
+
+
+async def run(scenario: Scenario, folder: Path, *, faults: bool = True) -> Remains:
+    """Collect the scenario's rows while a monkey does harm.
+
+    Raises:
+        TimeoutError: it did not end within `DEADLINE_S`.
+    """
+    log = folder / "effects"
+    log.mkdir(parents=True)
+    rows, output = folder / "rows.jsonl", folder / "rollouts.jsonl"
+    scenario.write(rows)
+    async with Cluster(instances(log), folder=folder, ack_wait_s=ACK_WAIT_S, drain_s=5.0) as cluster:
+        collector = Collector(cluster.url, rows, output, folder / "collector.log")
+        monkey = Monkey(scenario.seed, lambda role: _pids(role, cluster, collector, folder))
+        started = time.monotonic()
+        async with asyncio.timeout(DEADLINE_S), _at_work(monkey, faults):
+            await collector.run()
+        seconds = time.monotonic() - started
+        manifest = RunFiles(output).read_manifest()
+        assert manifest is not None
+        bus = await Bus.connect(cluster.url, role="test", name="chaos")
+        js = JetStream(bus)
+        outcomes = [outcome async for _, outcome in OutcomeStore(bus).read(manifest.run)]
+        queued = sum((await js.count_by_subject("TASKS", subjects.tasks_of_run(manifest.run))).values())
+        profiled = await _profiled(js, manifest.run, sum(isinstance(outcome, Rollout) for outcome in outcomes))
+        await bus.close()
+    return Remains(
+        seconds=seconds,
+        faults=monkey.faults,
+        outcomes=outcomes,
+        rewards=[_reward(line) for line in output.read_bytes().splitlines()],
+        failures=Counter(_failure(line) for line in RunFiles(output).failures.read_bytes().splitlines()),
+        collector_exits=collector.exits,
+        collector_said=collector.log.read_text(),
+        queued=queued,
+        profiled=profiled,
+        calls=_calls(log),
+        tools=Counter(line for path in log.glob("tools-*") for line in path.read_text().splitlines()),
+        worker_logs=_worker_logs(folder / "logs"),
+    )
+
+
+@asynccontextmanager
+async def _at_work(monkey: Monkey, faults: bool) -> AsyncIterator[None]:
+    if not faults:
+        yield
+        return
+    working = asyncio.create_task(monkey.run())
+    try:
+        yield
+    finally:
+        working.cancel()
+        await asyncio.wait([working])
+
+
+class Collector:
+    """`gymq collect` in a process, given again whenever it ends before every rollout has a reward."""
+
+    def __init__(self, url: str, rows: Path, output: Path, log: Path) -> None:
+        self.log = log
+        self.exits: Counter[int] = Counter()
+        self._command = [
+            sys.executable,
+            "-c",
+            "from gymq.cli import main; main()",
+            "collect",
+            f"--input={rows}",
+            f"--output={output}",
+            "--num-repeats=4",
+            f"--concurrency={WINDOW}",
+            f"--timeout={ROLLOUT_TIMEOUT_S:g}",
+            "--json",
+            "--log-level=warning",
+        ]
+        self._environment = os.environ | {"GYMQ_NATS": url}
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def pid(self) -> int | None:
+        running = self._process is not None and self._process.returncode is None
+        return self._process.pid if running and self._process is not None else None
+
+    async def run(self) -> None:
+        """Until it ends with status 0, or says too often that it ended with failures."""
+        try:
+            with self.log.open("ab") as log:
+                while True:
+                    self._process = await asyncio.create_subprocess_exec(
+                        *self._command, env=self._environment, stdout=log, stderr=log
+                    )
+                    status = await self._process.wait()
+                    self.exits[status] += 1
+                    if status == 0 or self.exits[FAILURES_LEFT] == MOST_TRIES:
+                        return
+                    await asyncio.sleep(0.2)
+        finally:
+            if self._process is not None and self._process.returncode is None:
+                self._process.kill()
+                await self._process.wait()
+
+
+def _pids(role: str, cluster: Cluster, collector: Collector, folder: Path) -> list[int]:
+    if role == "collector":
+        return [collector.pid] if collector.pid is not None else []
+    if role == "nats":
+        record = Store(folder / "jetstream").read_record()
+        return [record.pid] if record is not None else []
+    processes = [child.process for child in cluster.children if child.spec.role == role]
+    return [process.pid for process in processes if process is not None and process.returncode is None]
+
+
+async def _profiled(js: JetStream, run: str, wanted: int) -> int:
+    """Rewarded rollouts in the live profile, once it is complete or has had its time."""
+    give_up = time.monotonic() + PROFILE_S
+    while True:
+        profile = await read_profile(js, run)
+        agents = {} if profile is None else profile.snapshot["agents"]
+        found = sum(agent["rollouts"] for agent in agents.values())
+        if found == wanted or time.monotonic() > give_up:
+            return found
+        await asyncio.sleep(0.2)
+
+
+def _reward(line: bytes) -> tuple[Key, float]:
+    row = msgspec.json.decode(line)
+    return (row["_ng_task_index"], row["_ng_rollout_index"]), row["reward"]
+
+
+def _failure(line: bytes) -> str:
+    row = msgspec.json.decode(line)
+    return f"{row['_ng_failure_class']} at {row['_ng_failure_stage']}"
+
+
+def _calls(log: Path) -> list[Call]:
+    calls = []
+    for path in log.glob("model-*"):
+        for line in path.read_text().splitlines():
+            session, turn, what, at = line.split()
+            _, task, rollout, attempt = session.split("/")
+            if what == "begin":
+                calls.append(Call((int(task), int(rollout)), int(attempt), int(turn), float(at)))
+    return sorted(calls, key=lambda call: call.begin)
+
+
+def _worker_logs(folder: Path) -> list[dict[str, Any]]:
+    """What the workers logged; lines that are no JSON as `{"message": …, "level": "raw"}`."""
+    entries = []
+    for path in sorted(folder.glob("*.log")):
+        for line in path.read_text(errors="replace").splitlines():
+            try:
+                entries.append({"process": path.stem, **json.loads(line)})
+            except ValueError:
+                entries.append({"process": path.stem, "level": "raw", "message": line})
+    return entries

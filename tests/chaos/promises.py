@@ -1,0 +1,97 @@
+"""The promises, checked against what a chaos run left behind."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from gymq.messages import Rollout
+
+from .experiment import Call, Key, Remains
+from .monkey import LONGEST_FREEZE_S
+from .scenario import REPEATS, Scenario
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """How far the promises were kept. All counts but `repeated` should be 0."""
+
+    rollouts: int
+    faults: Counter[str]
+    seconds: float
+    lost: int  # rollouts without an outcome in the stream or without a line in the output file
+    doubled: int  # outcomes or lines too many
+    wrong: int  # rewards that are not those of a run without faults
+    executed_twice: int  # tool calls
+    repeated: int  # model calls beyond those needed
+    unexplained: int  # of these, more in one rollout than faults during its life
+    left_over: int  # tasks still queued
+    misprofiled: int  # rollouts missing or too many in the live profile
+    failures: Counter[str]  # attempts that ended with a failure and were made again by the next start of the collector
+
+    @property
+    def kept(self) -> bool:
+        broken = (self.lost, self.doubled, self.wrong, self.executed_twice, self.unexplained, self.left_over)
+        return not any((*broken, self.misprofiled))
+
+    def __str__(self) -> str:
+        hit = sum(self.faults.values())
+        return (
+            f"{self.rollouts} rollouts in {self.seconds:.0f} s; {hit} faults ({_listed(self.faults)}); "
+            f"lost {self.lost}, doubled {self.doubled}, wrong rewards {self.wrong}, "
+            f"tool calls executed twice {self.executed_twice}, model calls repeated {self.repeated} ({self.repeated / max(1, hit):.1f} a fault; {self.unexplained} of "
+            f"them unexplained), left in the queue {self.left_over}, missing in the profile {self.misprofiled}; "
+            f"failures tried again {sum(self.failures.values())} ({_listed(self.failures)})"
+        )
+
+
+def _listed(counts: Counter[str]) -> str:
+    return ", ".join(f"{what} {count}" for what, count in sorted(counts.items())) or "none"
+
+
+def judge(scenario: Scenario, remains: Remains) -> Verdict:
+    """Compare what is there with what should be there."""
+    grades = scenario.grades
+    expected = {(task, rollout): grade for task, grade in enumerate(grades) for rollout in range(REPEATS)}
+    stored = Counter((outcome.task_index, outcome.rollout_index) for outcome in remains.outcomes)
+    written = Counter(key for key, _ in remains.rewards)
+    rewards = [
+        ((outcome.task_index, outcome.rollout_index), outcome.reward if isinstance(outcome, Rollout) else None)
+        for outcome in remains.outcomes
+    ]
+    return Verdict(
+        rollouts=len(expected),
+        faults=Counter(fault.what for fault in remains.faults),
+        seconds=remains.seconds,
+        lost=len(expected.keys() - stored.keys()) + len(expected.keys() - written.keys()),
+        doubled=sum((stored - Counter(expected.keys())).values()) + sum((written - Counter(expected.keys())).values()),
+        wrong=sum(expected.get(key) != reward for key, reward in [*rewards, *remains.rewards]),
+        executed_twice=sum(count - 1 for count in remains.tools.values()),
+        repeated=sum(_repeated(remains.calls).values()),
+        unexplained=_unexplained(remains),
+        left_over=remains.queued,
+        misprofiled=abs(len(expected) - remains.profiled),
+        failures=remains.failures,
+    )
+
+
+def _repeated(calls: list[Call]) -> Counter[Key]:
+    """Model calls of each rollout that were made before, in the same attempt and turn."""
+    counts = Counter((call.rollout, call.attempt, call.turn) for call in calls)
+    repeated: Counter[Key] = Counter()
+    for (rollout, _, _), count in counts.items():
+        repeated[rollout] += count - 1
+    return +repeated
+
+
+def _unexplained(remains: Remains) -> int:
+    """A fault may cost a rollout the one call that is in flight; whoever repeats more has forgotten something."""
+    of_rollout: dict[Key, list[Call]] = {}
+    for call in remains.calls:
+        of_rollout.setdefault(call.rollout, []).append(call)
+    unexplained = 0
+    for rollout, count in _repeated(remains.calls).items():
+        first, last = of_rollout[rollout][0].begin, of_rollout[rollout][-1].begin
+        hits = sum(first - LONGEST_FREEZE_S - 0.5 <= fault.at <= last for fault in remains.faults)
+        unexplained += max(0, count - hits)
+    return unexplained

@@ -1,0 +1,88 @@
+"""What a chaos run collects: the rows of a seed, the rewards they must get, and the workers that serve them."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymq.host import InstanceSpec
+
+from .rows import row
+
+WORKERS = Path(__file__).parent / "workers"
+GRADES = (1.0, 0.75, 0.5, 0.0)
+TURNS = 12  # model calls of a stateful rollout
+REPEATS = 4  # rollouts a row
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Rollouts of a seed: `single` ones of one turn, and `stateful` ones of twelve turns, half of them replayable."""
+
+    seed: int
+    single: int = 2000
+    stateful: int = 304
+
+    @property
+    def num_rollouts(self) -> int:
+        return len(self.grades) * REPEATS
+
+    @property
+    def grades(self) -> list[float]:
+        """The right reward of each task."""
+        return [row["grade"] for row in self.rows()]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, the kinds mixed; always the same for a seed."""
+        rng = random.Random(f"rows {self.seed}")
+        agents = ["single"] * (self.single // REPEATS)
+        agents += ["solver_replay", "solver_restart"] * (self.stateful // REPEATS // 2)
+        rng.shuffle(agents)
+        return [_row(rng, number, agent) for number, agent in enumerate(agents)]
+
+    def write(self, path: Path) -> None:
+        path.write_text("".join(json.dumps(row) + "\n" for row in self.rows()))
+
+
+def _row(rng: random.Random, number: int, agent: str) -> dict[str, Any]:
+    turns = 1 if agent == "single" else TURNS
+    values = [rng.randrange(1000) for _ in range(turns - 1)]
+    return row(
+        agent,
+        f"row {number}",
+        values=values,
+        grade=rng.choice(GRADES),
+        latencies_s=[round(rng.uniform(0.02, 0.1), 3) for _ in range(turns)],
+        # Some calls are long enough to be accepted first and probed then.
+        tool_s=[rng.choice([0.0] * 8 + [0.02] * 3 + [0.35]) for _ in values],
+        verify_s=rng.choice([0.0] * 8 + [0.3]),
+    )
+
+
+def instances(log: Path) -> list[InstanceSpec]:
+    """The workers. One agent has two processes, so that a dead one's tasks go to a living one."""
+
+    def environment(name: str, implementation: str) -> InstanceSpec:
+        return InstanceSpec(name, "resources", str(WORKERS / implementation), {"num_workers": 2, "log": str(log)})
+
+    return [
+        InstanceSpec("policy", "models", str(WORKERS / "policy.py"), {"num_workers": 2, "log": str(log)}),
+        environment("replayable", "chain.py:Replayable"),
+        environment("restarting", "chain.py:Restarting"),
+        InstanceSpec("plain", "resources", str(WORKERS / "plain.py")),
+        agent_spec("single", "plain"),
+        agent_spec("solver_replay", "replayable", num_workers=2),
+        agent_spec("solver_restart", "restarting"),
+    ]
+
+
+def agent_spec(name: str, resources: str, implementation: str = "simple_agent", **options: Any) -> InstanceSpec:
+    """An agent that asks the instance `policy`."""
+    references = {
+        "model_server": {"type": "responses_api_models", "name": "policy"},
+        "resources_server": {"type": "resources_servers", "name": resources},
+    }
+    return InstanceSpec(name, "agents", implementation, references | options)
