@@ -20,7 +20,7 @@ from gymq.server.store import Record
 NEWEST_RUNS = 10
 NEWEST_DEAD_LETTERS = 3
 
-_AGENT_CONSUMER = "agents_"
+_OF_AGENT = {"agents_": False, "urgent_": True}  # prefixes of the consumers of agents, and whether they are urgent
 _PROBE_S = 1.0
 
 _decode_dead_letter = decoder(DeadLetter)
@@ -44,6 +44,7 @@ class QueueState(msgspec.Struct, frozen=True):
     stream: str
     consumer: str
     agent: str | None  # whose tasks these are; None for a service
+    urgent: bool  # whether its tasks are taken before others
     waiting: int
     in_hand: int  # delivered and not settled yet
     delivered_again: int  # of those in hand
@@ -142,15 +143,17 @@ async def _queues(js: JetStream, stream: str) -> list[QueueState]:
         page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
         found += [_queue(info) for info in page["consumers"]]
         if not page["consumers"] or len(found) >= page["total"]:
-            return sorted(found, key=lambda queue: (queue.agent is None, queue.consumer))
+            return sorted(found, key=lambda queue: (queue.agent is None, queue.agent, queue.urgent, queue.consumer))
 
 
 def _queue(info: dict[str, Any]) -> QueueState:
     name = info["name"]
+    prefix = next((prefix for prefix in _OF_AGENT if name.startswith(prefix)), None)
     return QueueState(
         stream=info["stream_name"],
         consumer=name,
-        agent=name.removeprefix(_AGENT_CONSUMER) if name.startswith(_AGENT_CONSUMER) else None,
+        agent=None if prefix is None else name.removeprefix(prefix),
+        urgent=prefix is not None and _OF_AGENT[prefix],
         waiting=info["num_pending"],
         in_hand=info["num_ack_pending"],
         delivered_again=info["num_redelivered"],

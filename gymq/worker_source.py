@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
 
-from gymq import registry
+from gymq import file_modules, registry
 from gymq.authoring import Worker
 from gymq.registry import BASES, Kind, WorkerNotFound
 
@@ -56,6 +56,7 @@ def find_worker(named: str) -> WorkerSource:
     Raises:
         WorkerNotFound: there is none, it cannot be loaded, or workers of two kinds have this name.
     """
+    file_modules.look_in(Path.cwd())
     place, _, class_name = named.partition(":")
     path = Path(place)
     if path.is_dir():

@@ -20,6 +20,7 @@ from gymq.server import EmbeddedServer, find_running
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
 POLICY = "policy_model"
+CONNECT_S = 5.0  # somebody waits at the terminal
 
 
 def read_config(
@@ -123,7 +124,7 @@ async def connected(url: str, *, name: str) -> AsyncIterator[Bus]:
     Raises:
         BusError, Refused: no server, or one without the streams of gymq.
     """
-    bus = await Bus.connect(url, role="client", name=name)
+    bus = await Bus.connect(url, role="client", name=name, timeout_s=CONNECT_S)
     try:
         yield bus
     except JetStreamError as error:

@@ -112,7 +112,9 @@ def _queues(found: ClusterStatus) -> Table:
     numbers = ("waiting", "in hand", "delivered again")
     table = listing("queues", "queue", *numbers, numbers=numbers)
     for queue in found.queues:
-        name = f"tasks of {queue.agent}" if queue.agent is not None else f"{queue.consumer} ({queue.stream})"
+        name = f"{queue.consumer} ({queue.stream})"
+        if queue.agent is not None:
+            name = f"{'urgent ' if queue.urgent else ''}tasks of {queue.agent}"
         table.add_row(printable(name), f"{queue.waiting:,}", f"{queue.in_hand:,}", f"{queue.delivered_again:,}")
     return table
 

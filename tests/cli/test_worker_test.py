@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from gymq.worker_source import find_worker
+
 VERIFIER = '''
 import gymq
 
@@ -61,7 +63,8 @@ def steps(called) -> dict[str, dict]:
 
 
 def test_a_failing_test_of_its_own_fails_it_with_the_reason(gymq, here):
-    make(here, row(), tests="def test_it():\n    assert 1 + 1 == 3\n")
+    env = make(here, tests="def test_it():\n    assert 1 + 1 == 3\n")
+    (env / "data" / "example.jsonl").unlink()
     called = gymq("test", "env")
     assert called.status == 1
     assert "1 failed" in called.out
@@ -182,7 +185,17 @@ def test_a_class_of_several_can_be_named(gymq, here):
     assert gymq("test", "two.py:B", "--json").json["kind"] == "agents"
 
 
-def test_a_shipped_worker_is_found_by_name_and_by_folder(gymq, here):
-    by_name = gymq("test", "example_single_tool_call", "--json").json
-    assert by_name["ok"] is True
-    assert by_name["kind"] == "resources"
+def test_a_worker_that_comes_with_gymq_is_the_same_by_name_folder_and_file():
+    by_name = find_worker("example_single_tool_call")
+    assert by_name.kind == "resources"
+    assert by_name.folder is not None
+    assert find_worker(str(by_name.folder)) == by_name
+    assert find_worker(str(by_name.file)) == by_name
+
+
+def test_a_worker_in_the_current_folder_is_found_by_name(here):
+    folder = here / "workers" / "agents" / "my_own_agent"
+    folder.mkdir(parents=True)
+    (folder / "worker.py").write_text("import gymq\nclass Mine(gymq.Agent): pass\n")
+    found = find_worker("my_own_agent")
+    assert (found.kind, found.implementation, found.folder) == ("agents", "my_own_agent", folder)
