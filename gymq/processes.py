@@ -8,8 +8,10 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
+import pickle
 from collections.abc import Callable
-from typing import ParamSpec, TypeVar
+from multiprocessing import forkserver
+from typing import Any, ParamSpec, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
@@ -31,6 +33,7 @@ class KillableProcesses:
         self._max_workers = max_workers or os.cpu_count() or 1
         self._prepare = prepare
         self._pool: ProcessPool | None = None
+        self._futures: set[Any] = set()
 
     async def run(self, timeout_s: float, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """`function(*args, **kwargs)` in a process. Function, arguments and result must be picklable.
@@ -46,29 +49,89 @@ class KillableProcesses:
         if self._pool is None:
             # forkserver: a child never inherits our sockets, locks or half-written buffers.
             context = multiprocessing.get_context("forkserver")
-            context.set_forkserver_preload(["gymq.end_with_parent", "__main__"])
             self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=(self._prepare,), context=context)
-        future = self._pool.schedule(function, args=list(args), kwargs=kwargs, timeout=timeout_s)
+        work = _Work(pickle.dumps((function, args, kwargs)))
+        future: Any = self._pool.schedule(_answer, args=[work], timeout=timeout_s)
+        self._futures.add(future)
         try:
-            result: T = await asyncio.wrap_future(future)
-            return result
+            succeeded, value = pickle.loads(await asyncio.wrap_future(future))
         except ProcessExpired as error:
             raise ChildProcessError(f"the process died with exit code {error.exitcode}") from None
         finally:
-            future.cancel()  # type: ignore[no-untyped-call]
+            self._futures.discard(future)
+            future.cancel()
+        if not succeeded:
+            raise value
+        result: T = value
+        return result
 
     def close(self) -> None:
         """Kill what still runs."""
+        for future in list(self._futures):
+            future.cancel()
         if self._pool is not None:
             self._pool.stop()  # type: ignore[no-untyped-call]
             self._pool.join()
             self._pool = None
 
 
+class _Work:
+    """A function and its arguments.
+
+    They are unpickled as this is, before the time limit begins, since that may import much. What goes wrong there is
+    kept for later: it would end the process, and with enough processes the pool.
+    """
+
+    def __init__(self, body: bytes) -> None:
+        self._body = body
+        self._call: Any = None
+        self._error: BaseException | None = None
+
+    def __getstate__(self) -> bytes:
+        return self._body
+
+    def __setstate__(self, body: bytes) -> None:
+        self.__init__(body)  # type: ignore[misc]
+        try:
+            self._call = pickle.loads(body)
+        except BaseException as error:
+            self._error = error
+
+    def do(self) -> Any:
+        if self._error is not None:
+            raise self._error
+        function, args, kwargs = self._call
+        return function(*args, **kwargs)
+
+
+def _answer(work: _Work) -> bytes:
+    """Runs in a process: whether the function succeeded, and its result or error, in a form that surely arrives.
+
+    The pool itself breaks for good over an error that cannot be unpickled, and sys.exit() would end whoever waits.
+    """
+    try:
+        return pickle.dumps((True, work.do()))
+    except SystemExit as error:
+        return pickle.dumps((False, ChildProcessError(f"the process exited with status {error.code}")))
+    except Exception as error:
+        return _portable(error)
+
+
+def _portable(error: Exception) -> bytes:
+    try:
+        body = pickle.dumps((False, error))
+        pickle.loads(body)
+        return body
+    except Exception:
+        return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+
+
 def _begin(prepare: Callable[[], None] | None) -> None:
     """Runs first in each process."""
     file_modules.install()
-    # The parent is the fork server, which ends with our own process: what computes for nobody must not go on.
+    # What computes for nobody must not go on. The parent is the fork server, and that ends with its owner as soon as
+    # nobody else holds the pipe by which it notices; each process is handed an end of it.
+    os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     parent_death.die_with_parent(os.getppid())
     if prepare is not None:
         prepare()

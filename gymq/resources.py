@@ -59,6 +59,8 @@ class Verdict:
     __slots__ = ("members", "reward")
 
     def __init__(self, reward: float, **members: Any) -> None:
+        if isinstance(reward, str | bytes):
+            raise TypeError(f"a reward is a number, not {reward!r:.80}")
         self.reward = float(reward)
         self.members = members
 
@@ -177,7 +179,14 @@ class Resources(Worker, Generic[RowT]):
 
     def reseed(self, state: Any, row: Row) -> Any:
         """State after a session was seeded again. By default it starts afresh."""
-        return self.open(row)  # type: ignore[attr-defined]
+        return self._start_afresh(state, row)
+
+    async def _start_afresh(self, state: Any, row: Row) -> Any:
+        closed = self.close(state)  # type: ignore[func-returns-value]
+        if inspect.isawaitable(closed):
+            await closed
+        opened = self.open(row)  # type: ignore[attr-defined]
+        return await opened if inspect.isawaitable(opened) else opened
 
     def close(self, state: Any) -> None:
         """Give back what a session's state holds. May be async."""

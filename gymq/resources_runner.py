@@ -52,8 +52,7 @@ class ResourcesRunner:
         give_up = loop.time() + deadline_s
         while self.worker.sessions and loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-        for session_id in list(self.worker.sessions):
-            await self.worker.close(session_id)
+        await self.worker.close_all()
         if self._sweeping is not None:
             self._sweeping.cancel()
 

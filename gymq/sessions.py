@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+import logging
 import math
 import secrets
 import time
@@ -34,6 +35,8 @@ from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
 
+log = logging.getLogger("gymq.resources")
+
 
 class _Running:
     """A numbered call that runs, and how many requests wait for it."""
@@ -48,22 +51,30 @@ class _Running:
 class Session:
     """The state of one rollout in one worker."""
 
-    __slots__ = ("_answers", "_lock", "_resources", "_running", "_state", "last_used")
+    __slots__ = ("_answers", "_is_open", "_lock", "_resources", "_running", "_state", "last_used")
 
     def __init__(self, resources: ResourcesWorker) -> None:
         self._resources = resources
         self._lock = asyncio.Lock()
         self._answers: dict[int, Message | Exception] = {}
         self._running: dict[int, _Running] = {}
-        self._state: Any = None
+        self._is_open = False
+        self._state: Any = None  # None may also be the state that the author chose
         self.last_used = time.monotonic()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether it works on something, or something waits for that."""
+        return self._lock.locked() or bool(self._running)
 
     async def seed(self, row: bytes) -> None:
         author = self._resources.author
         async with self._lock:
             parsed = author.parse_row(row, author.seed_row_type)
-            state = author.open(parsed) if self._state is None else author.reseed(self._state, parsed)  # type: ignore[attr-defined]
+            state = author.reseed(self._state, parsed) if self._is_open else author.open(parsed)  # type: ignore[attr-defined]
             self._state = await state if inspect.isawaitable(state) else state
+            self._is_open = True
+            self.last_used = time.monotonic()
 
     async def answer(self, request: ToolCall | Verify) -> Message:
         """The answer to a numbered call: computed once, then remembered for as long as the session lives."""
@@ -117,23 +128,27 @@ class Session:
         if isinstance(request, Verify):
             return await self._resources.verify(request, self._state)
         state = self._state
-        if state is None:
+        if not self._is_open:
             try:
                 state = self._resources.author.open_unseeded()
+                if inspect.isawaitable(state):
+                    state = await state
             except ToolError as error:
                 return ToolResult(output=json.dumps({"error": error.message}), status=error.status)
         result = await self._resources.call_tool(request, state)
         if result.status not in (404, 422):  # a refused call has no effect, so it opens no session either
             self._state = state
+            self._is_open = True
         return result
 
     async def close(self) -> None:
         async with self._lock:
-            if self._state is not None:
-                done = self._resources.author.close(self._state)  # type: ignore[func-returns-value]
+            if self._is_open:
+                self._is_open = False
+                state, self._state = self._state, None
+                done = self._resources.author.close(state)  # type: ignore[func-returns-value]
                 if inspect.isawaitable(done):
                     await done
-                self._state = None
 
 
 class ResourcesWorker:
@@ -153,11 +168,14 @@ class ResourcesWorker:
             raise RolloutError(
                 FailureClass.SATURATED, f"{self.author.name} holds its limit of {self.author.max_sessions} sessions"
             )
-        session = Session(self)
-        if request.row is not None:
-            await self._guarded(session.seed(request.row), Stage.SEED)
         session_id = secrets.token_hex(12)
-        self.sessions[session_id] = session
+        session = self.sessions[session_id] = Session(self)  # before it is seeded: seeding may take time and room
+        if request.row is not None:
+            try:
+                await self._guarded(session.seed(request.row), Stage.SEED)
+            except BaseException:
+                self.sessions.pop(session_id, None)
+                raise
         return Seeded(session=address.replace("*", session_id), replayable=self.author.replayable)
 
     async def in_session(self, session_id: str, request: ResourcesRequest) -> Message:
@@ -188,7 +206,7 @@ class ResourcesWorker:
         """Run one tool; whatever it raises is something the model reads."""
         try:
             arguments = json.loads(request.arguments)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             return ToolResult(output=json.dumps({"error": f"Invalid tool call arguments: {error}"}), status=422)
         try:
             result = await self.author.call_tool(state, request.name, arguments)
@@ -217,8 +235,8 @@ class ResourcesWorker:
             raise RolloutError(
                 FailureClass.VERIFIER_FAILED, f"{self.author.name}.verify returned {type(verdict).__name__}, no Verdict"
             )
-        if not math.isfinite(verdict.reward):
-            raise RolloutError(FailureClass.VERIFIER_FAILED, f"{self.author.name} gave the reward {verdict.reward}")
+        if not isinstance(verdict.reward, float) or not math.isfinite(verdict.reward):
+            raise RolloutError(FailureClass.VERIFIER_FAILED, f"{self.author.name} gave the reward {verdict.reward!r}")
         return Verified(reward=verdict.reward, verdict=verdict.members)
 
     async def _verdict(self, asked: VerifyRequest[Any], state: Any) -> Verdict:
@@ -245,13 +263,24 @@ class ResourcesWorker:
     async def close(self, session_id: str) -> None:
         """Forget a session and give back what it holds."""
         session = self.sessions.pop(session_id, None)
-        if session is not None:
+        if session is None:
+            return
+        try:
             await session.close()
+        except Exception:
+            log.exception("%s: a session was not closed cleanly", self.author.name)
+
+    async def close_all(self) -> None:
+        """Forget all sessions."""
+        await asyncio.gather(*(self.close(session_id) for session_id in self.sessions))
 
     async def close_idle(self) -> int:
         """Close the sessions nobody used for their time to live; how many there were."""
         oldest = time.monotonic() - self.author.session_ttl_s
-        idle = [session_id for session_id, session in self.sessions.items() if session.last_used < oldest]
-        for session_id in idle:
-            await self.close(session_id)
+        idle = [
+            session_id
+            for session_id, session in self.sessions.items()
+            if session.last_used < oldest and not session.is_busy
+        ]
+        await asyncio.gather(*(self.close(session_id) for session_id in idle))
         return len(idle)

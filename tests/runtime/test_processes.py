@@ -1,0 +1,179 @@
+"""Computations in processes: always an answer, never longer than allowed, nothing left behind."""
+
+import asyncio
+import importlib
+import os
+import subprocess
+import sys
+import threading
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.processes import KillableProcesses
+
+from .waiting import until
+
+HERE = Path(__file__).parent
+
+OWNER = """
+import asyncio, sys
+from gymq.processes import KillableProcesses
+import process_authors
+
+async def main():
+    await KillableProcesses(1).run(3600, process_authors.write_pid_and_loop, sys.argv[1])
+
+asyncio.run(main())
+"""
+
+
+@pytest.fixture
+def authors(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(HERE)
+    return importlib.import_module("process_authors")
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[KillableProcesses]:
+    """One pool for most tests: starting one takes longer than anything it does."""
+    pool = KillableProcesses(2)
+    yield pool
+    pool.close()
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs; one that is dead but not reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def test_a_result_comes_back(processes: KillableProcesses, authors: Any) -> None:
+    assert await processes.run(20, authors.add, 1, two=2) == 3
+    assert await processes.run(20, authors.pid) != os.getpid()
+
+
+async def test_no_more_processes_than_allowed_are_used(processes: KillableProcesses, authors: Any) -> None:
+    pids = await asyncio.gather(*(processes.run(20, authors.wait_and_give_pid, 0.05) for _ in range(8)))
+    assert len(set(pids)) <= 2
+
+
+async def test_waiting_for_a_free_process_does_not_count(authors: Any) -> None:
+    pool = KillableProcesses(1)
+    try:
+        await asyncio.gather(*(pool.run(1.0, authors.wait_and_give_pid, 0.4) for _ in range(5)))
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize("deed", ["loop_for_ever", "sleep_for_ever", "ignore_signals_and_loop"])
+async def test_what_takes_too_long_is_killed(processes: KillableProcesses, authors: Any, deed: str) -> None:
+    with pytest.raises(TimeoutError):
+        await processes.run(0.3, getattr(authors, deed))
+    assert await processes.run(20, authors.add, 1, 2) == 3
+
+
+@pytest.mark.parametrize("deed", ["exit_process", "kill_process", "segfault"])
+async def test_a_process_that_dies_is_an_error_and_is_replaced(
+    processes: KillableProcesses, authors: Any, deed: str
+) -> None:
+    with pytest.raises(ChildProcessError, match="the process died"):
+        await processes.run(20, getattr(authors, deed))
+    assert await processes.run(20, authors.add, 1, 2) == 3
+
+
+@pytest.mark.parametrize(
+    ("deed", "kind", "text"),
+    [
+        ("raise_without_pickle", RuntimeError, "NoPickle: x"),
+        ("raise_without_unpickle", RuntimeError, "NoUnpickle: needs two"),
+        ("recurse", RecursionError, "maximum recursion depth"),
+        ("leave", ChildProcessError, "the process exited with status 3"),
+    ],
+)
+async def test_an_error_that_cannot_travel_is_an_error_all_the_same(
+    processes: KillableProcesses, authors: Any, deed: str, kind: type[Exception], text: str
+) -> None:
+    async with asyncio.timeout(30):
+        with pytest.raises(kind, match=text):
+            await processes.run(20, getattr(authors, deed))
+        assert await processes.run(20, authors.add, 1, 2) == 3
+
+
+async def test_an_error_of_the_function_is_raised_here(processes: KillableProcesses, authors: Any) -> None:
+    with pytest.raises(ValueError, match="wrong value"):
+        await processes.run(20, authors.raise_value_error)
+
+
+@pytest.mark.parametrize("argument", [threading.Lock(), lambda: 1])
+async def test_an_argument_that_cannot_travel_is_an_error(
+    processes: KillableProcesses, authors: Any, argument: Any
+) -> None:
+    with pytest.raises(Exception, match=r"(?i)pickle|local object"):
+        await asyncio.wait_for(processes.run(20, authors.add, 1, argument), 30)
+    assert await asyncio.wait_for(processes.run(20, authors.add, 1, 2), 30) == 3
+
+
+async def test_a_function_that_a_process_cannot_find_is_an_error(
+    processes: KillableProcesses, authors: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nowhere = types.ModuleType("nowhere")
+    exec("def function(): return 1", nowhere.__dict__)
+    monkeypatch.setitem(sys.modules, "nowhere", nowhere)
+    async with asyncio.timeout(60):
+        with pytest.raises(Exception, match="nowhere"):
+            await processes.run(20, nowhere.function)
+        assert await processes.run(20, authors.add, 1, 2) == 3
+
+
+async def test_what_nobody_waits_for_is_killed(processes: KillableProcesses, authors: Any, tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    running = asyncio.create_task(processes.run(3600, authors.write_pid_and_loop, str(pid_file)))
+    await until(lambda: pid_file.exists() and pid_file.read_text())
+    running.cancel()
+    await until(lambda: not is_alive(int(pid_file.read_text())))
+
+
+async def test_closing_kills_what_runs(authors: Any, tmp_path: Path) -> None:
+    pool = KillableProcesses(1)
+    pid_file = tmp_path / "pid"
+    running = asyncio.create_task(pool.run(3600, authors.write_pid_and_loop, str(pid_file)))
+    await until(lambda: pid_file.exists() and pid_file.read_text())
+    await asyncio.to_thread(pool.close)
+    assert not is_alive(int(pid_file.read_text()))
+    await asyncio.wait([running], timeout=30)
+    assert running.cancelled()
+
+
+async def test_each_process_is_prepared_first(authors: Any) -> None:
+    pool = KillableProcesses(1, prepare=authors.prepare)
+    try:
+        assert await pool.run(20, authors.prepared) == "yes"
+    finally:
+        pool.close()
+
+
+@pytest.fixture
+def owner(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
+    pid_file = tmp_path / "pid"
+    environment = os.environ | {"PYTHONPATH": str(HERE)}
+    process = subprocess.Popen([sys.executable, "-c", OWNER, str(pid_file)], env=environment)
+    yield process, pid_file
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+async def test_what_computes_ends_with_the_process_that_asked_for_it(
+    owner: tuple[subprocess.Popen[bytes], Path],
+) -> None:
+    process, pid_file = owner
+    await until(lambda: pid_file.exists() and pid_file.read_text())
+    assert is_alive(int(pid_file.read_text()))
+    process.kill()
+    await until(lambda: not is_alive(int(pid_file.read_text())))
