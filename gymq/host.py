@@ -47,7 +47,10 @@ ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", 
 
 
 class WorkerFailed(Exception):
-    """A worker whose own code fails while it starts; one sentence."""
+    """A worker whose own code fails while it is made or started; one line."""
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}")
 
 
 class InstanceSpec(msgspec.Struct):
@@ -101,7 +104,7 @@ class Host:
             try:
                 await worker.start()
             except (Exception, SystemExit) as error:
-                raise WorkerFailed(f"{instance.name} cannot start: {type(error).__name__}: {error}") from error
+                raise WorkerFailed(f"{instance.name} cannot start", error) from error
             self._workers.append(worker)
             await self._serve(instance, worker, bus, calls, server)
         if spec.services:
@@ -189,7 +192,7 @@ def build(instance: InstanceSpec) -> Worker:
     except OptionsError:
         raise
     except Exception as error:
-        raise WorkerFailed(f"{name} cannot be made: {type(error).__name__}: {error}") from error
+        raise WorkerFailed(f"{name} cannot be made", error) from error
 
 
 async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:

@@ -193,6 +193,7 @@ class Child:
         finally:
             if said != READY:
                 _kill(process)
+                await process.wait()
         if said != READY:
             raise LaunchError(f"{self.name}: {said or f'it did not get ready; see {self._log_file}'}")
 
