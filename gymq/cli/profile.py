@@ -105,7 +105,7 @@ def _profile_files(
     except (msgspec.MsgspecError, ValueError) as error:
         raise Refused(f"{rollouts}: {error}") from None
     manifest = RunFiles(rollouts).read_manifest()
-    _report(snapshot, rollouts.name if manifest is None else manifest.run, (), ks, as_json, paths)
+    _report(snapshot, rollouts.name if manifest is None else manifest.run, (), ks, as_json=as_json, paths=paths)
     return 0
 
 
@@ -145,7 +145,7 @@ async def _profile_run(
         where = f"run {run}" if task is None else f"task {task} of run {run}"
         raise Refused(f"{where} has no rollouts yet")
     name = run if task is None else f"{run}, task {task}"
-    _report(snapshot, name, record.models, ks, as_json, paths)
+    _report(snapshot, name, record.models, ks, as_json=as_json, paths=paths)
     return 0
 
 
@@ -203,28 +203,33 @@ async def _live_once(run: str, ks: list[int] | None, nats: str | None, as_json: 
         snapshot, _ = await _checkpoint(bus, run, ks)
     if snapshot is None:
         raise Refused(f"the first rollouts of run {run} have not come yet")
-    _report(snapshot, run, record.models, ks, as_json, [])
+    _report(snapshot, run, record.models, ks, as_json=as_json)
     return 0
 
 
 async def _live(run: str, ks: list[int] | None, nats: str | None, console: Console) -> None:
+    """Refresh the rates until the run is complete, then print everything."""
     async with connected(await running_url(nats), name="gymq profile") as bus:
         record = await _record(bus, run)
         runs = Runs(bus)
-        with Live(console=console, auto_refresh=False, vertical_overflow="visible") as screen:
+        with Live(console=console, auto_refresh=False, transient=True) as screen:
             while True:
                 stored = await runs.num_stored(run)
                 snapshot, sequence = await _checkpoint(bus, run, ks)
-                line = Text(_how_far(stored, record.num_rollouts))
-                if snapshot is None:
-                    screen.update(line, refresh=True)
-                else:
-                    tables = _tables(snapshot, run, record.models, ks)
-                    screen.update(Group(*tables, line), refresh=True)
+                shown: list[RenderableType] = [Text(_how_far(stored, record.num_rollouts))]
+                if snapshot is not None:
+                    shown = [
+                        profile_table(snapshot, run=run, models=record.models, ks=ks),
+                        *_failures(snapshot),
+                        *shown,
+                    ]
+                screen.update(Group(*shown), refresh=True)
                 complete = record.num_rollouts is not None and stored >= record.num_rollouts
-                if complete and sequence >= await runs.last_sequence(run):
-                    return
+                if snapshot is not None and complete and sequence >= await runs.last_sequence(run):
+                    break
                 await asyncio.sleep(CHECKPOINT_EVERY_S)
+    _report(snapshot, run, record.models, ks, as_json=False)
+    print(_how_far(stored, record.num_rollouts))
 
 
 async def _checkpoint(bus: Bus, run: str, ks: list[int] | None) -> tuple[ProfileSnapshot | None, int]:
@@ -252,8 +257,9 @@ def _report(
     run: str,
     models: Sequence[str],
     ks: list[int] | None,
+    *,
     as_json: bool,
-    paths: Sequence[Path],
+    paths: Sequence[Path] = (),
 ) -> None:
     if as_json:
         statistics: dict[str, Any] = {"run": run, "open_tasks": snapshot.open_tasks}
@@ -275,10 +281,16 @@ def _tables(snapshot: ProfileSnapshot, run: str, models: Sequence[str], ks: list
     for name, agent in snapshot.agents.items():
         if agent.rollouts:
             tables += [rate_table(name, agent, ks), member_table(name, agent)]
-        if agent.failures:
-            failures = ", ".join(f"{count:,} {failure}" for failure, count in sorted(agent.failures.items()))
-            tables.append(Text(f"failures of {name}: {failures}", "yellow"))
-    return tables
+    return tables + _failures(snapshot)
+
+
+def _failures(snapshot: ProfileSnapshot) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    for name, agent in snapshot.agents.items():
+        failures = ", ".join(f"{count:,} {failure}" for failure, count in sorted(agent.failures.items()))
+        if failures:
+            lines.append(Text(f"failures of {name}: {failures}", "yellow"))
+    return lines
 
 
 def _ks(text: str | None) -> list[int] | None:
