@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from gymq.server import EmbeddedServer, find_running
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
 POLICY = "policy_model"
+STAND_IN = "simulated_model"
 CONNECT_S = 5.0  # somebody waits at the terminal
 
 
@@ -56,10 +58,9 @@ def read_config(
     except ConfigError as error:
         if resources is None or f"are called {POLICY}" not in str(error):
             raise
-        raise Refused(
-            f"{resources} needs a policy beside it: give --model-url URL and --model NAME, or --config FILE with an "
-            f"instance called {POLICY}"
-        ) from None
+    print(f"gymq: no policy is given (--model-url, --model), so {STAND_IN} stands in for one", file=sys.stderr)
+    stand_in = {POLICY: {"responses_api_models": {STAND_IN: {"entrypoint": "worker.py"}}}}
+    return load([str(path) for path in config], added, initial=initial | stand_in)
 
 
 def instance_specs(config: Config) -> list[InstanceSpec]:
