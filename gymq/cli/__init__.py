@@ -21,6 +21,7 @@ COMMANDS = {
     "test": "Run the tests and the example rows of a worker.",
     "init": "Make the files of a new environment.",
     "config": "Show or check a configuration.",
+    "auth": "A NATS server where each role may do only what it needs.",
 }
 
 

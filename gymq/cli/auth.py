@@ -64,7 +64,7 @@ def init(
         force: replace the nats-server.conf that is there.
     """
     settings = ServerSettings(
-        store=(store or folder / "jetstream").absolute(),
+        store=(store or folder / "jetstream").resolve(),
         host=host,
         port=port,
         monitor_port=monitor_port,
@@ -84,7 +84,7 @@ def init(
     if settings.tls is None and not _is_loopback(host):
         print("gymq: warning: without TLS, passwords and data can be read on the network", file=sys.stderr)
     print(f"the server:   nats-server -c {server_file}")
-    print(f"the commands: export {VARIABLE}={folder.absolute()} GYMQ_NATS={_url(settings)}")
+    print(f"the commands: export {VARIABLE}={folder.resolve()} GYMQ_NATS={_url(settings)}")
     print(
         f"Give other machines only the files {folder}/ROLE.password of the roles that they run: see `gymq auth show`."
     )

@@ -79,13 +79,17 @@ def instance_specs(config: Config) -> list[InstanceSpec]:
 
 
 @asynccontextmanager
-async def cluster_url(nats: str | None, specs: list[InstanceSpec], *, log_level: str) -> AsyncIterator[str]:
-    """The URL of a cluster: the one given, the one running in this folder, or one started for the while."""
+async def cluster_url(nats: str | None, config: Config, *, log_level: str) -> AsyncIterator[str]:
+    """The URL of a cluster: the one given, the one running in this folder, or one started for the while.
+
+    Raises:
+        Refused, WorkerNotFound, OptionsError: one is to be started, and the configuration does not allow it.
+    """
     url = nats or await find_running(STORE)
     if url is not None:
         yield url
         return
-    async with Cluster(specs, folder=FOLDER, log_level=log_level) as cluster:
+    async with Cluster(instance_specs(config), folder=FOLDER, log_level=log_level) as cluster:
         yield cluster.url
 
 

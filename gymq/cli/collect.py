@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gymq.authoring import first_problem
 from gymq.bus import Bus
-from gymq.cli.cluster import cluster_url, instance_specs, read_config
+from gymq.cli.cluster import cluster_url, read_config
 from gymq.cli.errors import Refused, told_plainly
 from gymq.cli.progress import show_progress
 from gymq.cli.table import profile_table
@@ -106,8 +106,7 @@ def collect(
 
 
 async def _collect(options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str) -> int:
-    specs = instance_specs(config) if nats is None else []
-    async with cluster_url(nats, specs, log_level=log_level) as url:
+    async with cluster_url(nats, config, log_level=log_level) as url:
         bus = await Bus.connect(url, role="client", name="gymq collect")
         try:
             collection = Collection(bus, options)

@@ -1,0 +1,74 @@
+"""Each role may do what docs/security.md says, and nothing else: every attempt is made, against a real server."""
+
+import re
+from pathlib import Path
+
+import pytest
+from nats.errors import Error as NatsError
+
+from gymq import streams, subjects
+from gymq.auth import ROLES
+
+from .conftest import RawClients, RoleServer
+from .raw_client import RawClient
+
+PAGE = (Path(__file__).parents[2] / "docs" / "security.md").read_text()
+NAMES = [role.name for role in ROLES]
+
+_ROW = re.compile(r"^\| (publish|subscribe) `([^`]+)`(?: in group `(\w+)`)? \|(.*)\|$", re.MULTILINE)
+
+
+def attempts() -> list[tuple[str, str, str, dict[str, bool]]]:
+    """Verb, subject, queue group and who may, from the table in the document."""
+    (heading,) = re.findall(r"^\| attempt \|(.*)\|$", PAGE, re.MULTILINE)
+    names = [name.strip() for name in heading.split("|")]
+    found = []
+    for verb, subject, group, cells in _ROW.findall(PAGE):
+        marks = [cell.strip() for cell in cells.split("|")]
+        assert len(marks) == len(names), subject
+        assert set(marks) <= {"yes", "-"}, subject
+        found.append((verb, subject, group, dict(zip(names, [mark == "yes" for mark in marks], strict=True))))
+    return found
+
+
+async def try_it(client: RawClient, verb: str, subject: str, group: str) -> bool:
+    if verb == "publish":
+        return await client.may_publish(subject)
+    return await client.may_subscribe(subject, group)
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_a_role_may_do_what_the_table_says_and_nothing_else(name: str, raw: RawClients) -> None:
+    client = await raw.connect(name)
+    wrong = [
+        f"{verb} {subject} {group}: {'allowed' if not may[name] else 'denied'}"
+        for verb, subject, group, may in attempts()
+        if await try_it(client, verb, subject, group) is not may[name]
+    ]
+    assert not wrong
+
+
+def test_the_table_tries_every_subject_of_the_contract_and_every_stream() -> None:
+    tried = {(verb, subject) for verb, subject, _, _ in attempts()}
+    published = [subject for verb, subject in tried if verb == "publish"]
+    for row in subjects.SUBJECTS:
+        if row.pattern.startswith("gym."):
+            pattern = re.sub(r"<\w+>", r"[\\w-]+", re.escape(row.pattern).replace(r"\<", "<").replace(r"\>", ">"))
+            assert any(re.fullmatch(pattern, subject) for subject in published), row.pattern
+    for stream in streams.stream_configs():
+        assert any(stream in subject.split(".") for subject in published), stream
+
+
+def test_the_table_has_a_column_for_each_role() -> None:
+    assert all(set(may) == set(NAMES) for _, _, _, may in attempts())
+
+
+async def test_nobody_connects_without_a_password(role_server: RoleServer) -> None:
+    for login in ("", "client@", "client:guess@", f"agent:{role_server.password('client')}@"):
+        with pytest.raises(NatsError, match=r"(?i)authorization"):
+            await RawClient.connect(role_server.url.replace("://", f"://{login}"), "client")
+
+
+async def test_a_message_of_the_usual_size_fits(raw: RawClients) -> None:
+    client = await raw.connect("agent")
+    assert await client.may_publish("gym.model.policy", b"x" * (8 << 20))

@@ -1,0 +1,293 @@
+"""A cluster whose processes all have roles of their own does all its work, is never denied anything, and keeps secrets.
+
+Everything runs as people run it: a server with the configuration of `gymq auth init`, `gymq up`, `gymq collect`.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from gymq import parts, subjects
+from gymq.bus import Bus
+from gymq.calls import Calls
+from gymq.jetstream import JetStream
+from gymq.messages import Claim, Generate, Generated, decoder
+
+from .conftest import RoleServer
+from .raw_client import RawClient
+
+DEMO = Path(__file__).parents[2] / "examples" / "demo"
+GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
+ROWS_OF_EACH = 3
+NUM_ROLLOUTS = 4 * ROWS_OF_EACH * 2
+
+_decode_claim = decoder(Claim)
+
+
+class SeparatedCluster:
+    """`gymq up` on a server with roles."""
+
+    def __init__(self, server: RoleServer, folder: Path) -> None:
+        self.server = server
+        self.folder = folder
+        self.printed = b""
+        self._environment = {name: value for name, value in os.environ.items() if not name.startswith("GYMQ_")}
+        self._environment |= {"GYMQ_NATS": server.url, "GYMQ_AUTH": str(server.folder)}
+        self._up: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        output = (self.folder / "up.log").open("wb")
+        command = [*GYMQ, "up", "--config", "config.yaml", "--log-level", "debug"]
+        self._up = subprocess.Popen(
+            command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE, stderr=output
+        )
+        assert self._up.stdout is not None
+        first = self._up.stdout.readline()
+        self.printed += first
+        assert b"processes" in first, (self.folder / "up.log").read_text()
+
+    def stop(self) -> None:
+        """As Ctrl-C does: what is in hand is finished."""
+        if self._up is not None and self._up.poll() is None:
+            self._up.send_signal(signal.SIGINT)
+            self.printed += self._up.communicate(timeout=60)[0]
+
+    @property
+    def processes(self) -> list[psutil.Process]:
+        assert self._up is not None
+        up = psutil.Process(self._up.pid)
+        return [up, *up.children(recursive=True)]
+
+    def gymq(self, *arguments: str, status: int = 0) -> str:
+        """What a command prints."""
+        ran = subprocess.run(
+            [*GYMQ, *arguments], cwd=self.folder, env=self._environment, capture_output=True, timeout=120
+        )
+        self.printed += ran.stdout + ran.stderr
+        assert ran.returncode == status, ran.stderr.decode()
+        return ran.stdout.decode()
+
+    def collect(self) -> dict[str, object]:
+        """Roll the rows out twice each."""
+        files = ("--config", "config.yaml", "--input", "rows.jsonl", "--output", "runs/rollouts.jsonl")
+        summary: dict[str, object] = json.loads(self.gymq("collect", *files, "--num-repeats", "2", "--json"))
+        return summary
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeparatedCluster]:
+    folder = tmp_path_factory.mktemp("cluster")
+    seen: Counter[str] = Counter()
+    with (folder / "rows.jsonl").open("w") as rows:
+        for line in (DEMO / "rows.jsonl").read_text().splitlines():
+            agent = json.loads(line)["agent_ref"]["name"]
+            seen[agent] += 1
+            if seen[agent] <= ROWS_OF_EACH:
+                rows.write(line + "\n")
+    assert len(seen) == 4
+    config = {
+        "config_paths": [str(DEMO / "config.yaml")],
+        "math_with_judge": {"resources_servers": {"math_with_judge": {"should_use_judge": True}}},
+        "policy_model": {"responses_api_models": {"simulated_model": {"skill": 0.0}}},  # so that the judge is asked
+    }
+    (folder / "config.yaml").write_text(json.dumps(config))
+    server = RoleServer(folder / "auth")
+    server.start()
+    running = SeparatedCluster(server, folder)
+    running.start()
+    yield running
+    running.stop()
+    server.stop()
+
+
+@dataclass(frozen=True)
+class Collected:
+    run: str
+    done: int
+    subjects: set[str]  # the first two tokens of all that was said meanwhile
+    violations: list[str]
+
+
+@pytest.fixture(scope="module")
+def collected(cluster: SeparatedCluster) -> Collected:
+    """A whole collection, overheard."""
+
+    async def overhear() -> tuple[dict[str, object], set[str]]:
+        operator = await RawClient.connect(cluster.server.url_of("operator"), "operator")
+        heard = await operator.hears(">")
+        summary = await asyncio.to_thread(cluster.collect)
+        await operator.flush()
+        await operator.close()
+        return summary, {".".join(message.subject.split(".")[:2]) for message in heard}
+
+    summary, said = asyncio.run(overhear())
+    return Collected(str(summary["run"]), int(str(summary["done"])), said, cluster.server.violations())
+
+
+def test_a_whole_collection_is_denied_nothing(collected: Collected) -> None:
+    assert collected.violations == []
+    assert collected.done == NUM_ROLLOUTS
+    # Or it would prove little.
+    kinds = ("tasks", "rollouts", "done", "model", "judge", "journal", "runs", "seed", "session")
+    assert {"$JS.ACK", *(f"gym.{kind}" for kind in kinds)} <= collected.subjects
+
+
+def test_commands_that_look_are_denied_nothing(cluster: SeparatedCluster, collected: Collected) -> None:
+    run = collected.run
+    assert len(cluster.gymq("rollouts", "--run", run, "--json").splitlines()) == NUM_ROLLOUTS
+    assert "mcqa_simple_agent" in cluster.gymq("profile", "--run", run, "--json")
+    status = json.loads(cluster.gymq("status", "--json"))
+    assert {worker["kind"] for worker in status["workers"]} == {"agents", "models", "resources"}
+    assert cluster.server.violations() == []
+
+
+async def test_submissions_and_dead_letters_are_denied_nothing(cluster: SeparatedCluster, run: str) -> None:
+    bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
+    submission = {"type": "submission.v1", "run": run, "agent": "nobody", "row": {"responses_create_params": {}}}
+    await JetStream(bus).store(subjects.SUBMIT, json.dumps(submission).encode())
+    await bus.close()
+    async with asyncio.timeout(30):
+        while not (letters := cluster.gymq("dead-letters", "list", "--run", run, "--json").splitlines()):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    number = str(json.loads(letters[0])["number"])
+    cluster.gymq("dead-letters", "replay", number, status=1)  # nobody serves it now either
+    cluster.gymq("dead-letters", "drop", number)
+    assert cluster.server.violations() == []
+
+
+async def test_a_cancelled_run_is_stopped_by_the_agents(cluster: SeparatedCluster, run: str) -> None:
+    cluster.gymq("cancel", "--run", run)
+    rows = (cluster.folder / "rows.jsonl").read_text().splitlines()
+    bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
+    submission = {"type": "submission.v1", "run": run, "task_index": 0, "row": json.loads(rows[0])}
+    await JetStream(bus).store(subjects.SUBMIT, json.dumps(submission).encode())
+    await bus.close()
+    async with asyncio.timeout(30):
+        while not (listed := cluster.gymq("rollouts", "--run", run, "--failed", "--json")):  # noqa: ASYNC110
+            await asyncio.sleep(0.2)
+    assert json.loads(listed.splitlines()[0])["failure_class"] == "cancelled"
+    assert cluster.server.violations() == []
+
+
+@pytest.mark.parametrize("role", ["agent", "bridge"])
+async def test_large_calls_travel_in_parts_and_are_denied_nothing(cluster: SeparatedCluster, role: str) -> None:
+    bus = await Bus.connect(cluster.server.url_of(role), role=role, name="test")
+    request = {"input": [{"role": "user", "content": "x" * (9 << 20)}]}
+    call = Generate(rollout="large", timeout_s=60, session="large", params=request)
+    answer = await Calls(bus).call("gym.model.policy_model", call)
+    await bus.close()
+    assert isinstance(answer, Generated)
+    assert cluster.server.violations() == []
+
+
+async def test_large_outcomes_of_agents_and_services_are_read_by_clients(cluster: SeparatedCluster, run: str) -> None:
+    body = os.urandom(9 << 20)
+    reader = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
+    for number, role in enumerate(("agent", "services")):
+        writer = await Bus.connect(cluster.server.url_of(role), role=role, name="test")
+        claim = await parts.put(writer, body, subjects.rollout_parts(run, 0, number, parts.digest(body)[:32]))
+        await writer.close()
+        assert await parts.get(reader, _decode_claim(claim)) == body
+    await reader.close()
+    assert cluster.server.violations() == []
+
+
+# Secrets --------------------------------------------------------------------------------------------------------------
+
+
+def holders(cluster: SeparatedCluster, text: str) -> list[str]:
+    """Whose password is in a text."""
+    return [role for role, password in cluster.server.passwords().items() if password in text]
+
+
+def test_no_process_shows_a_password_in_its_arguments_or_environment(cluster: SeparatedCluster) -> None:
+    processes = cluster.processes
+    assert len(processes) >= 5
+    for process in processes:
+        assert holders(cluster, " ".join(process.cmdline())) == []
+        assert holders(cluster, " ".join(process.environ().values())) == []
+
+
+def test_workers_are_not_told_where_the_passwords_of_others_are(cluster: SeparatedCluster) -> None:
+    up, *workers = cluster.processes
+    assert up.environ()["GYMQ_AUTH"] == str(cluster.server.folder)
+    assert [worker.pid for worker in workers if "GYMQ_AUTH" in worker.environ()] == []
+
+
+def test_no_file_that_is_written_has_a_password(cluster: SeparatedCluster, collected: Collected) -> None:
+    written = {
+        path: path.read_bytes().decode("latin-1")
+        for path in cluster.folder.rglob("*")
+        if path.is_file() and path.parent != cluster.server.folder
+    }
+    names = {path.name for path in written}
+    assert {"agents.log", "models.log", "resources.log", "services.log", "up.log", "rollouts.jsonl"} <= names
+    assert any(path.suffix == ".blk" for path in written), "the streams are among them"
+    assert {path.name: holders(cluster, text) for path, text in written.items() if holders(cluster, text)} == {}
+
+
+async def test_monitoring_and_what_commands_print_have_no_password(cluster: SeparatedCluster) -> None:
+    cluster.gymq("status")
+    cluster.gymq("auth", "show")
+    assert cluster.printed
+    assert holders(cluster, cluster.printed.decode()) == []
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{cluster.server.monitor_port}") as client:
+        for page in ("/varz", "/connz?auth=1&subs=1", "/accountz?acc=GYMQ", "/jsz?config=1"):
+            answer = await client.get(page)
+            assert answer.status_code == 200
+            assert holders(cluster, answer.text) == []
+
+
+# Machines with some of the passwords ----------------------------------------------------------------------------------
+
+
+def only(cluster: SeparatedCluster, folder: Path, *roles: str) -> dict[str, str]:
+    """The environment of a machine that has the passwords of some roles."""
+    folder.mkdir()
+    for role in roles:
+        (folder / f"{role}.password").write_text(cluster.server.password(role))
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GYMQ_")}
+    return environment | {"GYMQ_NATS": cluster.server.url, "GYMQ_AUTH": str(folder)}
+
+
+def up_with(cluster: SeparatedCluster, folder: Path, environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    config = folder / "config.yaml"
+    config.write_text("mcqa: {resources_servers: {mcqa: {entrypoint: worker.py, domain: knowledge}}}\n")
+    command = [*GYMQ, "up", "--config", str(config)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, cwd=folder, env=environment, stdout=pipe, stderr=pipe)
+
+
+def test_a_machine_with_the_password_of_one_role_runs_that_role_alone(
+    cluster: SeparatedCluster, tmp_path: Path
+) -> None:
+    up = up_with(cluster, tmp_path, only(cluster, tmp_path / "passwords", "resources"))
+    assert up.stdout is not None
+    first = up.stdout.readline()
+    up.terminate()
+    _, errors = up.communicate(timeout=60)
+    assert b"1 process" in first, errors.decode()
+    assert b"operator" in errors
+    assert b"services" in errors
+    assert cluster.server.violations() == []
+
+
+def test_a_machine_without_the_password_that_its_workers_need_says_so(
+    cluster: SeparatedCluster, tmp_path: Path
+) -> None:
+    up = up_with(cluster, tmp_path, only(cluster, tmp_path / "passwords", "model"))
+    printed, errors = up.communicate(timeout=60)
+    assert up.returncode == 2
+    assert b"no password of the role 'resources'" in errors
+    assert b"Traceback" not in printed + errors
