@@ -80,7 +80,6 @@ def collect(
         log_level: debug, info, warning or error.
     """
     with told_plainly():
-        joins = nats is not None
         settings = read_config(config, overrides, resources=resources, model_url=model_url, model=model)
         agents = [found.name for found in settings.instances if found.kind == "agents"]
         if agent is None and len(agents) == 1:
@@ -102,7 +101,7 @@ def collect(
             models=_models(settings),
             overwrite=overwrite,
         )
-        return asyncio.run(_collect(options, settings, nats if joins else None, json, log_level))
+        return asyncio.run(_collect(options, settings, nats, json, log_level))
 
 
 async def _collect(options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str) -> int:

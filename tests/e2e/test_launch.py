@@ -1,0 +1,268 @@
+"""`gymq up` and the processes it starts: they come back when they die, and they are gone when it is gone."""
+
+import asyncio
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+
+from .lab import WORKERS, Lab, row, until
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+def configuration(folder: Path, resources: str = "grader.py", **resources_options: Any) -> dict[str, Any]:
+    """A policy, an environment and an agent."""
+    return {
+        "policy": {
+            "responses_api_models": {
+                str(WORKERS / "scripted_model.py"): {"entrypoint": "-", "calls": str(folder / "calls")}
+            }
+        },
+        "env": {
+            "resources_servers": {
+                str(WORKERS / resources): {"entrypoint": "-", "domain": "other", **resources_options},
+            }
+        },
+        "agent": {
+            "responses_api_agents": {
+                "simple_agent": {
+                    "entrypoint": "-",
+                    "model_server": {"type": "responses_api_models", "name": "policy"},
+                    "resources_server": {"type": "resources_servers", "name": "env"},
+                }
+            }
+        },
+    }
+
+
+class Place:
+    """A folder in which `gymq` commands are given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[asyncio.subprocess.Process] = []
+        folder.mkdir()
+        self.configure(configuration(folder))
+
+    def configure(self, content: dict[str, Any]) -> None:
+        (self.folder / "config.yaml").write_text(json.dumps(content))
+
+    async def gymq(self, *arguments: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-P",
+            "-c",
+            "from gymq.cli import main; main()",
+            *arguments,
+            cwd=self.folder,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self.started.append(process)
+        return process
+
+    async def up(self) -> asyncio.subprocess.Process:
+        """A running cluster."""
+        process = await self.gymq("up", "--config", "config.yaml")
+        assert process.stdout is not None
+        line = (await process.stdout.readline()).decode()
+        if "workers in" not in line:
+            _, err = await process.communicate()
+            raise AssertionError(f"{line}{err.decode()}")
+        return process
+
+    async def refused(self, *arguments: str) -> str:
+        """What a command says that is refused."""
+        process = await self.gymq(*arguments)
+        _, err = await process.communicate()
+        assert process.returncode == 2, err.decode()
+        return err.decode()
+
+    async def start_collect(self, *arguments: str) -> asyncio.subprocess.Process:
+        (self.folder / "rows.jsonl").write_text("".join(json.dumps(row(str(number))) + "\n" for number in range(5)))
+        return await self.gymq("collect", "-i", "rows.jsonl", "-o", "out.jsonl", "--json", *arguments)
+
+    async def collect(self, *arguments: str) -> dict[str, Any]:
+        """The summary of a collection that succeeds."""
+        process = await self.start_collect(*(arguments or ("--config", "config.yaml")))
+        out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        summary: dict[str, Any] = json.loads(out)
+        return summary
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def make_place(tmp_path: Path) -> AsyncIterator[Callable[[str], Place]]:
+    places: list[Place] = []
+
+    def make(name: str) -> Place:
+        places.append(Place(tmp_path / name))
+        return places[-1]
+
+    yield make
+    for process in (process for place in places for process in place.started if process.returncode is None):
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+
+
+@pytest.fixture
+def place(make_place: Callable[[str], Place]) -> Place:
+    return make_place("place")
+
+
+def living_in(folder: Path) -> list[psutil.Process]:
+    """Processes that were started for a folder, wherever they were started from."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.status() != psutil.STATUS_ZOMBIE and process.cwd().startswith(str(folder)):
+                found.append(process)
+    return found
+
+
+def busy_in(folder: Path) -> list[psutil.Process]:
+    """Those that have computed for a while in a process of a pool."""
+    return [process for process in living_in(folder) if _computes(process)]
+
+
+def _computes(process: psutil.Process) -> bool:
+    with contextlib.suppress(psutil.Error):
+        return "multiprocessing.forkserver" in str(process.cmdline()) and process.cpu_times().user > 1.0
+    return False
+
+
+async def test_a_killed_worker_process_comes_back(lab: Lab, run: str) -> None:
+    process = lab.child("models").process
+    restarts = lab.child("models").restarts
+    lab.kill("models")
+    await lab.until_restarted("models", restarts)
+    assert lab.child("models").process is not process
+    await lab.submit(run, "asker", [row()])
+    assert len(await lab.outcomes(run, 1)) == 1
+
+
+async def test_told_to_stop_it_stops_everything(place: Place) -> None:
+    process = await place.up()
+    assert len(living_in(place.folder)) >= 6  # itself, the server, three kinds of workers, the services
+    process.terminate()
+    out, err = await process.communicate()
+    assert process.returncode == 0
+    assert b"stopping" in out
+    assert b"Traceback" not in err
+    assert living_in(place.folder) == []
+
+
+async def test_killed_it_leaves_nothing_behind_not_even_what_is_busy_or_frozen(place: Place) -> None:
+    place.configure(configuration(place.folder, "hanging.py"))
+    process = await place.up()
+    await place.start_collect("--config", "config.yaml")
+    await until(lambda: bool(busy_in(place.folder)))
+    frozen = next(child for child in psutil.Process(process.pid).children() if "gymq.host" in child.cmdline())
+    frozen.suspend()
+    for started in place.started:
+        started.kill()
+    await until(lambda: not living_in(place.folder), timeout_s=10)
+
+
+async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
+    (place.folder / "slow.py").write_text(
+        "import asyncio, gymq\n"
+        "class Slow(gymq.Resources[gymq.Row]):\n"
+        "    async def start(self):\n"
+        "        open('starting', 'w').close()\n"
+        "        await asyncio.sleep(3600)\n"
+        "    async def verify(self, request):\n"
+        "        return gymq.Verdict(1.0)\n"
+    )
+    place.configure(configuration(place.folder, str(place.folder / "slow.py")))
+    process = await place.gymq("up", "--config", "config.yaml")
+    await until((place.folder / "starting").exists)
+    process.send_signal(signal.SIGINT)
+    await process.wait()
+    assert living_in(place.folder) == []
+
+
+async def test_two_clusters_run_side_by_side(make_place: Callable[[str], Place]) -> None:
+    one, two = make_place("one"), make_place("two")
+    await asyncio.gather(one.up(), two.up())
+    summaries = await asyncio.gather(one.collect(), two.collect())
+    assert [summary["done"] for summary in summaries] == [5, 5]
+    for place in (one, two):
+        assert (place.folder / "calls").read_text().count("\n") == 5
+
+
+async def test_a_second_cluster_in_the_same_folder_is_refused(place: Place) -> None:
+    process = await place.up()
+    said = await place.refused("up", "--config", "config.yaml")
+    assert f"is in use by process {process.pid}" in said
+    assert said.count("\n") == 1
+
+
+async def test_a_collection_joins_the_cluster_of_its_folder_without_any_configuration(place: Place) -> None:
+    await place.up()
+    assert (await place.collect("--agent", "agent"))["done"] == 5
+
+
+async def test_a_collection_brings_a_cluster_of_its_own_and_takes_it_away(place: Place) -> None:
+    assert (await place.collect())["done"] == 5
+    assert living_in(place.folder) == []
+
+
+async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration(
+    make_place: Callable[[str], Place], lab: Lab
+) -> None:
+    summary = await make_place("elsewhere").collect("--nats", lab.cluster.url, "--agent", "asker")
+    assert summary["done"] == 5
+    assert lab.calls(summary["run"]).total() == 5
+
+
+WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
+    "bad option": ("", {"no_such_option": 1}, "env: no_such_option: "),
+    "missing file": ("missing", {}, "there is no file"),
+    "syntax error": ("class Env(", {}, "cannot be loaded: SyntaxError"),
+    "raises in its constructor": (
+        "def __init__(self, *a, **k):\n        raise OSError('no\\nlicence')",
+        {},
+        "env cannot be made: OSError: no licence",
+    ),
+    "raises at its start": (
+        "async def start(self):\n        raise OSError('no\\ndata')",
+        {},
+        "env cannot start: OSError: no data",
+    ),
+    "exits at its start": (
+        "async def start(self):\n        raise SystemExit(3)",
+        {},
+        "env cannot start: SystemExit: 3",
+    ),
+    "dies at its start": (
+        "async def start(self):\n        import os\n        os._exit(3)",
+        {},
+        "it did not get ready; see",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_worker_that_cannot_start_is_named_in_one_sentence(place: Place, name: str) -> None:
+    text, options, said = WRONG[name]
+    file = place.folder / "env.py"
+    if text and text != "missing":
+        body = text if text.startswith("class") else f"class Env(gymq.Resources[gymq.Row]):\n    {text}\n"
+        file.write_text(f"import gymq\n{body}")
+    resources = str(file) if text else "grader.py"
+    place.configure(configuration(place.folder, resources, **options))
+    sentence = await place.refused("up", "--config", "config.yaml")
+    assert said in sentence
+    assert sentence.startswith("gymq: ")
+    assert sentence.count("\n") == 1
