@@ -7,7 +7,8 @@ COPY workers ./workers
 RUN python -m venv /opt/gymq && /opt/gymq/bin/pip install --no-cache-dir '.[resources]'
 
 FROM python:3.13-slim
-RUN useradd --create-home --uid 1000 gymq
+# A volume takes its owner from the folder that it is mounted on.
+RUN useradd --create-home --uid 1000 gymq && install -d -m 700 -o gymq -g gymq /auth /runs
 COPY --from=build /opt/gymq /opt/gymq
 ENV PATH=/opt/gymq/bin:$PATH PYTHONUNBUFFERED=1
 USER gymq
