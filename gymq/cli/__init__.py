@@ -51,7 +51,7 @@ def _shown_default(value: Any) -> str | None:
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
     try:
-        sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)())
+        sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
     except Refused as refused:
         print(f"gymq: {refused}", file=sys.stderr)
         sys.exit(2)

@@ -69,11 +69,14 @@ def test_check_finds_a_reference_to_nobody(gymq, config):
     assert "did you mean letters?" in called.err
 
 
-def test_a_file_with_a_verifier_needs_a_policy(gymq, here, config):
-    called = gymq("config", "check", "--resources", "letters.py")
-    assert called.status == 2
-    assert "--model-url" in called.err
-    assert gymq("config", "check", "--resources", "letters.py", "--model-url", "http://x", "--model", "m").status == 0
+def test_a_verifier_without_a_policy_gets_a_stand_in_and_is_told_so(gymq, here, config):
+    shown = gymq("config", "check", "--resources", "letters.py")
+    assert shown.status == 0
+    assert "simulated_model" in shown.out
+    assert "--model-url" in shown.err
+    named = gymq("config", "check", "--resources", "letters.py", "--model-url", "http://x", "--model", "m")
+    assert named.status == 0
+    assert named.err == ""
 
 
 @pytest.mark.parametrize(
