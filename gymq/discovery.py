@@ -7,6 +7,7 @@ time and count nothing of what matters here (running, waiting, sessions).
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -19,6 +20,15 @@ from gymq import subjects
 from gymq.bus import Bus, NoAnswer, NoResponders
 
 VERBS = ("PING", "INFO", "STATS")
+
+
+class _Identity(msgspec.Struct):
+    name: str
+    id: str
+    metadata: dict[str, str] = {}
+
+
+_decode_identity = msgspec.json.Decoder(_Identity).decode
 
 
 class Listing:
@@ -79,7 +89,14 @@ class Listing:
 async def find_workers(bus: Bus, *, wait_s: float = 0.5) -> list[dict[str, Any]]:
     """The STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id."""
     found: list[dict[str, Any]] = []
-    reply = bus.expect(lambda message: found.append(msgspec.json.decode(message.data)) if message.data else None)
+
+    def on_reply(message: Msg) -> None:
+        # Anybody may answer; only what has a worker's identity is one.
+        with contextlib.suppress(msgspec.DecodeError):
+            _decode_identity(message.data)
+            found.append(msgspec.json.decode(message.data))
+
+    reply = bus.expect(on_reply)
     try:
         await bus.publish("$SRV.STATS", b"", reply=reply)
         await asyncio.sleep(wait_s)
@@ -95,8 +112,8 @@ async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = 5.0)
     while True:
         try:
             answer = await bus.request(f"$SRV.PING.{name}", b"", timeout_s=2.0)
-            return bool(msgspec.json.decode(answer.data)["metadata"]["kind"] == kind)
-        except (NoResponders, NoAnswer):
+            return _decode_identity(answer.data).metadata.get("kind") == kind
+        except (NoResponders, NoAnswer, msgspec.DecodeError):
             if loop.time() > give_up:
                 return False
         await asyncio.sleep(0.25)

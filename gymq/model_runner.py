@@ -46,7 +46,8 @@ class ModelRunner:
         Raises:
             RolloutError: the model failed, or answered with nonsense.
         """
-        asked = ModelRequest(request.params, request.session, request.rollout, request.timeout_s)
+        left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
+        asked = ModelRequest(request.params, request.session, request.rollout, min(request.timeout_s, left_s))
         try:
             response = await self.model.respond(asked)
             tokens.pack(response)

@@ -1,14 +1,17 @@
 """What the tests of the runtime share. They run on uvloop, as worker processes do."""
 
+import importlib
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
 
 from gymq.bus import Bus
+from gymq.processes import KillableProcesses
 from gymq.server import EmbeddedServer
 
 Connect = Callable[[str], Awaitable[Bus]]
@@ -52,3 +55,19 @@ def kill_server(own_server: EmbeddedServer) -> Callable[[], Awaitable[None]]:
         await own_server.wait()
 
     return kill
+
+
+@pytest.fixture(scope="session")
+def authors() -> Iterator[Any]:
+    """The module `process_authors`, which processes find by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        yield importlib.import_module("process_authors")
+
+
+@pytest.fixture(scope="session")
+def processes(authors: Any) -> Iterator[KillableProcesses]:
+    """One pool for many tests: starting one takes longer than anything it does."""
+    pool = KillableProcesses(2)
+    yield pool
+    pool.close()

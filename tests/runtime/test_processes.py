@@ -1,7 +1,6 @@
 """Computations in processes: always an answer, never longer than allowed, nothing left behind."""
 
 import asyncio
-import importlib
 import os
 import subprocess
 import sys
@@ -29,20 +28,6 @@ async def main():
 
 asyncio.run(main())
 """
-
-
-@pytest.fixture
-def authors(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(HERE)
-    return importlib.import_module("process_authors")
-
-
-@pytest.fixture(scope="module")
-def processes() -> Iterator[KillableProcesses]:
-    """One pool for most tests: starting one takes longer than anything it does."""
-    pool = KillableProcesses(2)
-    yield pool
-    pool.close()
 
 
 def is_alive(pid: int) -> bool:

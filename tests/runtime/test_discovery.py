@@ -1,0 +1,106 @@
+"""Who is there: the services protocol of NATS, as its own tools speak it."""
+
+import asyncio
+import json
+from typing import Any
+
+import nats
+import pytest
+from nats.aio.msg import Msg
+
+from gymq.bus import Bus
+from gymq.discovery import Listing, find_workers, is_running
+
+
+async def listed(bus: Bus, name: str, worker: str = "w1", **stats: Any) -> Listing:
+    listing = Listing(
+        bus,
+        name=name,
+        worker=worker,
+        kind="resources",
+        implementation="mcqa",
+        subjects=[f"gym.seed.{name}", f"gym.resources.{name}"],
+        stats=lambda: dict(stats),
+    )
+    await listing.start()
+    await bus.flush()
+    return listing
+
+
+@pytest.mark.parametrize("verb", ["PING", "INFO", "STATS"])
+@pytest.mark.parametrize("suffix", ["", ".{name}", ".{name}.w1"])
+async def test_each_question_of_the_protocol_is_answered(
+    bus: Bus, shared_url: str, run: str, verb: str, suffix: str
+) -> None:
+    await listed(bus, run)
+    async with await nats.connect(shared_url) as client:
+        answer = await client.request(f"$SRV.{verb}{suffix.format(name=run)}", timeout=20)
+    body = json.loads(answer.data)
+    assert body["type"] == f"io.nats.micro.v1.{verb.lower()}_response"
+    assert (body["name"], body["id"]) == (run, "w1")
+    assert body["metadata"] == {"kind": "resources", "implementation": "mcqa"}
+
+
+async def test_statistics_are_shown_for_the_first_endpoint(bus: Bus, run: str) -> None:
+    await listed(bus, run, num_requests=4, num_errors=1, processing_s=2.0, sessions=3)
+    (found,) = [worker for worker in await find_workers(bus, wait_s=0.3) if worker["name"] == run]
+    first, second = found["endpoints"]
+    assert (first["num_requests"], first["num_errors"], first["data"]) == (4, 1, {"sessions": 3})
+    assert (first["processing_time"], first["average_processing_time"]) == (2_000_000_000, 500_000_000)
+    assert second["subject"] == f"gym.resources.{run}"
+
+
+async def test_all_workers_are_found_in_order(bus: Bus, other_bus: Bus, run: str) -> None:
+    for worker in ("w2", "w1", "w3"):
+        await listed(other_bus, run, worker)
+    found = [worker["id"] for worker in await find_workers(bus, wait_s=0.3) if worker["name"] == run]
+    assert found == ["w1", "w2", "w3"]
+
+
+@pytest.mark.parametrize("reply", ["gym.tasks", "x", "_INBOX"])
+async def test_a_question_that_wants_its_answer_elsewhere_is_ignored(bus: Bus, run: str, reply: str) -> None:
+    await listed(bus, run)
+    spied = []
+
+    async def spy(message: Msg) -> None:
+        spied.append(message)
+
+    watching = await bus.subscribe(reply, spy)
+    await bus.publish(f"$SRV.PING.{run}", b"", reply=reply)
+    await bus.request(f"$SRV.PING.{run}", b"", timeout_s=20)
+    await bus.unsubscribe(watching)
+    assert not spied
+
+
+async def test_answers_that_are_none_are_passed_over(bus: Bus, other_bus: Bus, run: str) -> None:
+    junk = [b"", b"x", b"[]", b"{}", b'{"name": 1, "id": 2}', b'{"name": "x"}', b"[" * 10_000]
+
+    async def impostor(message: Msg) -> None:
+        for body in junk:
+            await other_bus.publish(message.reply, body)
+
+    subscription = await other_bus.subscribe("$SRV.STATS", impostor)
+    await listed(other_bus, run)
+    found = await find_workers(bus, wait_s=0.3)
+    await other_bus.unsubscribe(subscription)
+    assert [worker["id"] for worker in found if worker["name"] == run] == ["w1"]
+
+
+async def test_an_instance_runs_if_a_process_of_its_kind_answers(bus: Bus, other_bus: Bus, run: str) -> None:
+    await listed(other_bus, run)
+    assert await is_running(bus, run, "resources")
+    assert not await is_running(bus, run, "agents")
+    assert not await is_running(bus, f"{run}-nobody", "resources", patience_s=0.0)
+
+
+async def test_an_instance_that_is_being_started_is_waited_for(bus: Bus, other_bus: Bus, run: str) -> None:
+    waiting = asyncio.create_task(is_running(bus, run, "resources", patience_s=20))
+    await asyncio.sleep(0.1)
+    await listed(other_bus, run)
+    assert await waiting
+
+
+async def test_a_question_without_a_reply_subject_is_ignored(bus: Bus, run: str) -> None:
+    await listed(bus, run)
+    await bus.publish(f"$SRV.PING.{run}", b"")
+    assert await is_running(bus, run, "resources")

@@ -1,0 +1,167 @@
+"""Model workers: replies with packed tokens, or a failure of the model; judges within the time that is left."""
+
+import asyncio
+from array import array
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq import responses, subjects
+from gymq.authoring import CurrentCall, current_call
+from gymq.bus import Bus
+from gymq.calls import Calls
+from gymq.messages import FailureClass, Generate, Generated
+from gymq.model import ModelRequest
+from gymq.model_runner import BusModels, ModelRunner
+from gymq.outcomes import JudgeFailed, RolloutError
+from gymq.serving import Server
+from gymq.testing import reply
+
+
+class Scripted(gymq.Model):
+    """Answers what the test says."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.answer: Callable[[], Any] = lambda: reply("hello")
+        self.asked: list[ModelRequest] = []
+
+    async def respond(self, request: ModelRequest) -> dict[str, Any]:
+        self.asked.append(request)
+        made: dict[str, Any] = self.answer()
+        return made
+
+
+@pytest.fixture
+async def model(other_bus: Bus, run: str) -> Scripted:
+    """A model worker named `<run>`."""
+    scripted = Scripted(run)
+    server = Server(other_bus, f"{run}-w")
+    await server.start()
+    await ModelRunner(scripted).serve(server)
+    await other_bus.flush()
+    return scripted
+
+
+@pytest.fixture
+def calls(bus: Bus) -> Calls:
+    return Calls(bus)
+
+
+async def generate(calls: Calls, run: str, **params: Any) -> dict[str, Any]:
+    request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": [], **params}, session="s")
+    async with asyncio.timeout(60):
+        generated = await calls.call(subjects.model(run), request)
+    assert isinstance(generated, Generated)
+    return generated.response
+
+
+def raises(error: BaseException) -> Callable[[], Any]:
+    def answer() -> Any:
+        raise error
+
+    return answer
+
+
+def with_tokens(**members: Any) -> dict[str, Any]:
+    response = reply("hello")
+    response["output"][0] |= {
+        "prompt_token_ids": [1, 2],
+        "generation_token_ids": [3],
+        "generation_log_probs": [-0.5],
+        **members,
+    }
+    return response
+
+
+async def test_a_models_reply_arrives_with_all_its_members(calls: Calls, model: Scripted, run: str) -> None:
+    model.answer = lambda: {**reply("hello"), "unknown_member": {"x": [1, 2.5, None]}}
+    assert await generate(calls, run, temperature=0.3, odd={"y": 1}) == model.answer()
+    assert model.asked[0].params == {"input": [], "temperature": 0.3, "odd": {"y": 1}}
+    assert (model.asked[0].rollout, model.asked[0].session) == ("r/0/0", "s")
+
+
+async def test_token_ids_and_log_probs_arrive_packed_and_exact(calls: Calls, model: Scripted, run: str) -> None:
+    model.answer = lambda: with_tokens(generation_log_probs=[-0.1])
+    item = (await generate(calls, run))["output"][0]
+    assert item["prompt_token_ids"] == array("i", [1, 2])
+    assert item["generation_log_probs"].tolist() == [-0.1]
+
+
+async def test_the_model_knows_how_much_time_is_left(calls: Calls, model: Scripted, run: str) -> None:
+    await generate(calls, run)
+    assert 0 < model.asked[0].timeout_s <= 30.0
+
+
+NONSENSE: list[tuple[Callable[[], Any], str]] = [
+    (lambda: None, "answered with nonsense"),
+    (lambda: "text", "answered with nonsense"),
+    (lambda: {"output": 7}, "answered with nonsense"),
+    (lambda: {"output": [7]}, "answered with nonsense"),
+    (lambda: with_tokens(generation_token_ids=["x"]), "token ids must be 32-bit integers"),
+    (lambda: with_tokens(generation_log_probs=[float("nan")]), "log probs must be finite"),
+    (lambda: with_tokens(generation_log_probs=[]), "0 log probs for 1 generated tokens"),
+    (lambda: {**reply("x"), "n": 2**64}, "no wire form"),
+    (lambda: {**reply("x"), "t": "\ud800"}, "no wire form"),
+    (raises(ValueError("bad")), "bad"),
+    (raises(KeyError("choices")), "KeyError: 'choices'"),
+    (raises(OSError("connection refused")), "OSError: connection refused"),
+    (raises(SystemExit(1)), "SystemExit: 1"),
+]
+
+
+@pytest.mark.parametrize(("answer", "text"), NONSENSE)
+async def test_nonsense_is_a_failure_of_the_model(
+    calls: Calls, model: Scripted, run: str, answer: Callable[[], Any], text: str
+) -> None:
+    model.answer = answer
+    with pytest.raises(RolloutError) as error:
+        await generate(calls, run)
+    assert error.value.failure_class is FailureClass.MODEL_FAILED
+    assert text in error.value.message
+
+
+async def test_a_failure_the_model_explains_arrives_as_it_is(calls: Calls, model: Scripted, run: str) -> None:
+    model.answer = raises(RolloutError(FailureClass.MODEL_FAILED, "context too long", retryable=False))
+    with pytest.raises(RolloutError, match="context too long") as error:
+        await generate(calls, run)
+    assert not error.value.retryable
+
+
+async def test_a_judge_is_asked_by_name(calls: Calls, model: Scripted, run: str) -> None:
+    response = await BusModels(calls).respond(run, {"input": "Is it right?"})
+    assert response["output"][0]["content"][0]["text"] == "hello"
+    assert model.asked[0].params["input"] == [responses.user_message("Is it right?")]
+
+
+async def test_a_judge_has_no_more_time_than_the_call_it_is_asked_for(calls: Calls, model: Scripted, run: str) -> None:
+    token = current_call.set(CurrentCall("r/0/0", asyncio.get_running_loop().time() + 5.0))
+    await BusModels(calls).respond(run, {"input": "?"})
+    current_call.reset(token)
+    assert 0 < model.asked[0].timeout_s <= 5.0
+    assert model.asked[0].rollout == "r/0/0"
+
+
+async def test_a_judge_is_not_asked_when_no_time_is_left(calls: Calls, model: Scripted, run: str) -> None:
+    token = current_call.set(CurrentCall("r/0/0", asyncio.get_running_loop().time() - 1.0))
+    with pytest.raises(JudgeFailed, match="no time left"):
+        await BusModels(calls).respond(run, {"input": "?"})
+    current_call.reset(token)
+    assert not model.asked
+
+
+@pytest.mark.parametrize("answer", [raises(ValueError("bad")), lambda: {"output": "x"}, dict])
+async def test_a_judge_that_fails_is_a_failure_of_the_judge(
+    calls: Calls, model: Scripted, run: str, answer: Callable[[], Any]
+) -> None:
+    model.answer = answer
+    with pytest.raises(JudgeFailed, match=run):
+        await BusModels(calls).respond(run, {"input": "?"})
+
+
+async def test_a_request_that_does_not_fit_is_not_sent_to_a_judge(calls: Calls, model: Scripted, run: str) -> None:
+    with pytest.raises(JudgeFailed, match="does not fit"):
+        await BusModels(calls).respond(run, {})
+    assert not model.asked
