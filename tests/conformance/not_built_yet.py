@@ -11,7 +11,6 @@ NOT_BUILT_YET = [
     "ether0",
     "genrm_compare",
     "google_search",
-    "instruction_following",
     "jailbreak_detection",
     "math_advanced_calculations",
     "math_formal_lean",

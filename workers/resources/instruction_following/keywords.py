@@ -1,0 +1,51 @@
+"""Instructions about given words. Most of them are patterns, which match in any case and inside words too."""
+
+from __future__ import annotations
+
+import re
+
+from workers.resources.instruction_following.arguments import compare, given, not_below
+from workers.resources.instruction_following.texts import sentences, tokens
+
+
+def all_occur(text: str, *, keywords: list[str]) -> bool:
+    """Every keyword occurs."""
+    return bool(keywords) and all(re.search(keyword, text, re.IGNORECASE) for keyword in keywords)
+
+
+def none_occurs(text: str, *, forbidden_words: list[str]) -> bool:
+    """No forbidden word occurs as a word of its own."""
+    patterns = [rf"\b{word}\b" for word in forbidden_words]
+    return bool(patterns) and not any(re.search(pattern, text, re.IGNORECASE) for pattern in patterns)
+
+
+def frequency(text: str, *, keyword: str, frequency: int, relation: str) -> bool:
+    """The keyword occurs often, or seldom, enough."""
+    return compare(_count(keyword, text), relation, not_below(0, frequency))
+
+
+def once(text: str, *, keyword: str) -> bool:
+    """The keyword occurs exactly once."""
+    return _count(keyword, text) == 1
+
+
+def once_and_twice(text: str, *, keyword1: str, keyword2: str) -> bool:
+    """The one keyword occurs exactly once, the other exactly twice."""
+    return _count(keyword1, text) == 1 and _count(keyword2, text) == 2
+
+
+def excluded(text: str, *, keyword: str) -> bool:
+    """The keyword does not occur between two blanks."""
+    return f" {given(keyword)} " not in text
+
+
+def at_position(text: str, *, keyword: str | list[str], n: int, m: int) -> bool:
+    """The keyword is the m-th token of the n-th sentence."""
+    wanted = given(keyword if isinstance(keyword, str) else keyword[0])
+    sentence = sentences(text)[not_below(1, n) - 1 : n]
+    words = tokens(sentence[0]) if sentence else []
+    return words[not_below(1, m) - 1 : m] == [wanted]
+
+
+def _count(pattern: str, text: str) -> int:
+    return len(re.findall(given(pattern), text, re.IGNORECASE))

@@ -1,0 +1,43 @@
+"""Instructions about the language of a text. A text whose language cannot be told follows them."""
+
+from __future__ import annotations
+
+import functools
+import os
+from types import ModuleType
+
+
+def response_language(text: str, *, language: str) -> bool:
+    """The text is in the language, given by its code: `en`, `zh-cn`."""
+    if language not in os.listdir(_langdetect().PROFILES_DIRECTORY):
+        raise ValueError(f"{language!r} is no language that can be detected")
+    return detect(text) in (language, None)
+
+
+def english_capital(text: str) -> bool:
+    """The text is English, in capitals."""
+    return text.isupper() and detect(text) in ("en", None)
+
+
+def english_lowercase(text: str) -> bool:
+    """The text is English, without capitals."""
+    return text.islower() and detect(text) in ("en", None)
+
+
+def detect(text: str) -> str | None:
+    """The code of the text's language; None if it cannot be told."""
+    library = _langdetect()
+    try:
+        code: str = library.detect(text)
+    except library.LangDetectException:
+        return None
+    return code
+
+
+@functools.cache
+def _langdetect() -> ModuleType:
+    """langdetect, with a fixed seed: it is random otherwise."""
+    import langdetect
+
+    langdetect.DetectorFactory.seed = 0
+    return langdetect

@@ -1,0 +1,67 @@
+"""Instructions about the number of words, sentences, pieces and paragraphs."""
+
+from __future__ import annotations
+
+import re
+
+from workers.resources.instruction_following.arguments import compare, not_below
+from workers.resources.instruction_following.texts import (
+    count_filled,
+    paragraphs,
+    pieces,
+    punkt_sentences,
+    sentences,
+    tokens,
+)
+
+
+def number_of_words(text: str, *, num_words: int, relation: str) -> bool:
+    """Enough, or few enough, words: runs of letters, digits and underscores."""
+    return compare(len(re.findall(r"\w+", text)), relation, not_below(0, num_words))
+
+
+def number_of_sentences(text: str, *, num_sentences: int, relation: str) -> bool:
+    """Enough, or few enough, sentences."""
+    return compare(len(punkt_sentences(text)), relation, not_below(0, num_sentences))
+
+
+def number_of_pieces(text: str, *, num_paragraphs: int) -> bool:
+    """As many pieces between dividers as wanted."""
+    return count_filled(pieces(text)) == not_below(0, num_paragraphs)
+
+
+def two_pieces(text: str) -> bool:
+    """Two pieces with a divider between them."""
+    return count_filled(pieces(text)) == 2
+
+
+def two_paragraphs(text: str) -> bool:
+    """Two paragraphs with one blank line between them."""
+    return count_filled(paragraphs(text)) == 2
+
+
+def first_word_of_paragraph(text: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
+    """As many paragraphs as wanted, and one of them begins with a word. Empty ones count for its place only."""
+    place = not_below(1, nth_paragraph)
+    not_below(place, num_paragraphs)
+    parts = paragraphs(text)
+    if sum(bool(part.strip()) for part in parts) != num_paragraphs:
+        return False
+    words = parts[place - 1].split()
+    return bool(words) and _without_punctuation(words[0]).lower() == first_word.lower()
+
+
+def composition(text: str, *, n_sent: int, n_words: int) -> bool:
+    """Three pieces of so many sentences, each of so many tokens."""
+    parts = pieces(text)
+    return len(parts) == 3 and all(_is_composed(part, not_below(1, n_sent), not_below(1, n_words)) for part in parts)
+
+
+def _is_composed(piece: str, num_sentences: int, num_tokens: int) -> bool:
+    found = sentences(piece)
+    return len(found) == num_sentences and all(len(tokens(sentence)) == num_tokens for sentence in found)
+
+
+def _without_punctuation(word: str) -> str:
+    """The word without leading quotation marks, up to its first mark."""
+    return re.split(r"[.,?!'\"]", word.lstrip("'").lstrip('"'), maxsplit=1)[0]

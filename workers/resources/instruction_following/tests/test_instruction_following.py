@@ -1,0 +1,120 @@
+"""What the recorded cases cannot say: processes, time limits, rows in both layouts, which text counts."""
+
+import asyncio
+import importlib.util
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, function_call, prompt, reply
+from workers.resources.instruction_following.worker import InstructionFollowing, last_text
+
+NO_COMMA = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [None], "prompt": "Go."}
+ENDLESS = {"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": ["(a|a)*b"]}], "prompt": "Go."}
+
+
+def row(metadata: Any, **members: Any) -> dict[str, Any]:
+    return {**prompt("Go."), "id": 1, "verifier_metadata": metadata, **members}
+
+
+def test_importing_the_worker_does_not_import_the_libraries():
+    program = """if True:
+        import sys
+        import workers.resources.instruction_following.worker
+        sys.exit("nltk" in sys.modules or "langdetect" in sys.modules)
+        """
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+async def test_a_pattern_that_does_not_end_is_a_failure_and_no_zero(monkeypatch):
+    async with Harness(InstructionFollowing) as env:
+        assert (await env.verify(row(NO_COMMA), reply("a"))).reward == 1.0
+        monkeypatch.setattr(InstructionFollowing, "verify_timeout_s", 0.3)
+        with pytest.raises(gymq.RolloutError) as caught:
+            await env.verify(row(ENDLESS), reply("a" * 60))
+    assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
+
+
+async def test_other_rows_are_verified_while_a_pattern_does_not_end():
+    async with Harness(InstructionFollowing) as env:
+        stuck = asyncio.ensure_future(env.verify(row(ENDLESS), reply("a" * 60)))
+        assert (await env.verify(row(NO_COMMA), reply("a, b"))).reward == 0.0
+        assert not stuck.done()
+        stuck.cancel()
+
+
+async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(gymq.OptionsError, match=r'langdetect is not installed: pip install "gymq\[resources\]"'):
+        await InstructionFollowing().start()
+
+
+async def test_rewards_are_all_or_nothing_or_a_share():
+    metadata = {
+        "instruction_id_list": ["punctuation:no_comma", "detectable_format:title", "made:up"],
+        "kwargs": [{}, None],
+        "prompt": "Go.",
+    }
+    nothing = {"instruction_id_list": [], "kwargs": [], "prompt": "Go."}
+    rewards = []
+    async with Harness(InstructionFollowing) as env:
+        for each in (metadata, nothing):
+            for mode in ("binary", "fraction"):
+                verdict = await env.verify(row(each | {"grading_mode": mode}), reply("plain"))
+                rewards.append(verdict.reward)
+        assert (await env.verify(row(metadata), reply("plain"))).members == {
+            "follow_all_instructions": False,
+            "follow_instruction_list": [True, False],
+            "verifier_metadata": metadata,
+        }
+    assert rewards == [0.0, 0.5, 1.0, 0.0]
+
+
+def test_members_beside_the_metadata_fill_it_up():
+    author = InstructionFollowing()
+    beside = {
+        **prompt("Go."),
+        "id": 1,
+        **NO_COMMA,
+        "grading_mode": "fraction",
+        "verifier_metadata": {"prompt": "Stay."},
+    }
+    parsed = author.parse_row(beside).verifier_metadata
+    assert parsed.model_dump() == NO_COMMA | {"prompt": "Stay.", "grading_mode": "fraction"}
+
+
+@pytest.mark.parametrize(
+    ("members", "named"),
+    [
+        ({"verifier_metadata": {}}, "instruction_id_list"),
+        ({"verifier_metadata": None}, "instruction_id_list"),
+        ({"verifier_metadata": [1]}, "verifier_metadata"),
+        ({"verifier_metadata": NO_COMMA | {"kwargs": [5]}}, "kwargs"),
+        ({"verifier_metadata": NO_COMMA | {"instruction_id_list": "x"}}, "instruction_id_list"),
+        ({"verifier_metadata": NO_COMMA | {"grading_mode": "half"}}, "grading_mode"),
+        ({"grading_mode": "half"}, "grading_mode"),
+        ({"id": "x"}, "id"),
+    ],
+)
+def test_a_row_that_does_not_fit_is_refused(members, named):
+    with pytest.raises(gymq.InvalidTask, match=named):
+        InstructionFollowing().parse_row(row(NO_COMMA, **members))
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ([], ""),
+        (["first", "last"], "last"),
+        (["first", function_call("go", {})], ""),
+        (["first", {"type": "reasoning", "summary": []}], ""),
+        ([{"type": "message", "role": "assistant", "content": "plain"}], "plain"),
+        ([{"type": "message", "role": "assistant", "content": []}], ""),
+        ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}], ""),
+    ],
+)
+def test_the_first_text_of_the_last_item_counts(output, text):
+    assert last_text(reply(*output)) == text

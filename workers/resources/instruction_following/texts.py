@@ -1,0 +1,96 @@
+"""Cutting a text into tokens, sentences and pieces, in the ways the instructions were defined with."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+
+NLTK_DATA = Path(__file__).parent / "nltk_data"
+
+# Stand for a dot that ends no sentence, and for an end without a dot. Unicode keeps these two for internal use.
+_DOT = "\ufdd0"
+_END = "\ufdd1"
+
+_STARTERS = r"(?:Mr|Mrs|Ms|Dr|Prof|Capt|Cpt|Lt|Wherever|(?:He|She|It|They|Their|Our|We|But|However|That|This)\s)"
+_COMPANY = r" (?:Inc|Ltd|Jr|Sr|Co)"
+
+
+def tokens(text: str) -> list[str]:
+    """NLTK's word tokens; punctuation marks are tokens too."""
+    found: list[str] = _nltk().word_tokenize(text)
+    return found
+
+
+def punkt_sentences(text: str) -> list[str]:
+    """The sentences that NLTK's Punkt model for English finds."""
+    found: list[str] = _nltk().sent_tokenize(text)
+    return found
+
+
+def sentences(text: str) -> list[str]:
+    """The sentences by rules: cut after every `.`, `?` and `!`, apart from dots that the rules protect.
+
+    A quotation mark after the end of a sentence comes before it in the result.
+    """
+    text = f" {text}  ".replace("\n", " ")
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    for end, quotation_mark in (".”", '."', '!"', '?"'):
+        text = text.replace(end + quotation_mark, quotation_mark + end)
+    found = [part.replace(_DOT, ".").strip() for part in _CUT.split(text)]
+    return found if found[-1] else found[:-1]
+
+
+def pieces(text: str) -> list[str]:
+    """What stands between the dividers `***`."""
+    return re.split(r"\s?\*\*\*\s?", text)
+
+
+def paragraphs(text: str) -> list[str]:
+    """What stands between blank lines."""
+    return text.split("\n\n")
+
+
+def count_filled(parts: list[str]) -> int | None:
+    """The number of parts without an empty first or last one; None if another one is empty."""
+    inner = parts[1:-1]
+    if not all(part.strip() for part in inner):
+        return None
+    return len(inner) + sum(bool(part.strip()) for part in parts[:1] + parts[1:][-1:])
+
+
+def _protect(match: re.Match[str]) -> str:
+    return match[0].replace(".", _DOT)
+
+
+# In this order.
+_RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r"(?:Mr|Mrs|Ms|Dr|St)\.", _protect),
+        (r"\.(?:com|net|org|io|gov|edu|me)", _protect),
+        (r"[0-9]\.[0-9]", _protect),
+        (r"\.{2,}", lambda match: _protect(match) + _END),
+        (r"Ph\.D\.", _protect),
+        (r"\s([A-Za-z])\. ", rf" \1{_DOT} "),
+        (rf"([A-Z]\.[A-Z]\.(?:[A-Z]\.)?) ({_STARTERS})", rf"\1{_END} \2"),
+        (r"[A-Za-z]\.[A-Za-z]\.[A-Za-z]\.", _protect),
+        (r"[A-Za-z]\.[A-Za-z]\.", _protect),
+        (rf"({_COMPANY})\. ({_STARTERS})", rf"\1{_END} \2"),
+        (rf"{_COMPANY}\.", _protect),
+        (r" [A-Za-z]\.", _protect),
+    )
+)
+_CUT = re.compile(rf"(?<=[.?!])|{_END}")
+
+
+@functools.cache
+def _nltk() -> ModuleType:
+    """NLTK, with the models of this folder. It takes a while to import."""
+    import nltk
+
+    nltk.data.path.insert(0, str(NLTK_DATA))
+    return nltk

@@ -1,0 +1,77 @@
+"""instruction_following: writing instructions that a program can check.
+
+The instructions are those of IFEval (Zhou et al., 2023) and of its extension in Open-Instruct.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, ClassVar, Literal
+
+import pydantic
+
+import gymq
+from gymq.responses import is_message
+from workers.resources.instruction_following.checking import check_all
+
+LIBRARIES = ("langdetect", "nltk")
+
+
+class Metadata(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+
+    instruction_id_list: list[str]
+    kwargs: list[dict[str, Any] | None]  # the arguments of each instruction
+    prompt: str
+    grading_mode: Literal["binary", "fraction"] = "binary"
+
+
+class InstructionsRow(gymq.Row):
+    id: int
+    verifier_metadata: Metadata
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _gather_metadata(cls, row: Any) -> Any:
+        """Older rows have the members of `verifier_metadata` beside it."""
+        metadata = row.get("verifier_metadata") or {} if isinstance(row, dict) else None
+        if not isinstance(metadata, dict):
+            return row
+        beside = {name: row[name] for name in Metadata.model_fields if name in row}
+        return {**row, "verifier_metadata": beside | metadata}
+
+
+class InstructionFollowing(gymq.Resources[InstructionsRow]):
+    """Reward 1 if the text follows all instructions, or the share of those that it follows."""
+
+    # Patterns of the rows may need exponential time on an unlucky text.
+    verify_timeout_s: ClassVar[float] = 20.0
+
+    async def start(self) -> None:
+        for library in LIBRARIES:
+            if importlib.util.find_spec(library) is None:
+                raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[resources]"')
+
+    async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:
+        metadata = request.row.verifier_metadata
+        instructions = list(zip(metadata.instruction_id_list, metadata.kwargs, strict=False))
+        text = last_text(request.response)
+        followed = await self.processes.run(self.verify_timeout_s, check_all, instructions, text)
+        share = sum(followed) / len(followed) if followed else 0.0
+        return gymq.Verdict(
+            share if metadata.grading_mode == "fraction" else float(all(followed)),
+            follow_all_instructions=all(followed),
+            follow_instruction_list=followed,
+            verifier_metadata=metadata.model_dump(exclude_unset=True),
+        )
+
+
+def last_text(response: dict[str, Any]) -> str:
+    """The first text of the last output item; empty if that is no message, or starts with a refusal."""
+    output = response["output"]
+    if not output or not is_message(output[-1]):
+        return ""
+    content = output[-1].get("content")
+    if isinstance(content, str):
+        return content
+    return (content[0].get("text") or "") if content else ""
