@@ -9,7 +9,7 @@ import msgspec
 import gymq
 from gymq import streams, subjects
 from gymq.bus import Bus
-from gymq.cancel import cancel
+from gymq.cancel import cancel, cancelled_outcome
 from gymq.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, bury, bury_failure
 from gymq.jetstream import Delivery, JetStream, Pull
 from gymq.messages import Claim, Failure, FailureClass, Stage, Submission, Task, decoder, encode
@@ -105,6 +105,16 @@ async def test_a_failure_whose_agent_died_after_burying_it_is_not_buried_twice(w
     assert len(await workshop.buried(run)) == 1
 
 
+async def test_a_cancelled_task_that_comes_again_is_not_buried(workshop: Workshop, run: str) -> None:
+    task = workshop.task(run)
+    delivery, pull = await taken(workshop, task)
+    await workshop.outcomes.put(cancelled_outcome(task), replaces=None, patience_s=5.0)
+    await pull.stop()
+    await delivery.nak()
+    await workshop.serve()
+    assert await workshop.buried(run, 0) == []
+
+
 async def test_a_task_that_was_delivered_too_often_is_buried(workshop: Workshop, run: str) -> None:
     delivery, pull = await taken(workshop, workshop.task(run))
     again: asyncio.Queue[Delivery] = asyncio.Queue()
@@ -124,7 +134,7 @@ async def test_a_task_that_was_delivered_too_often_is_buried(workshop: Workshop,
 
 
 async def test_a_task_larger_than_a_message_is_buried_as_its_claim(workshop: Workshop, run: str) -> None:
-    padding = os.urandom(workshop.bus.max_body_bytes).hex()
+    padding = secrets.token_urlsafe(workshop.bus.max_body_bytes)
     task = workshop.task(run, row={"padding": padding})
     workshop.agent.end = badly
     await workshop.submit(task)

@@ -12,9 +12,11 @@ from gymq import streams, subjects
 from gymq.cancel import cancel
 from gymq.collect import Collection, CollectOptions
 from gymq.dead_letters import Buried, bury
+from gymq.journal import Journal
 from gymq.materialise import MaterialiseOptions
-from gymq.messages import DeadLetter, Failure, Rollout, Submission, encode
+from gymq.messages import DeadLetter, Failure, Generated, Rollout, Submission, encode
 from gymq.replay import NotReplayed, Replay, Replayed
+from gymq.responses import last_assistant_text
 from gymq.testing import prompt, reply
 
 from .conftest import Workshop, badly, well
@@ -45,6 +47,22 @@ async def test_an_agent_without_a_journal_makes_it_again_too(workshop: Workshop,
     await Replay(workshop.bus).replay(buried)
     _, outcome = await workshop.outcome(run, after=failed)
     assert isinstance(outcome, Rollout)
+
+
+async def test_what_the_failed_attempts_had_heard_is_asked_for_again(workshop: Workshop, run: str) -> None:
+    buried = await workshop.fail(run)
+    failed, _ = await workshop.outcome(run)
+    journal = Journal(workshop.bus, workshop.task(run), "a process that was killed")
+    await journal.take_over()
+
+    async def heard() -> Generated:
+        return Generated(response=reply("stale"))
+
+    await journal.effect("generate 1", False, heard)
+    await Replay(workshop.bus).replay(buried)
+    _, outcome = await workshop.outcome(run, after=failed)
+    assert isinstance(outcome, Rollout)
+    assert last_assistant_text(outcome.response) == "done"
 
 
 async def test_a_replay_that_fails_is_a_new_letter(workshop: Workshop, run: str) -> None:
@@ -91,7 +109,7 @@ async def test_an_urgent_task_is_urgent_again(workshop: Workshop, run: str) -> N
 
 
 async def test_a_large_task_is_given_back_whole(workshop: Workshop, run: str) -> None:
-    padding = secrets.token_hex(workshop.bus.max_body_bytes)
+    padding = secrets.token_urlsafe(workshop.bus.max_body_bytes)
     workshop.agent.end = badly
     await workshop.submit(workshop.task(run, row={"padding": padding}))
     (buried,) = await workshop.buried(run)
@@ -176,10 +194,10 @@ async def test_reading_ends_although_new_letters_keep_coming(workshop: Workshop,
     async def one_more(number: int) -> None:
         await bury(workshop.bus, "agent", "gym.tasks", "no", b"", sequence=secrets.randbits(40), of=(run, number, 0))
 
-    await one_more(0)
-    numbers = []
-    async with asyncio.timeout(10):
-        async for buried in workshop.letters.read(run):
-            numbers.append(buried.number)
-            await one_more(len(numbers))
-    assert len(numbers) == 1
+    await asyncio.gather(*(one_more(number) for number in range(300)))  # more than are read at once
+    count = 0
+    async for _ in workshop.letters.read(run):
+        await one_more(300 + count)
+        count += 1
+        assert count <= 300
+    assert count == 300
