@@ -103,7 +103,11 @@ class Cluster:
         bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
         try:
             agents = [instance.name for instance in self._instances if instance.kind == "agents"]
-            await streams.ensure(JetStream(bus), agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+            js = JetStream(bus)
+            await streams.ensure(js, agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+            if self._server is not None:
+                # Nobody else is on a server that has just been started here.
+                await streams.take_back(js, agents, ack_wait_s=self._ack_wait_s)
         finally:
             await bus.close()
 

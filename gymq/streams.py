@@ -21,6 +21,7 @@ ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
 # Of one task; then the janitor stores a failure. Agents find a task that kills them sooner (`gymq.quarantine`), and the
 # innocent ones that were in hand with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
+TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
 
 _SECOND = 1_000_000_000
@@ -122,6 +123,33 @@ async def ensure_agent(js: JetStream, agent: str, *, ack_wait_s: float | None = 
         if ack_wait_s is not None:
             config["ack_wait"] = int(ack_wait_s * _SECOND)
         await ensure_consumer(js, TASKS, name, config)
+
+
+async def take_back(js: JetStream, agents: list[str], *, ack_wait_s: float | None = None) -> None:
+    """Deliver again at once what agents had in hand when they died. For a server that no agent is connected to.
+
+    Args:
+        ack_wait_s: as for `ensure`.
+
+    Raises:
+        BusError
+    """
+    held = [agent for agent in agents if await _in_hand(js, agent)]
+    if not held:
+        return
+    for agent in held:
+        await ensure_agent(js, agent, ack_wait_s=TAKE_BACK_S / 4)
+    await asyncio.sleep(TAKE_BACK_S)
+    for agent in held:
+        await ensure_agent(js, agent, ack_wait_s=ack_wait_s)
+
+
+async def _in_hand(js: JetStream, agent: str) -> bool:
+    for name in (agent_consumer(agent), urgent_consumer(agent)):
+        info = await js.api(f"CONSUMER.INFO.{TASKS}.{name}")
+        if info["num_ack_pending"]:
+            return True
+    return False
 
 
 async def ack_wait_s(js: JetStream, agent: str) -> float:

@@ -87,8 +87,11 @@ class Place:
         assert process.returncode == 2, err.decode()
         return err.decode()
 
-    async def start_collect(self, *arguments: str) -> asyncio.subprocess.Process:
-        (self.folder / "rows.jsonl").write_text("".join(json.dumps(row(str(number))) + "\n" for number in range(5)))
+    async def start_collect(
+        self, *arguments: str, rows: list[dict[str, Any]] | None = None
+    ) -> asyncio.subprocess.Process:
+        content = rows or [row(str(number)) for number in range(5)]
+        (self.folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in content))
         return await self.gymq("collect", "-i", "rows.jsonl", "-o", "out.jsonl", "--json", *arguments)
 
     async def collect(self, *arguments: str) -> dict[str, Any]:
@@ -224,6 +227,25 @@ async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration
     summary = await make_place("elsewhere").collect("--nats", lab.cluster.url, "--agent", "asker")
     assert summary["done"] == 5
     assert lab.calls(summary["run"]).total() == 5
+
+
+async def test_a_collection_that_was_killed_with_its_cluster_goes_on_at_once(place: Place) -> None:
+    rows = [row(str(number), script={"model_s": 1.0 if number % 2 else 0.0}) for number in range(20)]
+    process = await place.start_collect("--config", "config.yaml", rows=rows)
+    output = place.folder / "out.jsonl"
+    await until(lambda: output.exists() and output.read_text().count("\n") >= 10)
+    for living in living_in(place.folder):
+        living.kill()
+    await process.wait()
+    await until(lambda: not living_in(place.folder))
+    process = await place.start_collect("--config", "config.yaml", rows=rows)
+    out, err = await process.communicate()
+    assert json.loads(out)["done"] == 20, err.decode()
+    indices = [json.loads(line)["_ng_task_index"] for line in output.read_text().splitlines()]
+    assert sorted(indices) == list(range(20))
+    calls = (place.folder / "calls").read_text().splitlines()
+    assert len(calls) <= 30  # only what was in flight is asked for again
+    assert len(set(calls)) == 20
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
