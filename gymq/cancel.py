@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gymq import streams, subjects
-from gymq.bus import Bus
+from gymq.bus import Bus, Denied
 from gymq.jetstream import JetStream
 from gymq.messages import (
     BadMessage,
@@ -78,7 +78,8 @@ async def cancel(bus: Bus, run: str, task_index: int | None = None) -> int:
     js = JetStream(bus)
     mark = Cancellation(run=run, task_index=task_index, at=time.time())
     await js.store_surely(subjects.cancelled(run, task_index), encode(mark), {}, patience_s=30.0)
-    removed = 0
+    queued = 0
+    may_settle = True
     for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
         async for stored in js.read(streams.TASKS, subject):
             try:
@@ -87,10 +88,14 @@ async def cancel(bus: Bus, run: str, task_index: int | None = None) -> int:
                 continue  # an agent will bury it
             if task_index is not None and task.task_index != task_index:
                 continue
-            await OutcomeStore(bus).put(cancelled_outcome(task), replaces=task.replaces, patience_s=30.0)
-            await streams.remove_message(js, streams.TASKS, stored.sequence)
-            removed += 1
-    return removed
+            queued += 1
+            try:
+                if may_settle:
+                    await OutcomeStore(bus).put(cancelled_outcome(task), replaces=task.replaces, patience_s=30.0)
+                    await streams.remove_message(js, streams.TASKS, stored.sequence)
+            except Denied:
+                may_settle = False  # a client with a role of its own: agents settle each as they come to it
+    return queued
 
 
 def cancelled_outcome(task: Task, *, worker: str = "") -> Failure:

@@ -1,6 +1,7 @@
 """A NATS server with the configuration that `gymq auth init` writes, and connections in each role."""
 
 import asyncio
+import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -28,9 +29,24 @@ class RoleServer:
         self.log = folder.with_suffix(".log")
         self.port = free_port("127.0.0.1")
         self.monitor_port = free_port("127.0.0.1")
-        init(folder=folder, port=self.port, monitor_port=self.monitor_port, **(tls or {}))
+        self._tls = tls or {}
+        self.init(force=False)
         self.url = f"{'tls' if tls else 'nats'}://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
+
+    def init(self, *, force: bool) -> None:
+        """Write the configuration."""
+        init(folder=self.folder, port=self.port, monitor_port=self.monitor_port, force=force, **self._tls)
+
+    def reload(self) -> None:
+        """Have the server read its configuration again."""
+        before = self.log.read_text().count("Reloaded server configuration")
+        assert self._process is not None
+        self._process.send_signal(signal.SIGHUP)
+        give_up = time.monotonic() + 10
+        while self.log.read_text().count("Reloaded server configuration") == before:
+            assert time.monotonic() < give_up, self.log.read_text()
+            time.sleep(0.01)
 
     def start(self) -> None:
         with self.log.open("ab") as log:

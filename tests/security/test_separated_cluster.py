@@ -18,11 +18,13 @@ import httpx
 import psutil
 import pytest
 
-from gymq import parts, subjects
+from gymq import parts, streams, subjects
 from gymq.bus import Bus
 from gymq.calls import Calls
+from gymq.cancel import cancel
 from gymq.jetstream import JetStream
-from gymq.messages import Claim, Generate, Generated, decoder
+from gymq.messages import Claim, Generate, Generated, Task, decoder
+from gymq.tasks import submit
 
 from .conftest import RoleServer
 from .raw_client import RawClient
@@ -164,6 +166,20 @@ async def test_submissions_and_dead_letters_are_denied_nothing(cluster: Separate
     cluster.gymq("dead-letters", "replay", number, status=1)  # nobody serves it now either
     cluster.gymq("dead-letters", "drop", number)
     assert cluster.server.violations() == []
+
+
+async def test_a_client_cancels_what_is_queued_without_storing_outcomes_itself(
+    role_server: RoleServer, run: str
+) -> None:
+    client = await Bus.connect(role_server.url_of("client"), role="client", name="test")
+    js = JetStream(client)
+    for task_index in range(3):
+        task = Task(run=run, task_index=task_index, rollout_index=0, agent="a", row=b"{}", timeout_s=60)
+        await submit(client, task, urgent=False, patience_s=10)
+    assert await cancel(client, run) == 3
+    assert len([mark async for mark in js.read(streams.RUNS, subjects.cancelled_of_run(run))]) == 1
+    assert len([task async for task in js.read(streams.TASKS, subjects.tasks_of_run(run))]) == 3
+    await client.close()
 
 
 async def test_a_cancelled_run_is_stopped_by_the_agents(cluster: SeparatedCluster, run: str) -> None:
