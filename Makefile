@@ -21,7 +21,7 @@ $(VENV)/installed: pyproject.toml | $(VENV)/pip-ready
 	@touch $@
 
 $(VENV)/installed-dev: pyproject.toml | $(VENV)/pip-ready
-	$(BIN)/python -m pip install --quiet --editable '.[resources,dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@ $(VENV)/installed
 
 demo: $(VENV)/installed

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
-
-NLTK_DATA = Path(__file__).parent / "nltk_data"
 
 # Stand for a dot that ends no sentence, and for an end without a dot. Unicode keeps these two for internal use.
 _DOT = "\ufdd0"
@@ -92,5 +91,13 @@ def _nltk() -> ModuleType:
     """NLTK, with the models of this folder. It takes a while to import."""
     import nltk
 
-    nltk.data.path.insert(0, str(NLTK_DATA))
+    nltk.data.path.insert(0, str(nltk_data()))
     return nltk
+
+
+def nltk_data() -> Path | None:
+    """Where the model of the tokenizer is: a package from PyPI carries it, so nothing is downloaded when it is used."""
+    package = importlib.util.find_spec("llama_index.core") if importlib.util.find_spec("llama_index") else None
+    if package is None or package.origin is None:
+        return None
+    return Path(package.origin).parent / "_static" / "nltk_cache"

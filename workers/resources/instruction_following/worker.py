@@ -14,7 +14,7 @@ import gymq
 from gymq.responses import is_message
 from workers.resources.instruction_following.checking import check_all
 
-LIBRARIES = ("langdetect", "nltk")
+LIBRARIES = ("langdetect", "nltk", "llama_index")
 
 
 class Metadata(pydantic.BaseModel):
@@ -50,7 +50,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
     async def start(self) -> None:
         for library in LIBRARIES:
             if importlib.util.find_spec(library) is None:
-                raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[resources]"')
+                raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
 
     async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:
         metadata = request.row.verifier_metadata
