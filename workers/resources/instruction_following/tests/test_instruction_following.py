@@ -48,7 +48,8 @@ async def test_other_rows_are_verified_while_a_pattern_does_not_end():
 
 async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    with pytest.raises(gymq.OptionsError, match=r'langdetect is not installed: pip install "gymq\[instruction-following\]"'):
+    wanted = r'langdetect is not installed: pip install "gymq\[instruction-following\]"'
+    with pytest.raises(gymq.OptionsError, match=wanted):
         await InstructionFollowing().start()
 
 
