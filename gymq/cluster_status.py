@@ -10,9 +10,9 @@ import msgspec
 
 from gymq import streams
 from gymq.bus import Bus
+from gymq.dead_letters import DeadLetters
 from gymq.discovery import find_workers
-from gymq.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError, Stored
-from gymq.messages import BadMessage, DeadLetter, decoder
+from gymq.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
 from gymq.runs import Runs, RunState
 from gymq.server.probe import read_info
 from gymq.server.store import Record
@@ -22,8 +22,6 @@ NEWEST_DEAD_LETTERS = 3
 
 _OF_AGENT = {"agents_": False, "urgent_": True}  # prefixes of the consumers of agents, and whether they are urgent
 _PROBE_S = 1.0
-
-_decode_dead_letter = decoder(DeadLetter)
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -96,7 +94,6 @@ async def read_status(bus: Bus, url: str, record: Record | None) -> ClusterStatu
     infos = {info["config"]["name"]: info for info in await _infos(js)}
     runs = Runs(bus)
     records = await runs.records()
-    dead = infos[streams.DEAD_LETTERS]["state"]
     return ClusterStatus(
         server=await _server(url, record, int(account["storage"])),
         streams=[_stream(name, info["state"]) for name, info in infos.items()],
@@ -104,8 +101,8 @@ async def read_status(bus: Bus, url: str, record: Record | None) -> ClusterStatu
         workers=[_worker(stats) for stats in await find_workers(bus) if _is_ours(stats)],
         runs=[await runs.state(record) for record in records[:NEWEST_RUNS]],
         num_runs=len(records),
-        num_dead_letters=dead["messages"],
-        dead_letters=await _newest_dead_letters(js, dead["first_seq"], dead["last_seq"]),
+        num_dead_letters=infos[streams.DEAD_LETTERS]["state"]["messages"],
+        dead_letters=await _newest_dead_letters(bus),
     )
 
 
@@ -180,23 +177,9 @@ def _worker(stats: dict[str, Any]) -> WorkerState:
     )
 
 
-async def _newest_dead_letters(js: JetStream, first: int, last: int) -> list[DeadLetterState]:
-    (subject,) = streams.stream_configs()[streams.DEAD_LETTERS]["subjects"]
-    span = NEWEST_DEAD_LETTERS
-    while True:
-        after = max(first - 1, last - span)
-        stored = [letter async for letter in js.read(streams.DEAD_LETTERS, subject, after=after)]
-        if len(stored) >= NEWEST_DEAD_LETTERS or after == first - 1:
-            return [_dead_letter(letter) for letter in reversed(stored[-NEWEST_DEAD_LETTERS:])]
-        span *= 8  # somebody deleted letters in between
-
-
-def _dead_letter(stored: Stored) -> DeadLetterState:
-    try:
-        letter: DeadLetter = _decode_dead_letter(stored.data)
-    except BadMessage as error:
-        return DeadLetterState(stored.subject, f"unreadable dead letter: {error}", 0.0)
-    return DeadLetterState(letter.subject, letter.reason, letter.at)
+async def _newest_dead_letters(bus: Bus) -> list[DeadLetterState]:
+    letters = [buried.letter for buried in await DeadLetters(bus).newest(NEWEST_DEAD_LETTERS)]
+    return [DeadLetterState(letter.subject, letter.reason, letter.at) for letter in reversed(letters)]
 
 
 def _seconds_since(moment: str) -> float:

@@ -15,12 +15,12 @@ from typing import Any
 
 import msgspec
 
-from gymq import parts, streams, subjects
+from gymq import streams, subjects
 from gymq.bus import Bus, BusError
 from gymq.cancel import Cancellations
 from gymq.jetstream import JetStream
 from gymq.jsonl import JsonlFile, LineSource, mend_last_line
-from gymq.messages import BadMessage, Claim, Outcome, Rollout, Task, decoder, encode
+from gymq.messages import BadMessage, Outcome, Rollout, Task
 from gymq.outcome_store import OutcomeStore
 from gymq.resume import Resume
 from gymq.rows import MaterialisedRow
@@ -28,14 +28,13 @@ from gymq.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.run_setup import CollectError as CollectError
 from gymq.run_setup import CollectOptions as CollectOptions
 from gymq.run_setup import RunSetup
+from gymq.tasks import read_task, submit
 
 SUBMITTERS = 64  # publishes in flight
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # the doorbell may be missed
 STALLED_AFTER_S = 30.0
-
-_decode_task = decoder(Task, Claim)
 
 
 @dataclass
@@ -141,9 +140,7 @@ class Collection:
         for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
             async for stored in self._js.read(streams.TASKS, subject):
                 try:
-                    task = _decode_task(stored.data)
-                    if isinstance(task, Claim):
-                        task = _decode_task(await parts.get(self._bus, task))
+                    task = await read_task(self._bus, stored.data)
                 except BadMessage:
                     continue  # an agent will bury it
                 key = (task.task_index, task.rollout_index)
@@ -181,26 +178,17 @@ class Collection:
             await self._publish(row, resume.num_rollouts(row.task_index))
 
     async def _publish(self, row: MaterialisedRow, num_rollouts: int) -> None:
-        run = self.progress.run
-        key = (row.task_index, row.rollout_index)
-        replaces = self._in_flight[key]
         task = Task(
-            run=run,
+            run=self.progress.run,
             task_index=row.task_index,
             rollout_index=row.rollout_index,
             num_rollouts=num_rollouts,
             agent=row.agent,
             row=row.json,
             timeout_s=self._options.rollout_timeout_s,
-            replaces=replaces,
+            replaces=self._in_flight[row.task_index, row.rollout_index],
         )
-        body = encode(task)
-        if len(body) > self._bus.max_body_bytes:
-            below = subjects.rollout_parts(run, *key, f"task-{parts.digest(body)[:32]}")
-            body = await parts.put(self._bus, body, below)
-        headers = {"Nats-Msg-Id": f"{run}/{row.task_index}/{row.rollout_index}/{self._start}"}
-        subject = (subjects.urgent_tasks if self._options.urgent else subjects.tasks)(run, row.agent)
-        await self._js.store_surely(subject, body, headers, patience_s=SUBMIT_PATIENCE_S)
+        await submit(self._bus, task, once=self._start, urgent=self._options.urgent, patience_s=SUBMIT_PATIENCE_S)
 
     async def _ring(self, _message: Any) -> None:
         self._bell.set()

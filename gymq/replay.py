@@ -85,7 +85,7 @@ class Replay:
         await self._check_running(task.agent)
         urgent = letter.subject == subjects.urgent_tasks(task.run, task.agent)
         task = msgspec.structs.replace(task, replaces=sequence)
-        await submit(self._bus, task, urgent=urgent, patience_s=PATIENCE_S)
+        await submit(self._bus, task, once=str(sequence), urgent=urgent, patience_s=PATIENCE_S)
         return Replayed.AGAIN
 
     async def _is_cancelled(self, run: str, task_index: int) -> bool:

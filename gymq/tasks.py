@@ -10,10 +10,11 @@ from gymq.messages import BadMessage, Claim, Task, decoder, encode
 _decode = decoder(Task, Claim)
 
 
-async def submit(bus: Bus, task: Task, *, urgent: bool, patience_s: float) -> None:
-    """Put a task into the queue. The same task, replacing the same failure, is taken once however often it is said.
+async def submit(bus: Bus, task: Task, *, once: str, urgent: bool, patience_s: float) -> None:
+    """Put a task into the queue.
 
     Args:
+        once: within an hour the server takes one task for each rollout and value of this.
         patience_s: seconds to wait while the server is away or full.
 
     Raises:
@@ -25,7 +26,7 @@ async def submit(bus: Bus, task: Task, *, urgent: bool, patience_s: float) -> No
     if len(body) > bus.max_body_bytes:
         body = await parts.put(bus, body, subjects.rollout_parts(*of, f"task-{parts.digest(body)[:32]}"))
     subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
-    headers = {"Nats-Msg-Id": "{}/{}/{}/{}".format(*of, task.replaces or 0)}
+    headers = {"Nats-Msg-Id": "{}/{}/{}/{}".format(*of, once)}
     await JetStream(bus).store_surely(subject, body, headers, patience_s=patience_s)
 
 

@@ -85,7 +85,7 @@ def _remarks(found: ClusterStatus) -> Iterator[Text]:
         if queue.agent and queue.waiting and queue.agent not in served:
             yield Text(f"{queue.waiting:,} tasks wait for the agent {queue.agent}, but no worker serves it", "yellow")
     if found.num_dead_letters:
-        yield Text(f"dead letters: {found.num_dead_letters:,}, the newest:", "yellow")
+        yield Text(f"dead letters: {found.num_dead_letters:,} (see `gymq dead-letters list`), the newest:", "yellow")
     for letter in found.dead_letters:
         yield printable(f"  {shown_time(letter.at)} {letter.subject}: ") + first_words(letter.reason, _WORDS)
 

@@ -113,7 +113,7 @@ class Workshop:
         )
 
     async def submit(self, task: Task, *, urgent: bool = False) -> None:
-        await submit(self.bus, task, urgent=urgent, patience_s=10.0)
+        await submit(self.bus, task, once="test", urgent=urgent, patience_s=10.0)
 
     async def outcome(self, run: str, task_index: int = 0, *, after: int = 0) -> tuple[int, Outcome]:
         """The outcome of a rollout with its sequence, once there is one beyond a sequence."""

@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from gymq import streams, subjects
+from gymq.bus import Bus
 from gymq.collect import CollectError, Collection, CollectOptions, Progress
 from gymq.jsonl import JsonlError
 from gymq.materialise import MaterialiseOptions
+from gymq.messages import Task
 from gymq.rows import RowError
 from gymq.run_files import RunFileError, RunFiles
+from gymq.tasks import submit
 
 from .lab import Lab, row
 
@@ -244,19 +247,17 @@ async def test_a_torn_last_line_is_mended(desk: Desk) -> None:
     assert desk.calls() == 2
 
 
-async def test_no_more_than_the_window_is_in_flight(desk: Desk) -> None:
+async def test_no_more_than_the_window_is_in_flight(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.write_input([row(str(number), script={"model_s": 0.1}) for number in range(30)])
     collection = desk.collection(window=4)
     seen: list[int] = []
-    publish = desk.lab.js.store_surely
 
-    async def counted(subject: str, *args: Any, **options: Any) -> Any:
-        if subject.startswith("gym.tasks."):
-            stored = await desk.lab.stored(subject.split(".")[2])
-            seen.append(collection.progress.submitted - len(stored))
-        return await publish(subject, *args, **options)
+    async def counted(bus: Bus, task: Task, **options: Any) -> None:
+        stored = await desk.lab.stored(task.run)
+        seen.append(collection.progress.submitted - len(stored))
+        await submit(bus, task, **options)
 
-    collection._js.store_surely = counted  # type: ignore[method-assign]
+    monkeypatch.setattr("gymq.collect.submit", counted)
     await collection.run()
     assert len(seen) == 30
     assert max(seen) <= 4
