@@ -23,8 +23,7 @@ from gymq.bus import Bus
 from gymq.calls import Calls
 from gymq.cancel import cancel
 from gymq.jetstream import JetStream
-from gymq.messages import Claim, Generate, Generated, Task, decoder
-from gymq.tasks import submit
+from gymq.messages import Claim, Generate, Generated, Task, decoder, encode
 
 from .conftest import RoleServer
 from .raw_client import RawClient
@@ -175,7 +174,7 @@ async def test_a_client_cancels_what_is_queued_without_storing_outcomes_itself(
     js = JetStream(client)
     for task_index in range(3):
         task = Task(run=run, task_index=task_index, rollout_index=0, agent="a", row=b"{}", timeout_s=60)
-        await submit(client, task, urgent=False, patience_s=10)
+        await js.store(subjects.tasks(run, "a"), encode(task))
     assert await cancel(client, run) == 3
     assert len([mark async for mark in js.read(streams.RUNS, subjects.cancelled_of_run(run))]) == 1
     assert len([task async for task in js.read(streams.TASKS, subjects.tasks_of_run(run))]) == 3
