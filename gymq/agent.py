@@ -249,6 +249,7 @@ class Rollout:
                 return await self._caller.call(subject, request)
             except RolloutError as error:
                 failed += 1
+                num_lost = error.num_lost
                 left_s = give_up - loop.time()
                 retry = error.retries.effect
                 pause_s = None if retry is None else retry.pause_s(failed, left_s=left_s)
@@ -256,7 +257,7 @@ class Rollout:
                     raise
                 log.info("waiting: %s", error.message)
             await asyncio.sleep(pause_s)
-            request = msgspec.structs.replace(request, timeout_s=left_s - pause_s)
+            request = msgspec.structs.replace(request, timeout_s=left_s - pause_s, num_lost=num_lost)
 
     async def tell(self, subject: str, request: Call) -> None:
         await self._caller.tell(subject, request)

@@ -15,7 +15,7 @@ from gymq.calls import Calls
 from gymq.journal import DiedAlone, Journal
 from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
 from gymq.messages import Rollout as RolloutMessage
-from gymq.outcomes import INTERRUPTED, RolloutError
+from gymq.outcomes import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone
 from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
@@ -60,7 +60,7 @@ class Attempts:
             "started_at": time.time(),
         }
         journal: Journal | None = None
-        attempt = tries = interruptions = 0
+        attempt = tries = interruptions = lost_sessions = 0
         while True:
             rollout: Rollout | None = None
             started = loop.time()
@@ -107,12 +107,15 @@ class Attempts:
             retry = failed.retries.rollout
             if retry is None:
                 pause_s = None
-            elif self._bus.is_connected and self._bus.reconnects == reconnects:
-                tries += 1
-                pause_s = retry.pause_s(tries, left_s=left_s)
-            else:
+            elif not self._bus.is_connected or self._bus.reconnects != reconnects:
                 interruptions += 1
                 pause_s = INTERRUPTED.pause_s(interruptions, left_s=left_s)
+            elif isinstance(failed, SessionGone):
+                lost_sessions += 1
+                pause_s = SESSION_GONE.pause_s(lost_sessions, left_s=left_s)
+            else:
+                tries += 1
+                pause_s = retry.pause_s(tries, left_s=left_s)
             if pause_s is None:
                 return failure_of(common, attempt, failed), journal
             log.info("trying again after %s: %s", failed.failure_class, failed.message)

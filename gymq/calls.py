@@ -33,7 +33,7 @@ from gymq.messages import (
     decoder,
     encode,
 )
-from gymq.outcomes import GOES_ON_ELSEWHERE, INTERRUPTED, RETRIES, RolloutError
+from gymq.outcomes import GOES_ON_ELSEWHERE, INTERRUPTED, RETRIES, RolloutError, SessionGone
 
 ACCEPT_TIMEOUT_S = 3.0  # a living worker answers or accepts well within this
 PROBE_EVERY_S = 1.0
@@ -79,9 +79,9 @@ class _Pending:
 class _Failures:
     """The failed tries of one call; each class of failure has a count of its own, and so have outages."""
 
-    def __init__(self, deadline: float) -> None:
+    def __init__(self, deadline: float, num_lost: int) -> None:
         self._deadline = deadline
-        self._counts: Counter[FailureClass] = Counter()
+        self._counts: Counter[FailureClass] = Counter({FailureClass.WORKER_LOST: num_lost})
         self._since: dict[FailureClass, float] = {}
         self._interruptions = 0
 
@@ -103,6 +103,11 @@ class _Failures:
         """What failed like this does not count any more."""
         del self._counts[problem.failure_class], self._since[problem.failure_class]
 
+    @property
+    def num_lost(self) -> int:
+        """Workers that were lost while they had the call."""
+        return self._counts[FailureClass.WORKER_LOST]
+
 
 class Calls:
     """The calling side; one for a process."""
@@ -122,7 +127,7 @@ class Calls:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
-        failures = _Failures(deadline)
+        failures = _Failures(deadline, request.num_lost)
         while True:
             await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
@@ -141,15 +146,17 @@ class Calls:
                 interrupted = False
             unserved = isinstance(problem, NoWorker) and not interrupted
             if unserved and subject.startswith("gym.session."):
-                raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} is gone")
+                text = f"the worker of {subject} is gone"
+                raise RolloutError(FailureClass.SESSION_LOST, text) if failures.num_lost else SessionGone(text)
             pause_s = failures.pause_s(problem, interrupted)
             if pause_s is None and unserved and await self._is_full(subject, deadline):
                 failures.forget(problem)
                 pause_s = failures.pause_s(problem, interrupted)
             if pause_s is None:
+                problem.num_lost = failures.num_lost
                 raise problem
             await asyncio.sleep(pause_s)
-            request = _with_time_left(request, deadline - loop.time(), problem)
+            request = _again(request, deadline - loop.time(), failures.num_lost, problem)
 
     async def _is_full(self, subject: str, deadline: float) -> bool:
         """Whether workers of an unserved subject live all the same: full ones leave it until they have room."""
@@ -319,7 +326,7 @@ class Calls:
         task.add_done_callback(self._background.discard)
 
 
-def _with_time_left(request: Call, seconds: float, problem: RolloutError) -> Call:
-    if seconds <= 0:
+def _again(request: Call, left_s: float, num_lost: int, problem: RolloutError) -> Call:
+    if left_s <= 0:
         raise problem
-    return msgspec.structs.replace(request, timeout_s=seconds)
+    return msgspec.structs.replace(request, timeout_s=left_s, num_lost=num_lost)

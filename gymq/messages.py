@@ -202,6 +202,7 @@ class Call(Message, kw_only=True):
 
     rollout: str  # "run/task/rollout", or a name for a call outside any rollout
     timeout_s: Seconds  # seconds left; shrinks as the call travels
+    num_lost: Index = 0  # workers that were lost while they had this very call
 
 
 class Seed(Call, tag="seed.v1", kw_only=True):

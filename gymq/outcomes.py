@@ -82,9 +82,11 @@ RETRIES: dict[FailureClass, Retries] = {
         rollout=_ROLLOUT,
     ),
     # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
-    # loses three workers in a row may well be what kills them.
+    # loses four workers, the last while it ran there alone (`gymq.quarantine`), is what kills them. That is the end of
+    # this task; whoever collects may submit it again.
     FailureClass.WORKER_LOST: Retries(
-        call=Retry(tries=3, first_pause_s=0.05, longest_pause_s=2.0), verdict=_VERDICT, rollout=_ROLLOUT
+        call=Retry(tries=4, first_pause_s=0.05, longest_pause_s=2.0),
+        rollout=Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1),
     ),
     # Room comes with time, so again only time ends it.
     FailureClass.SATURATED: Retries(
@@ -100,6 +102,9 @@ RETRYABLE = frozenset(failure_class for failure_class, retries in RETRIES.items(
 # What breaks while NATS is away says nothing about the call or the rollout, and is not counted with their failures.
 INTERRUPTED = Retry(tries=1000, first_pause_s=0.1, longest_pause_s=0.5)
 
+# A session that others took with them says little about the rollout, but each new attempt is paid for.
+SESSION_GONE = Retry(tries=10, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
+
 # Argument of the CancelledError that ends a rollout here which another agent process goes on with.
 GOES_ON_ELSEWHERE = "goes on elsewhere"
 
@@ -111,7 +116,10 @@ class RolloutError(Exception):
         failure_class: why.
         stage: where; None until somebody who knows fills it in.
         retryable: whether another try may succeed; by default what the table says of rollouts.
+        num_lost: workers that were lost while they had the call that failed.
     """
+
+    num_lost = 0
 
     def __init__(
         self,
@@ -141,6 +149,13 @@ class RolloutError(Exception):
         """Itself, with the stage filled in if nobody did before."""
         self.stage = self.stage or stage
         return self
+
+
+class SessionGone(RolloutError):
+    """The worker of a session ended while it worked on something else, or on nothing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.SESSION_LOST, message)
 
 
 class InvalidTask(RolloutError):

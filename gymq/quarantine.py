@@ -1,17 +1,23 @@
-"""Keeps a task that kills its agent process from taking all others of the process with it, again and again.
+"""Keeps what kills a process from taking all that the process works on with it, again and again.
 
 A task that was delivered more than twice is suspect: it was in hand when two processes died, like many innocent ones.
 The first suspect in a process works alone in it, which is noted beforehand. If the process dies again, the note tells
 that it was this task. If the task ends, the others are probably harmless, and more and more of them work at once.
+
+In the same way a call that has lost two workers is suspect to the next.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from gymq.messages import FailureClass
+from gymq.outcomes import RolloutError
 
 TRUSTED_DELIVERIES = 2
+TRUSTED_LOSSES = 1
 
 
 class Quarantine:
@@ -61,3 +67,36 @@ class Quarantine:
     def _tell(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+class SuspectCalls:
+    """The suspect calls that one process works on.
+
+    A call that has lost two workers works with other such calls: first one, then one more after each that ends. A call
+    that has lost more works alone among them. The others are turned away, not kept waiting: whoever waits in a process
+    that dies counts as lost with it.
+    """
+
+    def __init__(self) -> None:
+        self._at_work = 0
+        self._width = 1
+        self._one_is_alone = False
+
+    @contextmanager
+    def place(self, num_lost: int) -> Iterator[None]:
+        """A place for a suspect call.
+
+        Raises:
+            RolloutError: SATURATED, all are taken.
+        """
+        alone = num_lost > TRUSTED_LOSSES + 1
+        if self._at_work >= (1 if alone or self._one_is_alone else self._width):
+            raise RolloutError(FailureClass.SATURATED, "other calls that have lost workers are tried first")
+        self._at_work += 1
+        self._one_is_alone = alone
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            self._one_is_alone = False
+            self._width += 1

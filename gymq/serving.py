@@ -34,6 +34,7 @@ from gymq.messages import (
     encode,
 )
 from gymq.outcomes import RolloutError
+from gymq.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.serving")
@@ -178,7 +179,10 @@ class Service:
             current_call.set(CurrentCall(request.rollout, job.deadline))
             if job.deadline <= self._server.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
-            return await self._answer(job.subject, request)
+            if request.num_lost <= TRUSTED_LOSSES:
+                return await self._answer(job.subject, request)
+            with self._server.suspects.place(request.num_lost):
+                return await self._answer(job.subject, request)
         except RolloutError as error:
             failure = _fail(error.failure_class, error.message, retryable=error.retryable)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
@@ -243,6 +247,7 @@ class Server:
         self.worker = worker
         self.services: list[Service] = []
         self.jobs: dict[str | int, _Job] = {}
+        self.suspects = SuspectCalls()
         self.is_stopping = False
         self.loop = asyncio.get_running_loop()
         self._background: set[asyncio.Task[Any]] = set()

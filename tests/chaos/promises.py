@@ -36,11 +36,13 @@ class Verdict:
 
     def __str__(self) -> str:
         hit = sum(self.faults.values())
+        per_fault = self.repeated / max(1, hit)
         return (
             f"{self.rollouts} rollouts in {self.seconds:.0f} s; {hit} faults ({_listed(self.faults)}); "
             f"lost {self.lost}, doubled {self.doubled}, wrong rewards {self.wrong}, "
-            f"tool calls executed twice {self.executed_twice}, model calls repeated {self.repeated} ({self.repeated / max(1, hit):.1f} a fault; {self.unexplained} of "
-            f"them unexplained), left in the queue {self.left_over}, missing in the profile {self.misprofiled}; "
+            f"tool calls executed twice {self.executed_twice}, model calls repeated {self.repeated} "
+            f"({per_fault:.1f} a fault; {self.unexplained} of them unexplained), "
+            f"left in the queue {self.left_over}, missing in the profile {self.misprofiled}; "
             f"failures tried again {sum(self.failures.values())} ({_listed(self.failures)})"
         )
 

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
-from gymq.quarantine import Quarantine
+from gymq.messages import FailureClass
+from gymq.outcomes import RolloutError
+from gymq.quarantine import Quarantine, SuspectCalls
 
 
 class Worker:
@@ -117,3 +119,25 @@ async def test_a_suspect_that_stops_waiting_holds_nobody_up(quarantine: Quaranti
     assert fresh.is_at_work
     await running.end()
     await fresh.end()
+
+
+def test_calls_that_lost_two_workers_run_one_first_and_one_more_after_each_that_ends() -> None:
+    calls = SuspectCalls()
+    with calls.place(2), pytest.raises(RolloutError) as error, calls.place(2):
+        pass
+    assert error.value.failure_class is FailureClass.SATURATED
+    with calls.place(2), calls.place(2):
+        pass
+
+
+def test_a_call_that_lost_three_workers_runs_alone_among_them() -> None:
+    calls = SuspectCalls()
+    for _ in range(5):
+        with calls.place(2):
+            pass
+    with calls.place(2), pytest.raises(RolloutError), calls.place(3):
+        pass
+    with calls.place(3), pytest.raises(RolloutError), calls.place(2):
+        pass
+    with calls.place(2), calls.place(2):
+        pass

@@ -15,6 +15,7 @@ class Row(gymq.Row):
     grade: float
     tool_s: list[float]
     verify_s: float
+    kills: str | None = None  # "tool" or "verify": what ends the process
 
 
 @dataclass
@@ -48,6 +49,8 @@ class _Chain(gymq.Resources[Row]):
     async def push(self, state: State, turn: int, value: int) -> dict[str, Any]:
         """Mix a value into the digest."""
         os.write(self._log, f"{state.name} {turn}\n".encode())
+        if state.row.kills == "tool":
+            os._exit(1)
         await asyncio.sleep(state.row.tool_s[turn])
         state.turns.append(turn)
         state.digest = (state.digest * 31 + value) % (1 << 31)
@@ -59,6 +62,8 @@ class _Chain(gymq.Resources[Row]):
     async def verify(self, request: gymq.VerifyRequest[Row], state: State) -> gymq.Verdict:
         row = request.row
         await asyncio.sleep(row.verify_s)
+        if row.kills == "verify":
+            os._exit(1)
         digest = 0
         for value in row.values:
             digest = (digest * 31 + value) % (1 << 31)

@@ -32,6 +32,8 @@ class Policy(gymq.Model):
         outputs = [item["output"] for item in request.params["input"] if item.get("type") == "function_call_output"]
         turn = len(outputs)
         self._note(request.session, turn, "begin")
+        if script.get("kills") == "model":
+            os._exit(1)
         latencies_s = script["latencies_s"]
         await asyncio.sleep(latencies_s[min(turn, len(latencies_s) - 1)])
         self._note(request.session, turn, "end")
