@@ -5,12 +5,14 @@ The mark is a stored message. Whoever works on the run hears it as it is publish
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import time
 from collections.abc import Callable
 from typing import Any
 
 from gymq import streams, subjects
-from gymq.bus import Bus, Denied
+from gymq.bus import Bus, BusError, Denied
 from gymq.jetstream import JetStream
 from gymq.messages import (
     BadMessage,
@@ -24,6 +26,10 @@ from gymq.messages import (
 )
 from gymq.outcome_store import OutcomeStore
 from gymq.tasks import read_task
+
+log = logging.getLogger("gymq.cancel")
+
+READ_AGAIN_S = 1.0
 
 _decode_cancellation = decoder(Cancellation)
 
@@ -40,13 +46,34 @@ class Cancellations:
         self._on_cancel = on_cancel
         self._runs: set[str] = set()
         self._tasks: set[tuple[str, int]] = set()
+        self._subject = ""
+        self._last_sequence = 0  # of those read
+        self._reading: asyncio.Task[None] | None = None
 
     async def start(self, run: str | None = None) -> None:
         """Hear of cancellations from now on, and read those of the past; of one run or of all."""
-        subject = subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run)
-        await self._bus.subscribe(subject, self._on_message)
-        async for stored in JetStream(self._bus).read(streams.RUNS, subject):
+        self._subject = subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run)
+        await self._bus.subscribe(self._subject, self._on_message)
+        self._bus.on_reconnect(self._read_again)
+        await self._read()
+
+    def _read_again(self) -> None:
+        # What was published while this process was away is not heard any more.
+        self._reading = asyncio.create_task(self._read_surely())
+
+    async def _read_surely(self) -> None:
+        while not self._bus.lost.is_set():
+            try:
+                await self._read()
+                return
+            except BusError as error:
+                log.warning("cannot read what was cancelled meanwhile: %s", error)
+                await asyncio.sleep(READ_AGAIN_S)
+
+    async def _read(self) -> None:
+        async for stored in JetStream(self._bus).read(streams.RUNS, self._subject, after=self._last_sequence):
             self._add(stored.data)
+            self._last_sequence = stored.sequence
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key[0] in self._runs or key in self._tasks
@@ -59,11 +86,14 @@ class Cancellations:
             cancellation = _decode_cancellation(body)
         except BadMessage:
             return
-        if cancellation.task_index is None:
-            self._runs.add(cancellation.run)
+        run, task_index = cancellation.run, cancellation.task_index
+        if run in self._runs or (run, task_index) in self._tasks:
+            return
+        if task_index is None:
+            self._runs.add(run)
         else:
-            self._tasks.add((cancellation.run, cancellation.task_index))
-        self._on_cancel(cancellation.run, cancellation.task_index)
+            self._tasks.add((run, task_index))
+        self._on_cancel(run, task_index)
 
 
 async def cancel(bus: Bus, run: str, task_index: int | None = None) -> int:
