@@ -87,10 +87,11 @@ async def test_a_call_asks_a_full_worker_only_until_its_time_is_over(bus: Bus, r
 
 
 @pytest.mark.parametrize("reply", [None, failure(FailureClass.WORKER_LOST)], ids=["without a word", "with a reply"])
-async def test_a_call_that_is_lost_is_made_thrice(
+async def test_a_call_that_is_lost_is_made_only_so_often(
     bus: Bus, run: str, change: Change, monkeypatch: pytest.MonkeyPatch, reply: Fail | None
 ) -> None:
     monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.1)
+    change("call", tries=3)
     worker = Replies(bus, lambda _number: reply)
     await worker.serve(run)
     with pytest.raises(RolloutError) as failed:
