@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +35,9 @@ SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # the doorbell may be missed
 STALLED_AFTER_S = 30.0
+
+
+Key = tuple[int, int]  # task and rollout index
 
 
 @dataclass
@@ -78,10 +81,12 @@ class Collection:
         self._last_sequence = 0
         self._bell = asyncio.Event()
         self._room = asyncio.Event()
-        self._in_flight: dict[tuple[int, int], int | None] = {}  # with the sequence of the failure to be replaced
+        self._in_flight: dict[Key, int | None] = {}  # with the sequence of the failure to be replaced
+        self._missing: set[Key] = set()  # in flight, but in the queue no more when it was looked at last
+        self._look_again_at = 0.0
         self._submitting = True
         self._cancelled_at: float | None = None
-        self._replaceable: dict[tuple[int, int], int] = {}
+        self._replaceable: dict[Key, int] = {}
         self._known_failures: set[int] = set()
 
     async def run(self) -> Progress:
@@ -135,17 +140,44 @@ class Collection:
         return Resume(JsonlFile(self.files.materialised), JsonlFile(self.files.output), failures)
 
     async def _find_queued(self, resume: Resume) -> None:
-        """Tasks of an earlier start that are still in the queue, waiting or in work, are not submitted again."""
-        run = self.progress.run
-        for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
+        """Tasks of an earlier start that are still in the queue are not submitted again."""
+        async for task in self._queued():
+            key = (task.task_index, task.rollout_index)
+            if key not in resume.done:
+                self._in_flight[key] = task.replaces
+
+    async def _queued(self) -> AsyncIterator[Task]:
+        """The run's tasks in the queue, waiting or in work."""
+        for subject in self._queues():
             async for stored in self._js.read(streams.TASKS, subject):
                 try:
-                    task = await read_task(self._bus, stored.data)
+                    yield await read_task(self._bus, stored.data)
                 except BadMessage:
                     continue  # an agent will bury it
-                key = (task.task_index, task.rollout_index)
-                if key not in resume.done:
-                    self._in_flight[key] = task.replaces
+
+    def _queues(self) -> tuple[str, str]:
+        return subjects.tasks_of_run(self.progress.run), subjects.urgent_tasks_of_run(self.progress.run)
+
+    async def _give_up_lost(self) -> None:
+        """Do not wait for tasks that have left the queue without an outcome: buried, or removed by somebody.
+
+        They count as lost when that was seen twice, since outcomes are read in between.
+        """
+        counts = [sum((await self._js.count_by_subject(streams.TASKS, queue)).values()) for queue in self._queues()]
+        if sum(counts) >= len(self._in_flight):
+            return
+        queued = {(task.task_index, task.rollout_index) async for task in self._queued()}
+        missing = self._in_flight.keys() - queued
+        lost = missing & self._missing
+        self._missing = missing - lost
+        if lost:
+            self.warnings.append(
+                f"{len(lost)} rollouts left the queue without an outcome (`gymq dead-letters` may know why); "
+                "the next start submits them again"
+            )
+        for key in lost:
+            del self._in_flight[key]
+        self._room.set()
 
     def _on_cancel(self, _run: str, task_index: int | None) -> None:
         if task_index is None:
@@ -204,6 +236,9 @@ class Collection:
             self._bell.clear()
             try:
                 await self._catch_up(resume, output, failures)
+                if self.progress.stalled_s and time.monotonic() > self._look_again_at:
+                    await self._give_up_lost()
+                    self._look_again_at = time.monotonic() + STALLED_AFTER_S
             except BusError:
                 if self._bus.lost.is_set():
                     raise

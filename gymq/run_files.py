@@ -17,6 +17,7 @@ from gymq.messages import Failure, Rollout, Unresolved
 from gymq.rows import ATTEMPT_INDEX, FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX
 from gymq.tokens import encode_json
 
+BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
 FAILURE_SEQUENCE = "_ng_failure_sequence"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
@@ -116,19 +117,30 @@ class Appender:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             mend_last_line(path)
-        self._file: IO[bytes] = path.open("ab", buffering=1 << 20)
+        self._file: IO[bytes] = path.open("ab", buffering=BUFFER_BYTES)
 
     def write(self, line: bytes) -> None:
-        self._file.write(line + b"\n")
+        """Raises RunFileError: the disk is full."""
+        with self._told_plainly():
+            self._file.write(line + b"\n")
 
     def flush(self) -> None:
-        """Hand the lines to the operating system: from now on they survive this process."""
-        self._file.flush()
+        """Hand the lines to the operating system: from now on they survive this process. Raises RunFileError."""
+        with self._told_plainly():
+            self._file.flush()
 
     def close(self) -> None:
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        """Raises RunFileError: the last lines could not be written; the next start writes them again."""
+        with self._told_plainly(), self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _told_plainly(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunFileError(f"{self._path} cannot be written: {error.strerror}") from None
 
 
 def output_row(outcome: Rollout) -> bytes:

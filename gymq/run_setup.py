@@ -22,6 +22,7 @@ from gymq.rows import read_rows
 from gymq.run_files import Manifest, RunFiles, file_digest
 
 DEFAULT_WINDOW = 8192  # rollouts submitted and not finished
+MAX_TIMEOUT_S = 30 * 24 * 3600  # what a task's time limit can be
 
 
 class CollectError(Exception):
@@ -60,7 +61,17 @@ class RunSetup:
             CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
             BusError
         """
+        try:
+            return await self._manifest()
+        except OSError as error:
+            raise CollectError(f"{error.filename or self._files.output}: {error.strerror}") from None
+
+    async def _manifest(self) -> Manifest:
         options, files = self._options, self._files
+        if not 0 < options.rollout_timeout_s <= MAX_TIMEOUT_S:
+            raise CollectError(
+                f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
+            )
         if not options.input.is_file():
             raise CollectError(f"there is no input file {options.input}")
         if options.output.resolve() == options.input.resolve():

@@ -1,6 +1,8 @@
 """From a data set to files, against a running cluster."""
 
+import asyncio
 import json
+import resource
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from gymq.rows import RowError
 from gymq.run_files import RunFileError, RunFiles
 from gymq.tasks import submit
 
-from .lab import Lab, row
+from .lab import Lab, row, until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -290,6 +292,13 @@ async def test_a_task_submitted_twice_has_one_outcome_and_one_model_call(desk: D
     assert len(await desk.lab.stored(run)) == 1
 
 
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Agents that are being started again are not waited for."""
+    monkeypatch.setattr("gymq.discovery.RUNNING_PATIENCE_S", 0.0)
+
+
+@pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
     desk.write_input([row(agent_ref={"name": "nobody"})])
     with pytest.raises(CollectError, match=r"no agent named 'nobody' is running, but .*rows\.jsonl asks for it"):
@@ -297,6 +306,7 @@ async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
     assert desk.content() == {}
 
 
+@pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_ran_once_but_does_not_now_is_named(desk: Desk) -> None:
     await streams.ensure_agent(desk.lab.js, "retired")
     desk.write_input([row(agent_ref={"name": "retired"})])
@@ -369,3 +379,55 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
     await desk.lab.js.store(subjects.rollout(run, 0, 0), b"\xff nonsense")
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]
+
+
+async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gymq.collect.STALLED_AFTER_S", 0.3)
+    desk.write_input([row("a"), row("never", agent_ref={"name": "waiter"})])
+    collection = desk.collection(rollout_timeout_s=10.0)
+    running = asyncio.create_task(collection.run())
+    await until(lambda: collection.progress.done == 1)
+    await desk.lab.js.api("STREAM.PURGE.TASKS", {"filter": subjects.tasks_of_run(desk.run())})
+    progress = await running
+    assert (progress.done, progress.failed) == (1, 1)
+    assert "1 rollouts left the queue without an outcome" in collection.warnings[0]
+
+
+@pytest.mark.parametrize("timeout_s", [0.0, -1.0, 1e9, float("nan")])
+async def test_a_time_limit_that_no_task_can_have_is_refused(desk: Desk, timeout_s: float) -> None:
+    desk.write_input([row()])
+    with pytest.raises(CollectError, match="a rollout may take between 0 and"):
+        await desk.collect(rollout_timeout_s=timeout_s)
+    assert desk.content() == {}
+
+
+async def test_a_full_disk_is_told_plainly_and_the_next_start_goes_on(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write_input([row(str(number)) for number in range(20)])
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr("gymq.run_files.BUFFER_BYTES", 4096)
+    collection = desk.collection()
+    published = collection._publish
+
+    async def publish(*arguments: Any) -> None:
+        # From here on the files of this process can grow no further.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
+        await published(*arguments)
+
+    collection._publish = publish  # type: ignore[method-assign]
+    try:
+        with pytest.raises(RunFileError, match=r"rollouts\.jsonl cannot be written: File too large"):
+            await collection.run()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert (await desk.collect()).done == 20
+    assert keys(desk.output) == [(number, 0) for number in range(20)]
+    assert desk.calls() == 20
+
+
+async def test_an_output_that_cannot_be_written_is_refused(desk: Desk) -> None:
+    desk.write_input([row()])
+    desk.output.parent.write_text("not a folder")
+    with pytest.raises(RunFileError, match=r"rollouts\.jsonl cannot be written: "):
+        await desk.collect()
