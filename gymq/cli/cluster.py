@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import sys
@@ -90,7 +91,11 @@ async def cluster_url(nats: str | None, config: Config, *, log_level: str) -> As
         yield url
         return
     async with Cluster(instance_specs(config), folder=FOLDER, log_level=log_level) as cluster:
-        yield cluster.url
+        try:
+            yield cluster.url
+        except asyncio.CancelledError:
+            print("gymq: stopping: rollouts in hand are finished or given back; Ctrl-C hurries", file=sys.stderr)
+            raise
 
 
 async def running_url(nats: str | None) -> str:
