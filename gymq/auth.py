@@ -109,7 +109,7 @@ _HAS_AGENT = f"$JS.API.CONSUMER.INFO.{streams.TASKS}.*"
 
 _CLIENT = (
     # Submitting.
-    *(SUBMISSIONS, TASKS, URGENT, RUNS, ROLLOUT_PARTS, _HAS_AGENT),
+    *(SUBMISSIONS, TASKS, URGENT, RUNS, ROLLOUT_PARTS),
     # What is still queued of a run that is gone on with.
     _range(streams.TASKS),
     # Cancelling.
@@ -193,7 +193,7 @@ ROLES: tuple[Role, ...] = (
             *(subjects.dead_letters("intake"), f"{subjects.dead_letters('intake')}.*"),
             # Janitor: tasks that nobody finished get an outcome.
             *_consume(streams.ADVISORIES, "janitor"),
-            f"$JS.API.STREAM.MSG.GET.{streams.TASKS}",
+            *(_range(streams.TASKS), f"$JS.API.STREAM.MSG.GET.{streams.TASKS}"),
             f"$JS.API.STREAM.MSG.DELETE.{streams.TASKS}",
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
             *(subjects.dead_letters("janitor"), f"{subjects.dead_letters('janitor')}.*"),

@@ -1,0 +1,52 @@
+"""The services do their work in a role of their own; what the server itself says reaches them from the account of the
+streams."""
+
+import asyncio
+
+from gymq import streams, subjects
+from gymq.bus import Bus
+from gymq.janitor import Janitor
+from gymq.jetstream import JetStream
+from gymq.messages import Failure, FailureClass, Task, encode
+from gymq.outcome_store import OutcomeStore
+
+from .conftest import RawClients, RoleServer
+
+
+async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
+    role_server: RoleServer, raw: RawClients, run: str
+) -> None:
+    before = role_server.violations()
+    client = await Bus.connect(role_server.url_of("client"), role="client", name="test")
+    services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
+    operator = await raw.connect("operator")
+    agent = f"a{run}"
+    consumer = {"durable_name": f"agents_{agent}", "filter_subject": subjects.tasks_of_agent(agent)}
+    consumer |= {"ack_policy": "explicit", "ack_wait": 200_000_000, "max_deliver": 1}
+    created = await operator.api(f"CONSUMER.CREATE.TASKS.agents_{agent}", {"stream_name": "TASKS", "config": consumer})
+    assert "error" not in created
+    task = Task(run=run, task_index=0, rollout_index=0, agent=agent, row=b"{}", timeout_s=60)
+    await JetStream(client).store(subjects.tasks(run, agent), encode(task))
+    janitor = Janitor(services)
+    await janitor.start()
+    agents = await raw.connect("agent")
+    pull = b'{"batch": 1, "expires": 5000000000}'
+    await agents.hears("_INBOX_agent.x.1")
+    async with asyncio.timeout(20):
+        while (stored := await OutcomeStore(client).find(run, 0, 0)) is None:
+            assert await agents.may_publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.TASKS.agents_{agent}", pull, reply="_INBOX_agent.x.1"
+            )
+            await asyncio.sleep(0.1)
+    outcome = await OutcomeStore(client).decode(stored.data)
+    assert isinstance(outcome, Failure)
+    assert outcome.failure_class is FailureClass.REDELIVERED_TOO_OFTEN
+    async with asyncio.timeout(20):
+        while [task async for task in JetStream(client).read(streams.TASKS, subjects.tasks_of_run(run))]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
+    letters = subjects.dead_letters_of_run(run)
+    assert len([letter async for letter in JetStream(client).read(streams.DEAD_LETTERS, letters)]) == 1
+    await janitor.stop()
+    await client.close()
+    await services.close()
+    assert role_server.violations() == before
