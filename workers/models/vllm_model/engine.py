@@ -1,0 +1,60 @@
+"""One vLLM engine over HTTP: the endpoint of `openai_model`, with two more answers told apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+import gymq
+from workers.models.openai_model.endpoint import Endpoint
+from workers.models.openai_model.retry import UNREACHABLE, Trouble
+from workers.models.vllm_model.options import VLLMOptions
+
+_API = "/v1"
+# How versions of the engine say that prompt and reply do not fit. They share the status, not the words.
+_CONTEXT_OVERFLOW = re.compile(r"context length|max_tokens|max_model_len")
+_BAD_REQUEST = 400
+
+
+class ContextOverflow(Exception):
+    """The conversation no longer fits into the model's context."""
+
+
+class Unreachable(gymq.RolloutError):
+    """No connection came about in the tries that are made; nothing was sent."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(gymq.FailureClass.MODEL_FAILED, message, retryable=True)
+
+
+class Engine(Endpoint):
+    """Posts JSON to one engine. Paths of the OpenAI dialects begin with `api`, the engine's own with nothing."""
+
+    def __init__(self, base_url: str, options: VLLMOptions) -> None:
+        root = base_url.removesuffix(_API)
+        super().__init__(root, headers=options.headers(), secrets=options.secrets(), max_concurrent_requests=None)
+        self.api = _API if base_url.endswith(_API) else ""
+
+    async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+        """The engine's answer.
+
+        Raises:
+            ContextOverflow: the prompt is too long, or leaves no room for a reply.
+            Refused, RolloutError: see `Endpoint.post`.
+            Unreachable: another engine may take the request without anything being done twice.
+        """
+        try:
+            return await super().post(path, body, timeout_s)
+        except gymq.RolloutError as error:
+            trouble = error.__context__  # of the last try
+            if isinstance(trouble, Trouble) and trouble.policy is UNREACHABLE:
+                raise Unreachable(error.message) from None
+            raise
+
+    def _error(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> Exception:
+        if response.status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(body.decode(errors="replace")):
+            return ContextOverflow(self.excerpt(f"{url}: {_BAD_REQUEST}: {body.decode(errors='replace')}"))
+        return super()._error(url, response, body)

@@ -1,0 +1,106 @@
+"""All engines of one worker: each session stays with one of them, as long as that one is up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymq
+from gymq.responses import InvalidReply
+from workers.models.openai_model.endpoint import Refused
+from workers.models.vllm_model.engine import ContextOverflow, Engine, Unreachable
+from workers.models.vllm_model.options import VLLMOptions
+from workers.models.vllm_model.reply import UnexpectedReasoning
+from workers.models.vllm_model.ring import Ring
+
+log = logging.getLogger("gymq.vllm_model")
+
+MAX_ENGINES_PER_REQUEST = 3
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The engine that a request goes to, and until when it may take."""
+
+    engine: Engine
+    deadline: float  # on the event loop's clock, seconds
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request in one of OpenAI's dialects; errors as in `Engine.post`."""
+        return await self.engine.post(self.engine.api + path, body, self._left_s())
+
+    async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the engine's own `/tokenize`; errors as in `Endpoint.post`."""
+        try:
+            return await self.engine.post("/tokenize", body, self._left_s())
+        except ContextOverflow as overflow:
+            # The engine has answered this very prompt, so the conversation is not too long.
+            raise _failed(str(overflow), retryable=True) from None
+
+    def _left_s(self) -> float:
+        return self.deadline - asyncio.get_running_loop().time()
+
+
+class Engines:
+    """Asks the engine of a session, or another one if that is down."""
+
+    def __init__(self, options: VLLMOptions) -> None:
+        self._engines = [Engine(url, options) for url in options.base_url]
+        self._ring = Ring(len(self._engines))
+
+    async def start(self) -> None:
+        for engine in self._engines:
+            await engine.start()
+
+    async def stop(self) -> None:
+        for engine in self._engines:
+            await engine.stop()
+
+    async def ask(
+        self, session: str, timeout_s: float, exchange: Callable[[Asked], Awaitable[dict[str, Any]]]
+    ) -> dict[str, Any]:
+        """What `exchange` gives with the session's engine.
+
+        An engine that cannot be reached is left alone for a while, and the request goes to the next.
+
+        Raises:
+            RolloutError: the engine refused or gave an unusable reply, or no engine could be reached.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        tried: set[int] = set()
+        while True:
+            index = self._ring.choose(session, loop.time(), tried)
+            engine = self._engines[index]
+            try:
+                answer = await _readable(exchange, Asked(engine, deadline))
+            except Unreachable as error:
+                self._ring.eject(index, loop.time())
+                tried.add(index)
+                log.warning("%s; other engines take its sessions for now", error.message)
+                if len(tried) == min(len(self._engines), MAX_ENGINES_PER_REQUEST):
+                    raise
+            else:
+                if self._ring.restore(index):
+                    log.info("%s is back", engine.base_url)
+                return answer
+
+
+async def _readable(exchange: Callable[[Asked], Awaitable[dict[str, Any]]], asked: Asked) -> dict[str, Any]:
+    """The exchange with one engine; what goes wrong is told with the engine's name."""
+    try:
+        return await exchange(asked)
+    except Refused as refused:
+        raise _failed(str(refused), retryable=refused.retryable) from None
+    except UnexpectedReasoning as error:
+        raise _failed(f"{asked.engine.base_url}: {error}", retryable=False) from None
+    except InvalidReply as error:
+        message = asked.engine.excerpt(f"{asked.engine.base_url}: unusable reply: {error}")
+        raise _failed(message, retryable=True) from None
+
+
+def _failed(message: str, *, retryable: bool) -> gymq.RolloutError:
+    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable)

@@ -1,0 +1,165 @@
+"""From a chat request to the body that an engine gets. Nothing here does I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gymq.responses import InvalidRequest, Item
+from gymq.tokens import TOKEN_MEMBERS
+from workers.models.vllm_model.audio import AUDIO_MEMBERS
+from workers.models.vllm_model.options import VLLMOptions
+
+_THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
+
+_UNKNOWN_TO_ENGINES = frozenset({*TOKEN_MEMBERS, "routed_experts"})
+
+# What a prompt is made of; the rest of a body does not change its tokens.
+_PROMPT_MEMBERS = (
+    "model",
+    "messages",
+    "tools",
+    "chat_template",
+    "chat_template_kwargs",
+    "add_generation_prompt",
+    "add_special_tokens",
+    "continue_final_message",
+    "mm_processor_kwargs",
+    "required_prefix_token_ids",
+)
+
+
+def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequence[str] = ()) -> dict[str, Any]:
+    """The body for `/chat/completions`.
+
+    Args:
+        request: a chat request; it is not changed.
+        audio_urls: data URIs of what the last user says.
+
+    Raises:
+        InvalidRequest: `metadata` holds something unreadable, or more than one reply is wanted with token ids.
+    """
+    metadata = request.get("metadata") or {}
+    asked = {name: value for name, value in request.items() if value is not None}
+    asked["messages"] = [_message(message, options) for message in request["messages"]]
+    asked["model"] = options.model
+    if template := options.chat_template_kwargs | _object_in(metadata, "chat_template_kwargs"):
+        asked["chat_template_kwargs"] = template
+    if options.return_token_id_information:
+        # A null `top_logprobs` would turn the log probs off.
+        asked |= {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
+        if options.request_prompt_and_generation_token_ids:
+            asked["return_token_ids"] = True
+    body = options.extra_body | _object_in(metadata, "extra_body") | asked
+    if audio_urls:
+        _add_audio(body, audio_urls)
+    body |= options.sampling_overrides
+    if options.return_token_id_information and body.get("n") not in (None, 1):
+        raise InvalidRequest("n", f"{body['n']} replies at a time; token ids are only tracked with one")
+    return body
+
+
+def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str, Any]:
+    """The body for `/responses`, for engines that speak this dialect themselves.
+
+    Raises:
+        InvalidRequest: `metadata` holds something unreadable, or audio.
+    """
+    metadata = params.get("metadata") or {}
+    for name in AUDIO_MEMBERS:
+        if metadata.get(name) is not None:
+            raise InvalidRequest(f"metadata.{name}", "audio can only be sent in chat, not with is_responses_native")
+    asked = {name: value for name, value in params.items() if value is not None}
+    if isinstance(asked["input"], list):
+        asked["input"] = [
+            {name: value for name, value in item.items() if name not in _UNKNOWN_TO_ENGINES} for item in asked["input"]
+        ]
+    asked["model"] = options.model
+    if template := options.chat_template_kwargs | _object_in(metadata, "chat_template_kwargs"):
+        asked["chat_template_kwargs"] = template
+    return options.extra_body | _object_in(metadata, "extra_body") | asked | options.sampling_overrides
+
+
+def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The body for `/tokenize` that gives the prompt tokens of a chat body."""
+    return {name: body[name] for name in _PROMPT_MEMBERS if body.get(name) is not None}
+
+
+def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
+    """Whether the last message is a turn of the assistant without text and calls."""
+    last = body["messages"][-1]
+    if last["role"] != "assistant" or last.get("tool_calls"):
+        return False
+    texts = _texts(last.get("content"))
+    if options.uses_reasoning_parser:
+        texts = [_THINK_BLOCK.sub("", text) for text in texts]
+    return not any(texts)
+
+
+def _message(message: Item, options: VLLMOptions) -> Item:
+    message = {name: value.tolist() if isinstance(value, array) else value for name, value in message.items()}
+    if message["role"] == "developer" and options.replace_developer_role_with_system:
+        message["role"] = "system"
+    if message["role"] == "assistant" and options.uses_reasoning_parser:
+        _separate_reasoning(message, options)
+    return message
+
+
+def _separate_reasoning(message: Item, options: VLLMOptions) -> None:
+    """Take think blocks out of the text; the engine wants the first of them in a member of its own."""
+    if options.preserve_reasoning_in_assistant_content:
+        return
+    content = message.get("content")
+    thoughts = [thought for text in _texts(content) for thought in _THINK_BLOCK.findall(text)]
+    if not thoughts:
+        return
+    if isinstance(content, str):
+        message["content"] = _THINK_BLOCK.sub("", content)
+    else:
+        message["content"] = [
+            {**part, "text": _THINK_BLOCK.sub("", part["text"])} if "text" in part else part for part in content
+        ]
+    if options.uses_interleaved_reasoning:
+        # Engines changed the name; each reads one and ignores the other.
+        message["reasoning_content"] = message["reasoning"] = thoughts[0]
+
+
+def _texts(content: str | list[Item] | None) -> list[str]:
+    if isinstance(content, list):
+        return [part["text"] for part in content if "text" in part]
+    return [content] if content else []
+
+
+def _object_in(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The object that stands as JSON text in a member of `metadata`; empty if there is none."""
+    text = metadata.get(name)
+    if text is None:
+        return {}
+    try:
+        value = json.loads(text)
+    except (TypeError, ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise InvalidRequest(f"metadata.{name}", "expected the JSON text of an object")
+    return value
+
+
+def _add_audio(body: dict[str, Any], audio_urls: Sequence[str]) -> None:
+    """Put audio in front of what the last user said. The side channel leaves the request."""
+    parts: list[Item] = [{"type": "audio_url", "audio_url": {"url": url}} for url in audio_urls]
+    messages = list(body["messages"])
+    for index in reversed(range(len(messages))):
+        if messages[index]["role"] == "user":
+            content = messages[index].get("content") or []
+            said = [{"type": "text", "text": content}] if isinstance(content, str) else content
+            messages[index] = {**messages[index], "content": [*parts, *said]}
+            break
+    else:
+        messages.append({"role": "user", "content": parts})
+    body["messages"] = messages
+    metadata = {name: value for name, value in body.pop("metadata").items() if name not in AUDIO_MEMBERS}
+    if metadata:
+        body["metadata"] = metadata

@@ -1,0 +1,154 @@
+"""What an engine says about the tokens it was given and sampled. Nothing here does I/O.
+
+Engines have three ways of saying it:
+
+* the three token members on the message;
+* `prompt_token_ids` of the reply and `token_ids` of the choice, beside the list of log probs;
+* that list alone, whose entries are named `token_id:<n>`; the prompt's ids then come from `/tokenize`.
+
+A reply may use several, which must agree: training on ids that are not those that were sampled goes wrong unseen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gymq.responses import InvalidReply, InvalidRequest, token_members
+
+_ID_PREFIX = "token_id:"
+_LOG_PROB_TOLERANCE = 1e-6  # between two texts of the same float32
+
+
+@dataclass
+class SampledTokens:
+    """The tokens of one reply. `prompt_token_ids` is None if the reply does not say."""
+
+    prompt_token_ids: list[int] | None
+    generation_token_ids: list[int]
+    generation_log_probs: list[float]
+    routed_experts: Any = field(default=None)
+
+    def put_on(self, completion: dict[str, Any]) -> None:
+        """Put the tokens on the first message, and remove the forms in which the engine gave them, in place."""
+        choice = completion["choices"][0]
+        message = choice["message"]
+        message["prompt_token_ids"] = self.prompt_token_ids
+        message["generation_token_ids"] = self.generation_token_ids
+        message["generation_log_probs"] = self.generation_log_probs
+        if self.routed_experts is not None:
+            message["routed_experts"] = self.routed_experts
+        for holder, name in ((choice, "logprobs"), (choice, "token_ids"), (completion, "prompt_token_ids")):
+            holder.pop(name, None)
+        choice.pop("routed_experts", None)
+
+
+def read_tokens(completion: dict[str, Any]) -> SampledTokens:
+    """The tokens of a checked chat completion.
+
+    Raises:
+        InvalidReply: there are none, a part is missing, or two sources do not agree.
+    """
+    choice = completion["choices"][0]
+    message = choice["message"]
+    bundle = _bundle(message)
+    prompt, generated = _inline(completion, choice)
+    log_probs, named_ids = _log_prob_list(choice)
+    where = "choices[0].logprobs.content"
+    if log_probs is None and bundle is None:
+        raise InvalidReply(where, "missing, so there are no log probs of the sampled tokens")
+
+    routed = choice.get("routed_experts") if message.get("routed_experts") is None else message["routed_experts"]
+    if bundle is not None:
+        found = SampledTokens(*bundle, routed)
+        source = "the token members of the message"
+    elif generated is not None and log_probs is not None:
+        found = SampledTokens(prompt, generated, log_probs, routed)
+        source = "prompt_token_ids and token_ids"
+    elif named_ids is not None and log_probs is not None:
+        return SampledTokens(None, named_ids, log_probs, routed)
+    else:
+        raise InvalidReply(where, f"the tokens are not named {_ID_PREFIX}<n>, and there are no token ids elsewhere")
+
+    if len(found.generation_token_ids) != len(found.generation_log_probs):
+        numbers = f"{len(found.generation_log_probs)} log probs for {len(found.generation_token_ids)} sampled tokens"
+        raise InvalidReply("choices[0]", f"{source}: {numbers}")
+    if prompt is not None and prompt != found.prompt_token_ids:
+        raise InvalidReply("prompt_token_ids", f"differ from {source}")
+    if generated is not None and generated != found.generation_token_ids:
+        raise InvalidReply("choices[0].token_ids", f"differ from {source}")
+    if named_ids is not None and named_ids != found.generation_token_ids:
+        raise InvalidReply(where, f"the ids differ from {source}")
+    if log_probs is not None and not _agree(log_probs, found.generation_log_probs):
+        raise InvalidReply(where, f"the log probs differ from {source}")
+    return found
+
+
+def read_tokenized(answer: dict[str, Any]) -> list[int]:
+    """The ids in a reply of `/tokenize`.
+
+    Raises:
+        InvalidReply: there are none.
+    """
+    ids = _ids(answer.get("tokens"), "tokens")
+    if ids is None:
+        raise InvalidReply("tokens", "missing in the reply of /tokenize")
+    return ids
+
+
+def _bundle(message: dict[str, Any]) -> tuple[list[int], list[int], list[float]] | None:
+    try:
+        members = token_members(message)
+    except InvalidRequest as fault:
+        raise InvalidReply(f"choices[0].message.{fault.path}", fault.reason) from None
+    if members is None:
+        return None
+    return members["prompt_token_ids"], members["generation_token_ids"], members["generation_log_probs"]
+
+
+def _inline(completion: dict[str, Any], choice: dict[str, Any]) -> tuple[list[int] | None, list[int] | None]:
+    prompt = _ids(completion.get("prompt_token_ids"), "prompt_token_ids")
+    generated = _ids(choice.get("token_ids"), "choices[0].token_ids")
+    if (prompt is None) != (generated is None):
+        missing = "prompt_token_ids" if prompt is None else "choices[0].token_ids"
+        raise InvalidReply(missing, "missing; the ids of the prompt and of the reply come together")
+    return prompt, generated
+
+
+def _log_prob_list(choice: dict[str, Any]) -> tuple[list[float] | None, list[int] | None]:
+    """The log probs of a choice, and the ids that its tokens are named by; None for what it does not have."""
+    where = "choices[0].logprobs.content"
+    holder = choice.get("logprobs")
+    entries = holder.get("content") if isinstance(holder, dict) else holder
+    if entries is None:
+        return None, None
+    try:
+        log_probs = [float(entry["logprob"]) for entry in entries]
+        names = [entry["token"] for entry in entries]
+    except (LookupError, TypeError, ValueError):
+        raise InvalidReply(where, "expected a list of objects with `token` and `logprob`") from None
+    named = [isinstance(name, str) and name.startswith(_ID_PREFIX) for name in names]
+    if not all(named):
+        if any(named):
+            raise InvalidReply(where, f"some tokens are named {_ID_PREFIX}<n> and some are not")
+        return log_probs, None
+    return log_probs, _ids([name.removeprefix(_ID_PREFIX) for name in names], where)
+
+
+def _ids(value: Any, path: str) -> list[int] | None:
+    if value is None:
+        return None
+    try:
+        return msgspec.convert(value, list[int], strict=False)
+    except msgspec.ValidationError:
+        raise InvalidReply(path, "expected a list of token ids") from None
+
+
+def _agree(left: list[float], right: list[float]) -> bool:
+    return len(left) == len(right) and all(
+        math.isclose(one, other, rel_tol=_LOG_PROB_TOLERANCE, abs_tol=_LOG_PROB_TOLERANCE)
+        for one, other in zip(left, right, strict=True)
+    )

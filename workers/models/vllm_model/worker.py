@@ -1,0 +1,128 @@
+"""One or many running vLLM engines: chat templates, reasoning parsers and token ids for training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import gymq
+from gymq.responses import (
+    InvalidReply,
+    ResponsesError,
+    chat_to_response,
+    responses_to_chat,
+    validate_params,
+    validate_response,
+)
+from workers.models.vllm_model.audio import audio_urls
+from workers.models.vllm_model.chat_params import known_chat_params
+from workers.models.vllm_model.engine import ContextOverflow
+from workers.models.vllm_model.engines import Asked, Engines
+from workers.models.vllm_model.options import VLLMOptions
+from workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
+from workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
+from workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
+
+AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
+
+
+class VLLMModel(gymq.Model):
+    """Sends each request to one of the engines; all requests of a rollout to the same."""
+
+    Options = VLLMOptions
+    options: VLLMOptions
+
+    async def start(self) -> None:
+        self._engines = Engines(self.options)
+        await self._engines.start()
+
+    async def stop(self) -> None:
+        await self._engines.stop()
+
+    async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        options = self.options
+        try:
+            params = validate_params(request.params)
+            if options.is_responses_native:
+                body = responses_body(params, options)
+            else:
+                chat = responses_to_chat(params, token_ids=options.return_token_id_information)
+        except ResponsesError as error:
+            raise _unsendable(error) from None
+        if options.is_responses_native:
+            return await self._pass_through(request, body, params)
+        return await self._complete(request, chat, lambda completion: self._response(completion, params))
+
+    async def respond_chat(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        """Answer a Chat Completions request, in `request.params`, with a chat completion.
+
+        Reasoning stands in think tags in front of the text, token members on the message.
+
+        Raises:
+            RolloutError: see `respond`.
+        """
+        try:
+            chat = known_chat_params(request.params)
+        except ResponsesError as error:
+            raise _unsendable(error) from None
+        return await self._complete(request, chat, lambda completion: completion)
+
+    async def _complete(self, request: gymq.ModelRequest, chat: dict[str, Any], answer_of: AnswerOf) -> dict[str, Any]:
+        """The answer to a chat request, made of its chat completion."""
+        options = self.options
+        try:
+            body = chat_body(chat, options, await audio_urls(chat.get("metadata"), options.audio_root))
+        except ResponsesError as error:
+            raise _unsendable(error) from None
+        if not options.sequential_reasoning_allowed and ends_in_reasoning(body, options):
+            return answer_of(empty_completion(options.model, "content_filter"))
+
+        async def exchange(asked: Asked) -> dict[str, Any]:
+            try:
+                completion = await asked.post("/chat/completions", body)
+            except ContextOverflow:
+                return answer_of(empty_completion(options.model, "length"))
+            check_completion(completion)
+            put_reasoning_into_text(completion, uses_reasoning_parser=options.uses_reasoning_parser)
+            if options.return_token_id_information:
+                tokens = read_tokens(completion)
+                if tokens.prompt_token_ids is None:
+                    tokens.prompt_token_ids = read_tokenized(await asked.tokenize(tokenize_body(body)))
+                tokens.put_on(completion)
+                check_completion(completion, token_ids=True)
+            return answer_of(completion)
+
+        return await self._engines.ask(_affinity(request), request.timeout_s, exchange)
+
+    async def _pass_through(
+        self, request: gymq.ModelRequest, body: dict[str, Any], params: dict[str, Any]
+    ) -> dict[str, Any]:
+        async def exchange(asked: Asked) -> dict[str, Any]:
+            try:
+                answer = await asked.post("/responses", body)
+            except ContextOverflow:
+                return self._response(empty_completion(self.options.model, "length"), params)
+            if answer.get("status", "completed") not in ("completed", "incomplete"):
+                raise InvalidReply("status", f"{answer['status']!r} instead of completed or incomplete")
+            return validate_response(answer)
+
+        return await self._engines.ask(_affinity(request), request.timeout_s, exchange)
+
+    def _response(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+        options = self.options
+        return chat_to_response(
+            completion,
+            params,
+            model=options.model,
+            split_reasoning=options.uses_reasoning_parser,
+            token_ids=options.return_token_id_information,
+        )
+
+
+def _affinity(request: gymq.ModelRequest) -> str:
+    """What decides about the engine: the session, whose attempts share a prompt and so should share a cache."""
+    return request.rollout if request.session.startswith(f"{request.rollout}/") else request.session
+
+
+def _unsendable(error: ResponsesError) -> gymq.InvalidTask:
+    return gymq.InvalidTask(f"the request cannot be sent: {error}")
