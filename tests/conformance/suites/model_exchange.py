@@ -40,12 +40,14 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
 
 
 def normalise(value: Any) -> Any:
-    """Drop times, and of errors all but the status: what kind the peer raised is information."""
+    """Drop times, the `type` that a short message does without, and of errors all but the engine's status."""
     if isinstance(value, list):
         return [normalise(element) for element in value]
     if not isinstance(value, dict):
         return value
     kept = {name: normalise(member) for name, member in value.items() if name not in _TIMES}
+    if "role" in kept and kept.get("type") == "message" and "id" not in kept:
+        del kept["type"]
     if "upstream_requests" in kept and "error" in kept:
         kept["error"] = {"status": kept["error"].get("status")}
     return kept

@@ -1,0 +1,68 @@
+"""Options that cannot work are refused before anything is sent, and keys are not shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import gymq
+from workers.models.vllm_model.tests.conftest import KEY
+from workers.models.vllm_model.worker import VLLMModel
+
+GOOD = {
+    "base_url": "http://localhost:8000/v1",
+    "api_key": KEY,
+    "model": "m",
+    "return_token_id_information": False,
+    "uses_reasoning_parser": False,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"base_url": "localhost:8000/v1"}, "base_url: expected a URL"),
+        ({"base_url": ["http://a/v1", "ftp://b/v1"]}, "base_url: expected a URL"),
+        ({"base_url": []}, "base_url: empty"),
+        ({"base_url": "http://user:pass@host/v1"}, "base_url: no user"),
+        ({"api_key": ""}, "api_key: empty"),
+        ({"default_headers": {"X Y": "1"}}, "default_headers: 'X Y'"),
+        ({"default_headers": {"X": "a\r\nb"}}, "default_headers: the value of X"),
+        ({"extra_body": "top_k"}, "extra_body: "),
+        ({"use_completions_api": True}, "use_completions_api: base models"),
+        ({"tokenizer": "t"}, "tokenizer: base models"),
+        (
+            {"is_responses_native": True, "return_token_id_information": True},
+            "is_responses_native passes requests through and cannot go with return_token_id_information",
+        ),
+        ({"is_responses_native": True, "sequential_reasoning_allowed": False}, "is_responses_native passes"),
+        ({"is_responses_native": True, "replace_developer_role_with_system": True}, "is_responses_native passes"),
+        ({"base_urls": "http://a/v1"}, "base_urls: "),
+    ],
+)
+def test_what_cannot_work_is_refused(change: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(gymq.OptionsError) as caught:
+        VLLMModel({**GOOD, **change}, name="policy_model")
+    assert str(caught.value).startswith(f"policy_model: {sentence}")
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("missing", GOOD)
+def test_what_is_needed_is_demanded(missing: str) -> None:
+    options = {name: value for name, value in GOOD.items() if name != missing}
+    with pytest.raises(gymq.OptionsError, match=missing):
+        VLLMModel(options)
+
+
+def test_null_stands_for_nothing() -> None:
+    empty = dict.fromkeys(["chat_template_kwargs", "extra_body", "sampling_overrides", "default_headers"])
+    options = VLLMModel({**GOOD, **empty}).options
+    assert [getattr(options, name) for name in empty] == [{}] * 4
+
+
+async def test_neither_key_nor_header_values_are_shown() -> None:
+    worker = VLLMModel({**GOOD, "default_headers": {"X-Key": "another-secret"}})
+    shown = f"{worker!r} {worker.options!r} {worker.options} {worker.options.model_dump_json()}"
+    assert KEY not in shown
+    assert "another-secret" not in shown

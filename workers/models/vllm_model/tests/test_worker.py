@@ -1,0 +1,310 @@
+"""Whole exchanges with an engine over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.testing import function_call
+from gymq.tokens import pack
+from workers.models.openai_model.tests.replies import completion, response
+from workers.models.openai_model.tests.stand_in import Asked, StandIn, as_json
+from workers.models.vllm_model.ring import Ring
+from workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
+
+USER = {"role": "user", "content": "Hi"}
+TOKENS = {"prompt_token_ids": [1, 2, 3], "generation_token_ids": [11, 12], "generation_log_probs": [-0.5, -0.25]}
+
+
+def sampled(text: str, **members: Any) -> dict[str, Any]:
+    """A completion as vLLM gives it when it is asked for log probs by token id."""
+    reply = completion(text, **members)
+    entries = [
+        {"token": f"token_id:{token}", "logprob": log_prob, "bytes": None, "top_logprobs": []}
+        for token, log_prob in zip(TOKENS["generation_token_ids"], TOKENS["generation_log_probs"], strict=True)
+    ]
+    reply["choices"][0]["logprobs"] = {"content": entries}
+    return reply
+
+
+async def test_key_headers_and_path(start: Start, server: StandIn) -> None:
+    server.answers = [as_json(completion("Hello"))]
+    await ask(await start(default_headers={"x-team": "blue"}))
+    (asked,) = server.asked
+    assert asked.target == "/v1/chat/completions"
+    assert (asked.headers["authorization"], asked.headers["x-team"]) == (f"Bearer {KEY}", "blue")
+
+
+async def test_a_base_url_without_v1_is_used_as_it_is(start: Start, server: StandIn) -> None:
+    server.answers = [as_json(sampled("Hello")), as_json({"tokens": [1, 2, 3]})]
+    base_url = server.url.removesuffix("/v1") + "/engine/"
+    await ask(await start(base_url=base_url, return_token_id_information=True))
+    assert [asked.target for asked in server.asked] == ["/engine/chat/completions", "/engine/tokenize"]
+
+
+async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server: StandIn) -> None:
+    call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    server.answers = [
+        as_json(sampled("", reasoning="One and one.", tool_calls=[call])),
+        as_json({"count": 3, "tokens": [1, 2, 3]}),
+        as_json(sampled("2")),
+        as_json({"tokens": [1, 2, 3, 11, 12, 4]}),
+    ]
+    worker = await start(return_token_id_information=True)
+    first = await ask(worker)
+    assert [item["type"] for item in first["output"]] == ["reasoning", "function_call"]
+    assert {name: first["output"][1][name] for name in TOKENS} == TOKENS
+    pack(first)
+    output = {"type": "function_call_output", "call_id": "call_1", "output": "2"}
+    second = await ask(worker, input=[USER, *first["output"], output])
+    assert second["output"][0]["prompt_token_ids"] == [1, 2, 3, 11, 12, 4]
+    history = server.asked[2].body["messages"]
+    assert server.asked[3].body == {"model": "served", "messages": history}
+    assert {name: history[1][name] for name in TOKENS} == TOKENS
+    assert (history[1]["reasoning"], history[1]["content"]) == ("One and one.", "")
+
+
+async def test_ids_in_the_reply_save_the_second_call(start: Start, server: StandIn) -> None:
+    reply = sampled("Hello")
+    reply["prompt_token_ids"], reply["choices"][0]["token_ids"] = [1, 2, 3], [11, 12]
+    server.answers = [as_json(reply)]
+    worker = await start(return_token_id_information=True, request_prompt_and_generation_token_ids=True)
+    item = (await ask(worker))["output"][-1]
+    assert {name: item[name] for name in TOKENS} == TOKENS
+    assert len(server.asked) == 1
+    assert server.asked[0].body["return_token_ids"] is True
+
+
+async def test_ids_that_differ_are_a_failure_that_names_the_engine(start: Start, server: StandIn) -> None:
+    reply = sampled("Hello")
+    reply["prompt_token_ids"], reply["choices"][0]["token_ids"] = [1, 2, 3], [11, 13]
+    server.answers = [as_json(reply)]
+    found = await failure(await start(return_token_id_information=True))
+    assert found.failure_class is gymq.FailureClass.MODEL_FAILED
+    assert str(server.port) in found.message
+    assert "differ" in found.message
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "This model's maximum context length is 8 tokens. However, you requested 9",
+        "max_tokens must be at least 1, got 0",
+        "x" * 1000 + " maximum context length",
+    ],
+)
+@pytest.mark.parametrize("native", [False, True])
+async def test_an_overflow_is_an_incomplete_reply(start: Start, server: StandIn, message: str, native: bool) -> None:
+    body = {"object": "error", "message": message, "type": "BadRequestError", "code": 400}
+    server.answers = [as_json(body, "400 Bad Request")]
+    reply = await ask(await start(is_responses_native=native))
+    assert (reply["status"], reply["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert reply["usage"] is None
+
+
+@pytest.mark.parametrize("status", ["404 Not Found", "422 Unprocessable Entity", "400 Bad Request"])
+async def test_another_refusal_is_a_failure(start: Start, server: StandIn, status: str) -> None:
+    text = "no such thing" if status.startswith("400") else "maximum context length"
+    server.answers = [as_json({"message": text}, status)]
+    found = await failure(await start())
+    assert (found.failure_class, found.retryable) == (gymq.FailureClass.MODEL_FAILED, False)
+    assert f"{status}: {text}" in found.message
+    assert len(server.asked) == 1
+
+
+async def test_an_overflow_of_the_tokenizer_is_a_failure(start: Start, server: StandIn) -> None:
+    refusal = as_json({"message": "maximum context length"}, "400 Bad Request")
+    server.answers = [as_json(sampled("Hello")), refusal]
+    found = await failure(await start(return_token_id_information=True))
+    assert "/tokenize: 400" in found.message
+
+
+async def test_separate_reasoning_without_a_parser_is_an_error_of_the_configuration(
+    start: Start, server: StandIn
+) -> None:
+    server.answers = [as_json(completion("2", reasoning="One and one."))]
+    found = await failure(await start(uses_reasoning_parser=False))
+    assert "uses_reasoning_parser is false" in found.message
+    assert not found.retryable
+
+
+async def test_null_reasoning_without_a_parser_is_none(start: Start, server: StandIn) -> None:
+    server.answers = [as_json(completion("<think>hm</think>2", reasoning=None, reasoning_content=None))]
+    reply = await ask(await start(uses_reasoning_parser=False))
+    assert [item["type"] for item in reply["output"]] == ["message"]
+
+
+async def test_after_nothing_but_reasoning_the_engine_is_not_asked_again_if_so_configured(
+    start: Start, server: StandIn
+) -> None:
+    server.answers = [as_json(completion("2"))]
+    thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
+    assert (await ask(await start(), input=[USER, thought]))["status"] == "completed"
+    stopped = await ask(await start(sequential_reasoning_allowed=False), input=[USER, thought])
+    assert stopped["incomplete_details"] == {"reason": "content_filter"}
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        {},
+        {"choices": []},
+        {"choices": [1]},
+        {"choices": [{"message": None}]},
+        {"choices": [{"message": {"content": 7}}]},
+        {"choices": [{"message": {"content": "a", "reasoning": ["b"]}}], "created": 1},
+        {"choices": [{"message": {"content": "a"}}]},
+    ],
+    ids=json.dumps,
+)
+async def test_an_unusable_reply_is_a_failure(start: Start, server: StandIn, reply: Any) -> None:
+    server.answers = [as_json(reply)]
+    found = await failure(await start())
+    assert found.failure_class is gymq.FailureClass.MODEL_FAILED
+    assert "unusable reply" in found.message
+
+
+@pytest.mark.parametrize(
+    ("params", "fault"),
+    [
+        ({"inputs": "x"}, "inputs: unknown member"),
+        ({"metadata": {"extra_body": "{"}}, "metadata.extra_body"),
+        ({"metadata": {"audio_path": "a.wav"}}, "metadata.audio_path"),
+        ({"tool_choice": "required"}, "tool_choice"),
+    ],
+)
+async def test_what_cannot_be_sent_is_the_fault_of_the_task(
+    start: Start, server: StandIn, params: Any, fault: str
+) -> None:
+    found = await failure(await start(), **params)
+    assert found.failure_class is gymq.FailureClass.INVALID_TASK
+    assert fault in found.message
+    assert server.asked == []
+
+
+async def test_a_native_request_passes_through(start: Start, server: StandIn) -> None:
+    server.answers = [as_json(response("Hello", function_call("add", {})))]
+    reply = await ask(await start(is_responses_native=True), instructions="Be brief.")
+    assert reply == response("Hello", function_call("add", {}))
+    (asked,) = server.asked
+    assert asked.target == "/v1/responses"
+    assert asked.body == {"input": [USER], "instructions": "Be brief.", "model": "served"}
+
+
+async def test_a_native_reply_that_failed_is_a_failure(start: Start, server: StandIn) -> None:
+    server.answers = [as_json({**response("Hello"), "status": "failed"})]
+    assert "'failed' instead of" in (await failure(await start(is_responses_native=True))).message
+
+
+async def test_a_chat_request_is_answered_in_chat(start: Start, server: StandIn) -> None:
+    server.answers = [as_json(sampled("2", reasoning_content="Hm.")), as_json({"tokens": [1, 2, 3]})]
+    reply = await ask_chat(
+        await start(return_token_id_information=True), temperature=0.5, nonsense=1, top_logprobs=None
+    )
+    body = server.asked[0].body
+    assert (body["temperature"], body["top_logprobs"], "nonsense" in body) == (0.5, 0, False)
+    (choice,) = reply["choices"]
+    assert choice["message"]["content"] == "<think>Hm.</think>2"
+    assert {name: choice["message"][name] for name in TOKENS} == TOKENS
+    assert "logprobs" not in choice
+    assert "reasoning_content" not in choice["message"]
+
+
+async def test_an_overflow_in_chat_says_length(start: Start, server: StandIn) -> None:
+    server.answers = [as_json({"message": "maximum context length"}, "400 Bad Request")]
+    reply = await ask_chat(await start())
+    assert reply["choices"] == [
+        {"index": 0, "finish_reason": "length", "message": {"role": "assistant", "content": None}}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("params", "fault"),
+    [
+        ({"messages": []}, "messages: expected a list"),
+        ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role: 'robot'"),
+        ({"messages": [{"role": "user", "content": None}]}, "messages[0].content: expected text"),
+        ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
+        ({"metadata": "x"}, "metadata: expected an object"),
+        ({"stream": True}, "stream: only false"),
+    ],
+)
+async def test_a_chat_request_that_does_not_fit_is_refused(start: Start, params: Any, fault: str) -> None:
+    with pytest.raises(gymq.InvalidTask) as caught:
+        await ask_chat(await start(), **params)
+    assert fault in caught.value.message
+
+
+async def test_the_calls_of_a_session_and_of_its_next_attempt_go_to_one_engine(start: Start, server: StandIn) -> None:
+    async with StandIn() as other:
+        for engine in (server, other):
+            engine.answers = [as_json(completion("Hello"))]
+        worker = await start(base_url=[server.url, other.url])
+        for attempt in range(10):
+            await ask(worker, session=f"run/0/0/{attempt}")
+        assert {len(server.asked), len(other.asked)} == {0, 10}
+        for judge in range(40):
+            await ask(worker, session=f"other/{judge}/0")
+        assert min(len(server.asked), len(other.asked)) > 0
+
+
+@pytest.mark.usefixtures("no_waits")
+async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start: Start, server: StandIn) -> None:
+    server.answers = [as_json(completion("Hello"))]
+    async with StandIn() as dead:
+        dead_url = dead.url
+    worker = await start(base_url=[dead_url, server.url])
+    replies = [await ask(worker, session=f"other/{number}/0") for number in range(20)]
+    assert [reply["status"] for reply in replies] == ["completed"] * 20
+    assert len(server.asked) == 20
+
+
+@pytest.mark.usefixtures("no_waits")
+async def test_if_no_engine_can_be_reached_the_rollout_may_be_tried_again(start: Start) -> None:
+    async with StandIn() as one, StandIn() as two:
+        urls = [one.url, two.url]
+    found = await failure(await start(base_url=urls))
+    assert (found.failure_class, found.retryable) == (gymq.FailureClass.MODEL_FAILED, True)
+    assert "cannot connect" in found.message
+
+
+@pytest.mark.usefixtures("no_waits")
+async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, server: StandIn) -> None:
+    async with StandIn() as other:
+        for engine in (server, other):
+            engine.answers = [as_json({"message": "oops"}, "500 Internal Server Error")]
+        await failure(await start(base_url=[server.url, other.url]))
+        assert {len(server.asked), len(other.asked)} == {0, 3}
+
+
+@pytest.mark.usefixtures("no_waits")
+async def test_an_engine_that_comes_back_gets_its_sessions_back(
+    start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("workers.models.vllm_model.ring.FIRST_PAUSE_S", 0.0)
+    async with StandIn() as home:
+        for engine in (home, server):
+            engine.answers = [as_json(completion("Hello"))]
+    worker = await start(base_url=[home.url, server.url])
+    session = next(f"other/{number}/0" for number in range(100) if Ring(2).home(f"other/{number}/0") == 0)
+    await ask(worker, session=session)
+    assert (len(home.asked), len(server.asked)) == (0, 1)
+    async with await asyncio.start_server(home._serve, "127.0.0.1", home.port):
+        await ask(worker, session=session)
+        await ask(worker, session=session)
+    assert (len(home.asked), len(server.asked)) == (2, 1)
+
+
+async def test_the_key_is_in_no_message(start: Start, server: StandIn) -> None:
+    async def echo(asked: Asked) -> Any:
+        return as_json({"message": f"denied: {asked.headers['authorization']}"}, "401 Unauthorized")
+
+    server.reply = echo
+    found = await failure(await start())
+    assert "denied" in found.message
+    assert KEY not in found.message
