@@ -9,7 +9,7 @@ from typing import Any
 
 from gymq import subjects
 from gymq.agent import Agent
-from gymq.attempts import COMMON, Attempts, failure_of
+from gymq.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.bus import Bus, BusError
 from gymq.calls import Calls
 from gymq.cancel import Cancellations, cancelled_outcome
@@ -86,7 +86,7 @@ class AgentRunner:
             task = await self._read(delivery)
             if task is None:
                 return
-            if await self._is_done(task):
+            if await self._outcomes.settles(task):
                 if delivery.num_delivered > 1:
                     # Whoever had the task before may have stored a failure and died before burying it.
                     await bury_failure(self._bus, "agent", task, delivery.subject, delivery.data)
@@ -97,6 +97,8 @@ class AgentRunner:
                 await delivery.ack()
                 return
             await self._work(task, delivery)
+        except Settled:
+            await delivery.ack()
         except Fenced as fenced:
             log.warning("%s; this attempt ends here", fenced)
         except asyncio.CancelledError:
@@ -149,10 +151,6 @@ class AgentRunner:
             await bury(self._bus, "agent", delivery.subject, reason, delivery.data, sequence=delivery.sequence)
             await delivery.ack()
             return None
-
-    async def _is_done(self, task: Task) -> bool:
-        stored = await self._outcomes.find(task.run, task.task_index, task.rollout_index)
-        return stored is not None and stored.sequence != task.replaces
 
     async def _store(self, task: Task, outcome: Outcome) -> Outcome:
         """Store an outcome, or a failure in place of one that has no wire form; what was to be stored."""

@@ -15,12 +15,17 @@ from gymq.calls import Calls
 from gymq.journal import DiedAlone, Journal
 from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
 from gymq.messages import Rollout as RolloutMessage
+from gymq.outcome_store import OutcomeStore
 from gymq.outcomes import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone
 from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
 
 DEADLINE_GRACE_S = 1.0  # calls end at the deadline by themselves and tell at which stage; the agent's own code after it
+
+
+class Settled(Exception):
+    """The rollout has an outcome already."""
 
 
 class Attempts:
@@ -31,6 +36,7 @@ class Attempts:
         self._bus = bus
         self._calls = calls
         self._worker = worker
+        self._outcomes = OutcomeStore(bus)
         self._stateless: set[str] = set()
 
     async def outcome(
@@ -44,6 +50,7 @@ class Attempts:
         Raises:
             BusError: what the agent did cannot be recorded.
             Fenced: another agent process has the task by now.
+            Settled: another agent process has stored an outcome.
         """
         loop = asyncio.get_running_loop()
         rollout_id = f"{task.run}/{task.task_index}/{task.rollout_index}"
@@ -60,7 +67,10 @@ class Attempts:
             "started_at": time.time(),
         }
         journal: Journal | None = None
-        attempt = tries = interruptions = lost_sessions = 0
+        attempt = 0
+        tries = _Tries()
+        if num_delivered > 1:
+            await self._check_unsettled(task)  # it may have waited since it was looked for
         while True:
             rollout: Rollout | None = None
             started = loop.time()
@@ -79,7 +89,7 @@ class Attempts:
                     rollout.recorder = journal = await self._journal(
                         task, journal, num_delivered, attempt, alone=bool(alone)
                     )
-                    tries += journal.attempt - attempt
+                    tries.own += journal.attempt - attempt
                     attempt = rollout.attempt = journal.attempt
                 verdict = await self._verdict(rollout, deadline, task.timeout_s)
                 common["duration_s"] = loop.time() - started
@@ -91,7 +101,7 @@ class Attempts:
                     verdict=verdict.members,
                 )
                 return result, journal
-            except BusError:
+            except (BusError, Settled):
                 raise
             except DiedAlone as error:
                 return failure_of(common | {"duration_s": 0.0}, attempt, error), None
@@ -103,19 +113,8 @@ class Attempts:
             common["duration_s"] = loop.time() - started
             if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
                 return _unresolved(common, attempt, failed, rollout), journal
-            left_s = deadline - loop.time()
-            retry = failed.retries.rollout
-            if retry is None:
-                pause_s = None
-            elif not self._bus.is_connected or self._bus.reconnects != reconnects:
-                interruptions += 1
-                pause_s = INTERRUPTED.pause_s(interruptions, left_s=left_s)
-            elif isinstance(failed, SessionGone):
-                lost_sessions += 1
-                pause_s = SESSION_GONE.pause_s(lost_sessions, left_s=left_s)
-            else:
-                tries += 1
-                pause_s = retry.pause_s(tries, left_s=left_s)
+            interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
+            pause_s = tries.pause_s(failed, interrupted=interrupted, left_s=deadline - loop.time())
             if pause_s is None:
                 return failure_of(common, attempt, failed), journal
             log.info("trying again after %s: %s", failed.failure_class, failed.message)
@@ -152,9 +151,38 @@ class Attempts:
         journal = Journal(self._bus, task, self._worker)
         if num_delivered > 1 or task.replaces is not None:
             await journal.take_over(alone=alone)
+            # Whoever had the task may have finished it before it was fenced off, and dropped the journal.
+            await self._check_unsettled(task)
             if journal.attempt:
                 log.info("going on with attempt %d", journal.attempt)
         return journal
+
+    async def _check_unsettled(self, task: Task) -> None:
+        if await self._outcomes.settles(task):
+            raise Settled
+
+
+class _Tries:
+    """The failed attempts at one rollout, by who is to blame."""
+
+    def __init__(self) -> None:
+        self.own = 0
+        self._lost_sessions = 0  # that others took with them
+        self._interruptions = 0  # of the connection to NATS
+
+    def pause_s(self, failed: RolloutError, *, interrupted: bool, left_s: float) -> float | None:
+        """Seconds until the next attempt; None: there is none."""
+        retry = failed.retries.rollout
+        if retry is None:
+            return None
+        if interrupted:
+            self._interruptions += 1
+            return INTERRUPTED.pause_s(self._interruptions, left_s=left_s)
+        if isinstance(failed, SessionGone):
+            self._lost_sessions += 1
+            return SESSION_GONE.pause_s(self._lost_sessions, left_s=left_s)
+        self.own += 1
+        return retry.pause_s(self.own, left_s=left_s)
 
 
 COMMON = ("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "worker", "started_at", "duration_s")

@@ -9,6 +9,7 @@ repeated call from memory.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Awaitable, Callable, Sequence
 
 from gymq import parts, streams, subjects
@@ -58,7 +59,8 @@ class Journal:
         self._where = (task.run, task.task_index, task.rollout_index)
         self._subject = subjects.journal(*self._where)
         self._replaces = task.replaces
-        self._worker = worker
+        # With a mark of its own: two holders in one process may write the very same.
+        self._worker = f"{worker}/{secrets.token_hex(4)}"
         self._last_sequence = 0
         self._recorded: list[Effect] = []
         self._unwritten: list[Effect] = []

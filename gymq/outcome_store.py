@@ -16,6 +16,7 @@ from gymq.messages import (
     Outcome,
     Rollout,
     Stage,
+    Task,
     Unresolved,
     decoder,
     encode,
@@ -67,6 +68,11 @@ class OutcomeStore:
     async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:
         """The stored message of one rollout, not decoded."""
         return await self._js.last(streams.ROLLOUTS, subjects.rollout(run, task_index, rollout_index))
+
+    async def settles(self, task: Task) -> bool:
+        """Whether the rollout of a task has an outcome that the task is not to replace."""
+        stored = await self.find(task.run, task.task_index, task.rollout_index)
+        return stored is not None and stored.sequence != task.replaces
 
     async def find_outcome(self, run: str, task_index: int, rollout_index: int) -> tuple[int, Outcome] | None:
         """The outcome of one rollout, with its stream sequence."""

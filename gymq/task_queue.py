@@ -27,6 +27,7 @@ class TaskQueue:
         self._agent = agent
         self._handle = handle
         self._running: dict[asyncio.Task[None], Delivery] = {}
+        self._sequences: set[int] = set()  # of the tasks running
         self._lanes = (
             _Lane(bus, streams.agent_consumer(agent), slots, self._start),
             _Lane(bus, streams.urgent_consumer(agent), max(1, slots // URGENT_SHARE), self._start),
@@ -64,17 +65,26 @@ class TaskQueue:
         if self._beating is not None:
             self._beating.cancel()
 
-    def _start(self, delivery: Delivery, lane: _Lane) -> None:
+    def _start(self, delivery: Delivery, lane: _Lane) -> bool:
+        """Begin to handle a task; False if this process is at it already.
+
+        After a silence of this process, or of the server, a task is delivered again to whoever asks first. Whoever has
+        it still can beat and acknowledge with its first delivery.
+        """
+        if delivery.sequence in self._sequences:
+            return False
+        self._sequences.add(delivery.sequence)
         task = asyncio.get_running_loop().create_task(self._one(delivery, lane))
         self._running[task] = delivery
         task.add_done_callback(self._finished)
+        return True
 
     async def _one(self, delivery: Delivery, lane: _Lane) -> None:
         with lane.slot():
             await self._handle(delivery)
 
     def _finished(self, task: asyncio.Task[None]) -> None:
-        self._running.pop(task, None)
+        self._sequences.discard(self._running.pop(task).sequence)
         if not task.cancelled() and task.exception() is not None:
             log.error("task not settled, it will be delivered again", exc_info=task.exception())
 
@@ -92,7 +102,7 @@ class TaskQueue:
 class _Lane:
     """One consumer and the slots for its tasks."""
 
-    def __init__(self, bus: Bus, consumer: str, slots: int, start: Callable[[Delivery, _Lane], None]) -> None:
+    def __init__(self, bus: Bus, consumer: str, slots: int, start: Callable[[Delivery, _Lane], bool]) -> None:
         self._bus = bus
         self._slots = slots
         self._start = start
@@ -124,9 +134,9 @@ class _Lane:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._num_arrived += 1
-        self._used += 1
+        if self._start(delivery, self):
+            self._used += 1
         self._room.set()
-        self._start(delivery, self)
 
     async def _ask(self) -> None:
         """Keep as many tasks asked for as there are free slots, in batches."""
