@@ -14,7 +14,7 @@ SESSIONS = [f"run/{task}/{rollout}" for task in range(50) for rollout in range(4
 def test_a_session_goes_where_its_hash_says() -> None:
     for session in SESSIONS:
         number = int(hashlib.sha256(session.encode()).hexdigest()[:16], 16)
-        assert Ring(3).choose(session, 0.0) == number % 3
+        assert [Ring(engines).choose(session, 0.0) for engines in (2, 7)] == [number % 2, number % 7]
 
 
 def test_all_engines_get_sessions() -> None:
