@@ -28,6 +28,7 @@ log = logging.getLogger("gymq.launch")
 
 READY_S = 1800.0  # a model may take its time to load
 STILL_STARTING_S = 30.0
+ENDS_BY_ITSELF_S = 5.0  # a process that could not start
 LONGEST_PAUSE_S = 10.0
 
 
@@ -191,14 +192,14 @@ class Child:
                 start_new_session=True,
                 env={name: value for name, value in os.environ.items() if name != credentials.VARIABLE},
             )
-        said = ""
         try:
             said = await self._ask(process)
-        finally:
-            if said != READY:
-                _kill(process)
-                await process.wait()
+        except BaseException:
+            _kill(process)
+            await process.wait()
+            raise
         if said != READY:
+            await _end(process, patience_s=ENDS_BY_ITSELF_S)
             raise LaunchError(f"{self.name}: {said or f'it did not get ready; see {self._log_file}'}")
 
     async def _ask(self, process: asyncio.subprocess.Process) -> str:
@@ -249,12 +250,17 @@ class Child:
             return
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
-        try:
-            async with asyncio.timeout(self.spec.drain_s + 10.0):
-                await self.process.wait()
-        except TimeoutError:
-            _kill(self.process)
-            await self.process.wait()
+        await _end(self.process, patience_s=self.spec.drain_s + 10.0)
+
+
+async def _end(process: asyncio.subprocess.Process, *, patience_s: float) -> None:
+    """Wait until a process has ended; kill it when it takes too long."""
+    try:
+        async with asyncio.timeout(patience_s):
+            await process.wait()
+    except TimeoutError:
+        _kill(process)
+        await process.wait()
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:

@@ -36,7 +36,7 @@ async def test_an_agent_told_to_stop_finishes_what_it_has_in_hand(lab: Lab, run:
 
 
 async def test_what_an_agent_cannot_finish_in_time_is_given_back(lab: Lab, run: str) -> None:
-    await lab.submit(run, "asker", [row(script={"model_s": 4.0})])
+    await lab.submit(run, "asker", [row(script={"model_s": 3.0})])
     await lab.until_called(run)
     lab.kill("agents", signal.SIGTERM)
     await check_each_once(lab, run, 1)

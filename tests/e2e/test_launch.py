@@ -103,24 +103,35 @@ class Place:
         return summary
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def make_place(tmp_path: Path) -> AsyncIterator[Callable[[str], Place]]:
-    places: list[Place] = []
+@contextlib.asynccontextmanager
+async def places(parent: Path) -> AsyncIterator[Callable[[str], Place]]:
+    """Makes folders, and ends what runs in them in the end."""
+    made: list[Place] = []
 
     def make(name: str) -> Place:
-        places.append(Place(tmp_path / name))
-        return places[-1]
+        made.append(Place(parent / name))
+        return made[-1]
 
     yield make
-    for process in (process for place in places for process in place.started if process.returncode is None):
+    for process in (process for place in made for process in place.started if process.returncode is None):
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-@pytest.fixture
-def place(make_place: Callable[[str], Place]) -> Place:
-    return make_place("place")
+@pytest_asyncio.fixture(loop_scope="session")
+async def place(tmp_path: Path) -> AsyncIterator[Place]:
+    async with places(tmp_path) as make:
+        yield make("place")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def running(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
+    """A place with a cluster that no test stops."""
+    async with places(tmp_path_factory.mktemp("launch")) as make:
+        made = make("running")
+        await made.up()
+        yield made
 
 
 def living_in(folder: Path) -> list[psutil.Process]:
@@ -195,25 +206,23 @@ async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
     assert living_in(place.folder) == []
 
 
-async def test_two_clusters_run_side_by_side(make_place: Callable[[str], Place]) -> None:
-    one, two = make_place("one"), make_place("two")
-    await asyncio.gather(one.up(), two.up())
-    summaries = await asyncio.gather(one.collect(), two.collect())
+async def test_two_clusters_run_side_by_side(running: Place, place: Place) -> None:
+    await place.up()
+    summaries = await asyncio.gather(running.collect(), place.collect())
     assert [summary["done"] for summary in summaries] == [5, 5]
-    for place in (one, two):
-        assert (place.folder / "calls").read_text().count("\n") == 5
+    for folder, summary in zip((running.folder, place.folder), summaries, strict=True):
+        calls = (folder / "calls").read_text().splitlines()
+        assert sum(call.startswith(summary["run"]) for call in calls) == 5
 
 
-async def test_a_second_cluster_in_the_same_folder_is_refused(place: Place) -> None:
-    process = await place.up()
-    said = await place.refused("up", "--config", "config.yaml")
-    assert f"is in use by process {process.pid}" in said
+async def test_a_second_cluster_in_the_same_folder_is_refused(running: Place) -> None:
+    said = await running.refused("up", "--config", "config.yaml")
+    assert f"is in use by process {running.started[0].pid}" in said
     assert said.count("\n") == 1
 
 
-async def test_a_collection_joins_the_cluster_of_its_folder_without_any_configuration(place: Place) -> None:
-    await place.up()
-    assert (await place.collect("--agent", "agent"))["done"] == 5
+async def test_a_collection_joins_the_cluster_of_its_folder_without_any_configuration(running: Place) -> None:
+    assert (await running.collect("--agent", "agent", "--overwrite"))["done"] == 5
 
 
 async def test_a_collection_brings_a_cluster_of_its_own_and_takes_it_away(place: Place) -> None:
@@ -221,10 +230,8 @@ async def test_a_collection_brings_a_cluster_of_its_own_and_takes_it_away(place:
     assert living_in(place.folder) == []
 
 
-async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration(
-    make_place: Callable[[str], Place], lab: Lab
-) -> None:
-    summary = await make_place("elsewhere").collect("--nats", lab.cluster.url, "--agent", "asker")
+async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration(place: Place, lab: Lab) -> None:
+    summary = await place.collect("--nats", lab.cluster.url, "--agent", "asker")
     assert summary["done"] == 5
     assert lab.calls(summary["run"]).total() == 5
 

@@ -19,11 +19,11 @@ NUM_TASKS, NUM_ROLLOUTS = 40, 3
 
 
 async def submit(lab: Lab, run: str) -> None:
-    """Rollouts right, wrong and failing, which take between nothing and two seconds."""
+    """Rollouts right, wrong and failing, which take between nothing and a second."""
     for rollout_index in range(NUM_ROLLOUTS):
         for task_index in range(NUM_TASKS):
             reward = float((task_index + rollout_index) % 3 == 0)
-            script: dict[str, Any] = {"reward": reward, "model_s": task_index / 20}
+            script: dict[str, Any] = {"reward": reward, "model_s": task_index / 40}
             if task_index % 10 == 9:
                 script["model_nonsense"] = True
             content = row(f"{run} {task_index} {rollout_index}", script=script)
