@@ -19,13 +19,12 @@ from gymq.messages import (
     Cancellation,
     Failure,
     FailureClass,
-    Stage,
     Task,
     decoder,
     encode,
 )
 from gymq.outcome_store import OutcomeStore
-from gymq.tasks import read_task
+from gymq.tasks import failed_in_queue, read_task
 
 log = logging.getLogger("gymq.cancel")
 
@@ -130,15 +129,4 @@ async def cancel(bus: Bus, run: str, task_index: int | None = None) -> int:
 
 def cancelled_outcome(task: Task, *, worker: str = "") -> Failure:
     """The outcome of a rollout that was cancelled."""
-    return Failure(
-        run=task.run,
-        task_index=task.task_index,
-        rollout_index=task.rollout_index,
-        num_rollouts=task.num_rollouts,
-        agent=task.agent,
-        row=task.row,
-        worker=worker,
-        failure_class=FailureClass.CANCELLED,
-        stage=Stage.QUEUE,
-        message="cancelled",
-    )
+    return failed_in_queue(task, FailureClass.CANCELLED, "cancelled", retryable=False, worker=worker)

@@ -11,9 +11,9 @@ from gymq.bus import Bus
 from gymq.consumer import Consumer
 from gymq.dead_letters import bury, bury_failure
 from gymq.jetstream import MESSAGE_NOT_FOUND, Delivery, JetStream, JetStreamError
-from gymq.messages import BadMessage, Failure, FailureClass, Stage
+from gymq.messages import BadMessage, FailureClass
 from gymq.outcome_store import OutcomeStore
-from gymq.tasks import read_task
+from gymq.tasks import failed_in_queue, read_task
 
 log = logging.getLogger("gymq.janitor")
 
@@ -59,23 +59,14 @@ class Janitor:
         body = msgspec.convert(answer["message"].get("data", ""), bytes)
         try:
             task = await read_task(self._bus, body)
-            await self._outcomes.put(
-                Failure(
-                    run=task.run,
-                    task_index=task.task_index,
-                    rollout_index=task.rollout_index,
-                    num_rollouts=task.num_rollouts,
-                    agent=task.agent,
-                    row=task.row,
-                    attempt=advisory.deliveries,
-                    failure_class=FailureClass.REDELIVERED_TOO_OFTEN,
-                    stage=Stage.QUEUE,
-                    message=f"delivered {advisory.deliveries} times, and no agent finished it",
-                    retryable=True,
-                ),
-                replaces=task.replaces,
-                patience_s=30.0,
+            outcome = failed_in_queue(
+                task,
+                FailureClass.REDELIVERED_TOO_OFTEN,
+                f"delivered {advisory.deliveries} times, and no agent finished it",
+                retryable=True,
+                attempt=advisory.deliveries,
             )
+            await self._outcomes.put(outcome, replaces=task.replaces, patience_s=30.0)
             await bury_failure(self._bus, "janitor", task, subject, body)
         except BadMessage as error:
             reason = f"not a task: {error}"

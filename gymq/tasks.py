@@ -5,7 +5,7 @@ from __future__ import annotations
 from gymq import parts, subjects
 from gymq.bus import Bus
 from gymq.jetstream import JetStream
-from gymq.messages import BadMessage, Claim, Task, decoder, encode
+from gymq.messages import BadMessage, Claim, Failure, FailureClass, Stage, Task, decoder, encode
 
 _decode = decoder(Task, Claim)
 
@@ -43,3 +43,23 @@ async def read_task(bus: Bus, body: bytes) -> Task:
     if not isinstance(message, Task):
         raise BadMessage("a claim on a claim")
     return message
+
+
+def failed_in_queue(
+    task: Task, failure_class: FailureClass, message: str, *, retryable: bool, attempt: int = 0, worker: str = ""
+) -> Failure:
+    """The outcome of a task that no agent brought to one."""
+    return Failure(
+        run=task.run,
+        task_index=task.task_index,
+        rollout_index=task.rollout_index,
+        num_rollouts=task.num_rollouts,
+        agent=task.agent,
+        row=task.row,
+        attempt=attempt,
+        worker=worker,
+        failure_class=failure_class,
+        stage=Stage.QUEUE,
+        message=message,
+        retryable=retryable,
+    )
