@@ -106,10 +106,10 @@ async def find_workers(bus: Bus, *, wait_s: float = 0.5) -> list[dict[str, Any]]
     return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
 
 
-async def is_running(bus: Bus, name: str, kind: str) -> bool:
+async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNNING_PATIENCE_S) -> bool:
     """Whether some process serves an instance of this name; one that is being started again is waited for."""
     loop = asyncio.get_running_loop()
-    give_up = loop.time() + RUNNING_PATIENCE_S
+    give_up = loop.time() + patience_s
     while True:
         try:
             answer = await bus.request(f"$SRV.PING.{name}", b"", timeout_s=2.0)
