@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
-from .experiment import run
+from .experiment import NoHarm, run
 from .promises import Verdict, judge
 from .scenario import Scenario
 
@@ -30,7 +30,7 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
         scenario = Scenario(seed, given.single, given.stateful)
         try:
-            verdict = judge(scenario, asyncio.run(run(scenario, folder, faults=not given.no_faults)))
+            verdict = judge(scenario, asyncio.run(run(scenario, folder, harm=NoHarm() if given.no_faults else None)))
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}: {error}; see {folder}", flush=True)
             kept = False

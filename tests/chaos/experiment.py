@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -68,8 +68,31 @@ class Call:
     begin: float  # Unix time, seconds
 
 
-async def run(scenario: Scenario, folder: Path, *, faults: bool = True) -> Remains:
-    """Collect the scenario's rows while a monkey does harm.
+class Harm(Protocol):
+    """What is done to a running cluster."""
+
+    faults: list[Fault]
+
+    async def run(self) -> None:
+        """Do it until it is done, or cancelled."""
+        ...
+
+
+async def run(
+    scenario: Scenario,
+    folder: Path,
+    *,
+    harm: Harm | None = None,
+    url: str | None = None,
+    replicas: int = 1,
+    ack_wait_s: float = ACK_WAIT_S,
+) -> Remains:
+    """Collect the scenario's rows while harm is done.
+
+    Args:
+        harm: by default what a monkey does.
+        url: of NATS servers; by default the embedded one.
+        replicas: of streams.
 
     Raises:
         TimeoutError: it did not end within `DEADLINE_S`.
@@ -78,11 +101,12 @@ async def run(scenario: Scenario, folder: Path, *, faults: bool = True) -> Remai
     log.mkdir(parents=True)
     rows, output = folder / "rows.jsonl", folder / "rollouts.jsonl"
     scenario.write(rows)
-    async with Cluster(instances(log), folder=folder, ack_wait_s=ACK_WAIT_S, drain_s=5.0) as cluster:
+    cluster = Cluster(instances(log), folder=folder, url=url, replicas=replicas, ack_wait_s=ack_wait_s, drain_s=5.0)
+    async with cluster:
         collector = Collector(cluster.url, rows, output, folder / "collector.log")
-        monkey = Monkey(scenario.seed, lambda role: _pids(role, cluster, collector, folder))
+        harm = harm or Monkey(scenario.seed, lambda role: _pids(role, cluster, collector, folder))
         started = time.monotonic()
-        async with asyncio.timeout(DEADLINE_S), _at_work(monkey, faults):
+        async with asyncio.timeout(DEADLINE_S), _done(harm):
             await collector.run()
         seconds = time.monotonic() - started
         manifest = RunFiles(output).read_manifest()
@@ -95,7 +119,7 @@ async def run(scenario: Scenario, folder: Path, *, faults: bool = True) -> Remai
         await bus.close()
     return Remains(
         seconds=seconds,
-        faults=monkey.faults,
+        faults=harm.faults,
         outcomes=outcomes,
         rewards=[_reward(line) for line in output.read_bytes().splitlines()],
         failures=Counter(_failure(line) for line in RunFiles(output).failures.read_bytes().splitlines()),
@@ -109,17 +133,26 @@ async def run(scenario: Scenario, folder: Path, *, faults: bool = True) -> Remai
     )
 
 
-@asynccontextmanager
-async def _at_work(monkey: Monkey, faults: bool) -> AsyncIterator[None]:
-    if not faults:
-        yield
+class NoHarm:
+    """Leaves everything alone."""
+
+    def __init__(self) -> None:
+        self.faults: list[Fault] = []
+
+    async def run(self) -> None:
         return
-    working = asyncio.create_task(monkey.run())
+
+
+@asynccontextmanager
+async def _done(harm: Harm) -> AsyncIterator[None]:
+    working = asyncio.create_task(harm.run())
     try:
         yield
     finally:
         working.cancel()
         await asyncio.wait([working])
+    if not working.cancelled():
+        working.result()
 
 
 class Collector:
