@@ -35,7 +35,7 @@ from gymq.messages import (
 )
 from gymq.outcomes import GOES_ON_ELSEWHERE, INTERRUPTED, RETRIES, RolloutError, SessionGone
 
-ACCEPT_TIMEOUT_S = 3.0  # a living worker answers or accepts well within this
+ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also on a machine that is far too busy
 PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 ASLEEP_S = 0.5  # a timer that is later than this was held up by this process itself, and what came meanwhile is unread

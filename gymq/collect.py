@@ -33,6 +33,7 @@ from gymq.tasks import read_task, submit
 SUBMITTERS = 64  # publishes in flight
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
+SERVER_PATIENCE_S = 300.0  # without an answer, before a collection gives up; what was stored is not lost
 CATCH_UP_EVERY_S = 1.0  # the doorbell may be missed
 STALLED_AFTER_S = 30.0
 
@@ -227,6 +228,7 @@ class Collection:
 
     async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
         """Write outcomes as they arrive, until all that was submitted has one."""
+        heard_at = time.monotonic()
         while (self._submitting or self._in_flight) and not self._is_cut():
             try:
                 async with asyncio.timeout(CATCH_UP_EVERY_S):
@@ -239,9 +241,12 @@ class Collection:
                 if self.progress.stalled_s and time.monotonic() > self._look_again_at:
                     await self._give_up_lost()
                     self._look_again_at = time.monotonic() + STALLED_AFTER_S
-            except BusError:
+                heard_at = time.monotonic()
+            except BusError as error:
                 if self._bus.lost.is_set():
                     raise
+                if time.monotonic() - heard_at > SERVER_PATIENCE_S:
+                    raise BusError(f"{error}; start the collection again to go on") from None
                 await asyncio.sleep(CATCH_UP_EVERY_S)
 
     def _is_cut(self) -> bool:

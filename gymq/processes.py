@@ -17,6 +17,8 @@ from pebble import ProcessExpired, ProcessPool
 
 from gymq import file_modules, parent_death
 
+NICE = 5
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -128,6 +130,8 @@ def _portable(error: Exception) -> bytes:
 
 def _begin(prepare: Callable[[], None] | None) -> None:
     """Runs first in each process."""
+    # Whoever waits for a result can wait; the event loops that answer calls cannot.
+    os.nice(NICE)
     file_modules.install()
     # What computes for nobody must not go on. The parent is the fork server, and that ends with its owner as soon as
     # nobody else holds the pipe by which it notices; each process is handed an end of it.

@@ -21,7 +21,7 @@ from gymq.messages import Run, encode
 from gymq.rows import read_rows
 from gymq.run_files import Manifest, RunFiles, file_digest
 
-DEFAULT_WINDOW = 8192  # rollouts submitted and not finished
+DEFAULT_WINDOW = 1024  # rollouts submitted and not finished
 MAX_TIMEOUT_S = 30 * 24 * 3600  # what a task's time limit can be
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,13 +21,15 @@ from gymq.cli.progress import show_progress
 from gymq.cli.table import profile_table
 from gymq.collect import Collection, CollectOptions, Progress
 from gymq.config import Config, fingerprint
-from gymq.config.instances import Instance
+from gymq.discovery import find_workers
 from gymq.materialise import MaterialiseOptions
 from gymq.profile_files import write_profile
 from gymq.prompt import PromptError, PromptTemplate
 from gymq.run_profile import profile_of_files
 from gymq.run_setup import DEFAULT_WINDOW
 from gymq.running import ProfileSnapshot
+
+FIND_TRIES = 10  # half a second each
 
 
 def collect(
@@ -98,7 +101,6 @@ def collect(
             urgent=priority,
             rollout_timeout_s=timeout,
             config_digest=fingerprint(settings.tree) if settings.instances else "",
-            models=_models(settings),
             overwrite=overwrite,
         )
         return asyncio.run(_collect(options, settings, nats, json, log_level))
@@ -108,6 +110,7 @@ async def _collect(options: CollectOptions, config: Config, nats: str | None, as
     async with cluster_url(nats, config, log_level=log_level) as url:
         bus = await Bus.connect(url, role="client", name="gymq collect")
         try:
+            options = replace(options, models=await _check_workers(bus, config))
             collection = Collection(bus, options)
             with show_progress(collection.progress, quiet=as_json):
                 progress = await collection.run()
@@ -164,11 +167,27 @@ def _prompt(file: Path) -> PromptTemplate:
         raise Refused(str(error)) from None
 
 
-def _models(config: Config) -> list[str]:
-    """The models behind the agents, as the final table names them."""
+async def _check_workers(bus: Bus, config: Config) -> list[str]:
+    """The models that run, as the final table names them.
 
-    def shown(model: Instance) -> str:
-        name = model.options.get("openai_model") or model.options.get("model")
-        return f"{model.name} = {model.implementation}" + (f" ({name})" if name else "")
-
-    return [shown(found) for found in config.instances if found.kind == "models"]
+    Raises:
+        Refused: the cluster serves something else than the configuration says.
+    """
+    wanted = {(instance.name, instance.implementation) for instance in config.instances}
+    for _ in range(FIND_TRIES):
+        running = {(found["name"], found["metadata"]["implementation"]): found for found in await find_workers(bus)}
+        if wanted <= running.keys():
+            break  # otherwise a worker may only be too busy to answer at once
+    for instance in config.instances:
+        if (instance.name, instance.implementation) not in running:
+            others = ", ".join(f"{name} = {implementation}" for name, implementation in sorted(running)) or "nothing"
+            raise Refused(
+                f"the cluster that runs here does not serve {instance.name} = {instance.implementation}; it serves "
+                f"{others}. Stop it, or collect without a configuration of your own"
+            )
+    names = {found.name: found.options.get("openai_model") or found.options.get("model") for found in config.instances}
+    return [
+        f"{name} = {implementation}" + (f" ({names[name]})" if names.get(name) else "")
+        for (name, implementation), found in sorted(running.items())
+        if found["metadata"]["kind"] == "models"
+    ]
