@@ -33,6 +33,7 @@ WATCHDOG_S = 5
 SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
 PENDING_BYTES = 512 << 20
+FLUSH_TIMEOUT_S = 10.0
 
 Handler = Callable[[Msg], Awaitable[None]]
 
@@ -60,14 +61,24 @@ class NoAnswer(BusError):
 
 
 class _Client(Client):
-    """nats-py writes the PING of a flush past the commands that still wait to be sent.
-
-    Then a flush ends before the server has seen them, and a subscription that is drained loses messages.
-    """
+    """nats-py, where a flush flushes and a close ends everything."""
 
     async def flush(self, timeout: int = 10) -> None:
+        # Its PING is written past the commands that still wait to be sent. A flush would end before the server has
+        # seen them, and a subscription that is drained would lose messages.
         await self._flush_pending(force_flush=True)
         await super().flush(timeout)
+
+    async def close(self) -> None:
+        if not self.is_connected:
+            # It would be written to the transport that is gone, and the error would leave the rest open.
+            self._pending, self._pending_data_size = [], 0
+        await super().close()
+        # Up to Python 3.11 `wait_for` can swallow a cancellation; the client would go on trying to connect for ever.
+        task = self._reconnection_task
+        while task is not None and not task.done() and task is not asyncio.current_task():
+            task.cancel()
+            await asyncio.sleep(0.01)
 
 
 class Bus:
@@ -142,6 +153,7 @@ class Bus:
                     ping_interval=10,
                     max_outstanding_pings=2,
                     pending_size=OUTAGE_BUFFER_BYTES,
+                    flush_timeout=FLUSH_TIMEOUT_S,
                     drain_timeout=30,
                 ),
                 timeout_s,
@@ -173,8 +185,7 @@ class Bus:
         with contextlib.suppress(BusError):
             if self._nc.is_connected:
                 await self.flush()
-        # RuntimeError: without a connection the client writes what it has kept to the transport that is gone.
-        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError, RuntimeError):
+        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
             await self._nc.close()
         self.lost.set()
 
