@@ -7,7 +7,6 @@ import logging
 import time
 from typing import Any
 
-from gymq import subjects
 from gymq.agent import Agent
 from gymq.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.bus import Bus, BusError
@@ -142,8 +141,7 @@ class AgentRunner:
     async def _read(self, delivery: Delivery) -> Task | None:
         try:
             task = await read_task(self._bus, delivery.data)
-            where = (task.run, task.agent)
-            if delivery.subject not in (subjects.tasks(*where), subjects.urgent_tasks(*where)):
+            if delivery.subject.split(".")[2:] != [task.run, task.agent]:
                 raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
             return task
         except (BadMessage, RecursionError) as error:
