@@ -36,7 +36,7 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy gymq
 
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --reruns 2 --reruns-delay 1
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
