@@ -1,11 +1,12 @@
 # make demo   a whole collection with a stand-in policy, in under a minute after installation
 # make test   linters, types and the test-suite, against a real NATS server
+# make chaos SEEDS=50 FIRST_SEED=1   processes killed and frozen while thousands of rollouts run
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit bench bench-floor clean
+.PHONY: help demo test lint unit chaos bench bench-floor clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -37,6 +38,12 @@ lint: $(VENV)/installed-dev
 
 unit: $(VENV)/installed-dev
 	$(BIN)/python -m pytest --reruns 2 --reruns-delay 1
+
+SEEDS ?= 3
+FIRST_SEED ?= 1
+
+chaos: $(VENV)/installed-dev
+	$(BIN)/python -m tests.chaos --seeds $(SEEDS) --first-seed $(FIRST_SEED)
 
 bench: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks
