@@ -114,7 +114,8 @@ class ScoreTotals(msgspec.Struct):
         total = self.pass_at(k)
         if total.weight < 2:
             return None
-        std_error = math.sqrt(total.squares / (total.weight - 1) / total.weight)
+        # Equal values may leave a rounding error below zero.
+        std_error = math.sqrt(max(0.0, total.squares) / (total.weight - 1) / total.weight)
         bounds = (0.0, PERCENT) if self.low >= 0 and self.high <= 1 else None
         return mean_interval(PERCENT * total.mean, PERCENT * std_error, round(total.weight), bounds)
 

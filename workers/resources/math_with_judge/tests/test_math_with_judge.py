@@ -58,7 +58,7 @@ def test_verifying_does_not_import_sympy_into_this_process():
 
 
 async def test_a_check_that_does_not_end_counts_as_not_equivalent():
-    async with Harness(Math, {"library_verifier_timeout_seconds": 0.5}) as env:
+    async with Harness(Math, {"library_verifier_timeout_seconds": 3.0}) as env:
         verdict = await env.verify(row("5"), reply(ENDLESS))
         assert verdict.reward == 0.0
         assert verdict.members == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
