@@ -128,7 +128,9 @@ async def run(
         queued=queued,
         profiled=profiled,
         calls=_calls(log),
-        tools=Counter(line for path in log.glob("tools-*") for line in path.read_text().splitlines()),
+        tools=Counter(
+            line for path in log.glob("tools-*") for line in path.read_text().splitlines() if line.count(" ") == 1
+        ),
         worker_logs=_worker_logs(folder / "logs"),
     )
 

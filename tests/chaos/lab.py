@@ -64,8 +64,13 @@ class Lab:
         lines = [line for path in self.log.glob("model-*") for line in path.read_text().splitlines()]
         return [line.split()[0] for line in lines if " begin " in line]
 
+    def model_calls_running(self) -> int:
+        """Model calls that have begun and not ended."""
+        lines = [line for path in self.log.glob("model-*") for line in path.read_text().splitlines()]
+        return sum(1 if " begin " in line else -1 for line in lines)
+
     def tool_calls(self) -> list[str]:
-        """`session turn` of each tool call that ran."""
+        """`session turn` of each tool call that began; with "stopped" behind it of each that was stopped."""
         return [line for path in self.log.glob("tools-*") for line in path.read_text().splitlines()]
 
     async def until_called(self, count: int, timeout_s: float = 60.0) -> None:

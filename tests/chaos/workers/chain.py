@@ -33,7 +33,9 @@ class _Chain(gymq.Resources[Row]):
     """
 
     class Options(gymq.WorkerOptions):
-        log: Path  # folder; in it one file a process, one line a tool call that ran: session turn
+        log: (
+            Path  # folder; in it one file a process, one line `session turn` a tool call, "stopped" behind it if it was
+        )
 
     options: Options
     max_concurrency = 100_000
@@ -51,7 +53,11 @@ class _Chain(gymq.Resources[Row]):
         os.write(self._log, f"{state.name} {turn}\n".encode())
         if state.row.kills == "tool":
             os._exit(1)
-        await asyncio.sleep(state.row.tool_s[turn])
+        try:
+            await asyncio.sleep(state.row.tool_s[turn])
+        except asyncio.CancelledError:
+            os.write(self._log, f"{state.name} {turn} stopped\n".encode())
+            raise
         state.turns.append(turn)
         state.digest = (state.digest * 31 + value) % (1 << 31)
         return {"digest": state.digest} | self.further(state)

@@ -15,7 +15,7 @@ class Policy(gymq.Model):
     """Calls `push` with each value of the script in turn; says the grade if all outputs were right."""
 
     class Options(gymq.WorkerOptions):
-        log: Path  # folder; in it one file a process, one line a call: run/task/rollout/attempt turn begin|end time
+        log: Path  # folder; in it one file a process, two lines a call: run/task/rollout/attempt turn begin|end time
 
     options: Options
     max_concurrency = 100_000
@@ -35,8 +35,10 @@ class Policy(gymq.Model):
         if script.get("kills") == "model":
             os._exit(1)
         latencies_s = script["latencies_s"]
-        await asyncio.sleep(latencies_s[min(turn, len(latencies_s) - 1)])
-        self._note(request.session, turn, "end")
+        try:
+            await asyncio.sleep(latencies_s[min(turn, len(latencies_s) - 1)])
+        finally:
+            self._note(request.session, turn, "end")  # also of a call that is stopped
         if turn < len(script["values"]):
             return reply(function_call("push", {"turn": turn, "value": script["values"][turn]}, f"call_{turn}"))
         digest, right = 0, True
