@@ -254,7 +254,7 @@ def _mean_reward(reward: MemberTotals, totals: _TaskTotals) -> Estimate | None:
     interval = None
     if tasks > 1:
         squares = clusters.squares + clusters.weight * (clusters.mean - mean) ** 2
-        std_error = math.sqrt(squares * tasks / (tasks - 1)) / reward.count
+        std_error = math.sqrt(max(0.0, squares) * tasks / (tasks - 1)) / reward.count
         bounds = (0.0, 1.0) if reward.low >= 0 and reward.high <= 1 else None
         interval = mean_interval(mean, std_error, tasks, bounds)
     return Estimate(mean, interval, tasks)
