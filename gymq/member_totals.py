@@ -59,7 +59,7 @@ class MemberTotals(msgspec.Struct):
         squares = self.moments.squares
         if self.values is not None:
             squares = math.fsum(count * (value - mean) ** 2 for value, count in self.values.items())
-        return math.sqrt(squares / (self.count - 1))
+        return math.sqrt(max(0.0, squares) / (self.count - 1))
 
     def _median(self) -> float | None:
         if self.values is None:
