@@ -1,0 +1,45 @@
+"""Processes are killed and frozen all the time while rollouts are made: every promise is kept, whatever the seed.
+
+`make chaos` does the same with more rollouts and any number of seeds.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from .experiment import NoHarm, run
+from .promises import judge
+from .scenario import Scenario
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_whatever_dies_every_promise_is_kept(seed: int, tmp_path: Path) -> None:
+    scenario = Scenario(seed, single=800, stateful=120)
+    verdict = judge(scenario, await run(scenario, tmp_path / "run"))
+    print(f"seed {seed}: {verdict}")
+    assert sum(verdict.faults.values()) >= 10
+    assert verdict.kept, verdict
+
+
+async def test_without_faults_the_rewards_are_those_that_are_expected_and_no_call_is_made_twice(tmp_path: Path) -> None:
+    scenario = Scenario(1, single=200, stateful=40)
+    verdict = judge(scenario, await run(scenario, tmp_path / "run", harm=NoHarm()))
+    assert verdict.kept, verdict
+    assert verdict.repeated == 0
+    assert not verdict.failures
+
+
+async def test_a_promise_that_is_broken_is_noticed(tmp_path: Path) -> None:
+    scenario = Scenario(1, single=20, stateful=8)
+    remains = await run(scenario, tmp_path / "run", harm=NoHarm())
+    lost, doubled = remains.outcomes.pop(), remains.rewards[0]
+    remains.rewards.append(doubled)
+    remains.rewards[1] = (remains.rewards[1][0], 17.0)
+    remains.tools[next(iter(remains.tools))] += 1
+    remains.calls.append(remains.calls[0])
+    verdict = judge(scenario, remains)
+    assert lost is not None
+    assert not verdict.kept
+    counts = (verdict.lost, verdict.doubled, verdict.wrong, verdict.executed_twice, verdict.repeated)
+    assert counts == (1, 1, 1, 1, 1)
+    assert verdict.unexplained == 1
