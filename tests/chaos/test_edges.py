@@ -133,7 +133,9 @@ async def test_a_fault_ends_as_what_it_is(ended: dict[str, dict[str, list[Outcom
     for outcome in outcomes:
         assert isinstance(outcome, Failure | Unresolved), outcome
         found = Expected(type(outcome), outcome.failure_class, outcome.stage, outcome.attempt, outcome.retryable)
-        assert found == expected or replace(found, attempt=None) == expected, outcome.message
+        # The waits between tries at an endpoint that is full may last to the deadline.
+        waited = fault == "503" and outcome.failure_class is LATE and outcome.stage is Stage.MODEL
+        assert waited or found == expected or replace(found, attempt=None) == expected, outcome.message
         assert outcome.message
     if isinstance(outcome, Unresolved):
         assert outcome.response["output"][0]["content"][0]["text"] == "fine"
