@@ -163,7 +163,9 @@ class Bus:
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
-            reason = redact(str(error)) or (problems[-1] if problems else f"no answer within {timeout_s:g} s")
+            # A server that refuses may also just hang up, so its reason need not be the last that was heard.
+            refused = [problem for problem in problems if "Authorization" in problem]
+            reason = redact(str(error)) or (refused or problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         bus = cls(client, role)
         await client.subscribe(bus.inbox + ".*", cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)

@@ -267,7 +267,7 @@ async def test_a_reply_that_is_lost_is_noticed_and_the_call_repeated(
 
 
 async def test_calls_in_flight_outlive_a_restart_of_the_server(
-    own_server: EmbeddedServer, own_bus: Bus, connect: Connect, kill_server: Kill
+    own_server: EmbeddedServer, own_bus: Bus, connect: Connect, kill_server: Kill, eager: None
 ) -> None:
     labour = Labour(await connect(own_server.url), "w")
     await labour.serve("x")

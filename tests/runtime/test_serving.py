@@ -305,6 +305,7 @@ async def test_a_caller_by_hand_is_told_that_its_call_waited_too_long(bus: Bus, 
     await bus.publish(run, encode(ask("a", wait=True)))
     _, reply = await frames(bus, run, encode(ask("b", timeout_s=0.4)), 2)
     assert decode_failure(reply).failure_class is FailureClass.DEADLINE_EXCEEDED
+    assert labour.service.load == 1
 
 
 # Ending -----------------------------------------------------------------------------------------------------------

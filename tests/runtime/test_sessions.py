@@ -346,7 +346,8 @@ async def test_idle_sessions_are_closed_and_others_are_not(
     monkeypatch.setattr("gymq.sessions.time.monotonic", lambda: now + author.session_ttl_s - 1)
     await worker.in_session(used, tool_call(1, "add", amount=1))
     monkeypatch.setattr("gymq.sessions.time.monotonic", lambda: now + author.session_ttl_s + 1)
-    assert await worker.close_idle() == 1
+    async with asyncio.timeout(30):
+        assert await worker.close_idle() == 1
     assert set(worker.sessions) == {busy, used}
     assert author.events[-1] == "close 1"
     assert idle not in worker.sessions
