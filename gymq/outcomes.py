@@ -72,8 +72,11 @@ RETRIES: dict[FailureClass, Retries] = {
     FailureClass.VERIFIER_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
     FailureClass.JUDGE_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
     FailureClass.COMPONENT_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
-    # A new session, and all the turns in it again.
-    FailureClass.SESSION_LOST: Retries(rollout=_ROLLOUT),
+    # A new session, and all the turns in it again. The rollouts that lost theirs together would make the same calls at
+    # the same time again, next to the one that killed the worker; so they start anew at quite different times.
+    FailureClass.SESSION_LOST: Retries(
+        rollout=Retry(tries=4, first_pause_s=1.0, longest_pause_s=10.0, growth=4.0, jitter=1.0)
+    ),
     # The call did not run. A worker that is started again is back within the budget of the call; an agent waits on, a
     # model takes minutes to load. Only time ends that: the number of tries is out of reach.
     FailureClass.NO_WORKER: Retries(

@@ -14,7 +14,7 @@ from .scenario import Scenario
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_whatever_dies_every_promise_is_kept(seed: int, tmp_path: Path) -> None:
-    scenario = Scenario(seed, single=800, stateful=120)
+    scenario = Scenario(seed, single=400, stateful=80)
     verdict = judge(scenario, await run(scenario, tmp_path / "run"))
     print(f"seed {seed}: {verdict}")
     assert sum(verdict.faults.values()) >= 10

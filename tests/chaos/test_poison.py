@@ -1,8 +1,12 @@
 """A row that kills whoever works on it costs only itself."""
 
+import asyncio
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from gymq.host import InstanceSpec
 from gymq.messages import Failure, FailureClass, Outcome, Rollout, Unresolved
@@ -11,59 +15,70 @@ from .lab import WORKERS, environment, running
 from .rows import row
 from .scenario import agent_spec
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NUM_ROWS = 20
 PLAIN = InstanceSpec("plain", "resources", str(WORKERS / "plain.py"))
+SOLVER = agent_spec("solver", "plain")
 
 
-def rewards(outcomes: list[Outcome]) -> list[float | None]:
-    return [outcome.reward if isinstance(outcome, Rollout) else None for outcome in outcomes]
+async def poisoned(folder: Path, workers: Iterable[InstanceSpec], kills: str, **script: Any) -> list[Outcome]:
+    """The outcomes of twenty harmless rows, and behind them that of one in their midst that kills."""
+    rows = [row("solver", str(number), **script) for number in range(NUM_ROWS)]
+    rows.insert(NUM_ROWS // 2, row("solver", "poison", **script, kills=kills))
+    async with running(folder, workers, ack_wait_s=2.0) as lab:
+        outcomes = await lab.collect("poison", rows, rollout_timeout_s=240.0)
+    outcomes.append(outcomes.pop(NUM_ROWS // 2))
+    return outcomes
 
 
-async def test_a_row_that_kills_its_agent_costs_no_other_row(tmp_path: Path) -> None:
-    fragile = agent_spec("fragile", "plain", str(WORKERS / "fragile_agent.py"))
-    rows = [row("fragile", str(number), latencies_s=[1.0]) for number in range(20)]
-    rows.insert(10, row("fragile", "poison", kills="agent"))
-    async with running(tmp_path, [PLAIN, fragile], ack_wait_s=1.0) as lab:
-        outcomes = await lab.collect("poison", rows, rollout_timeout_s=120.0)
-    poison = outcomes.pop(10)
-    assert isinstance(poison, Failure), poison
-    assert poison.failure_class is FailureClass.REDELIVERED_TOO_OFTEN
-    assert rewards(outcomes) == [1.0] * 20
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """Of all cases; at once, since most of the time is spent waiting for processes that start again."""
+    base = tmp_path_factory.mktemp("poison")
+    for name in ("agent", "model", "verifier", "tool1", "tool2", "verify"):
+        (base / name).mkdir()
+    turns: dict[str, Any] = {"values": [1, 2, 3, 4], "latencies_s": [0.5]}
+
+    def chain(folder: str, implementation: str) -> list[InstanceSpec]:
+        return [
+            environment("chain", f"chain.py:{implementation}", base / folder, num_workers=2),
+            agent_spec("solver", "chain"),
+        ]
+
+    fragile = agent_spec("solver", "plain", str(WORKERS / "fragile_agent.py"))
+    cases = {
+        "agent": poisoned(base / "agent", [PLAIN, fragile], "agent", latencies_s=[1.0]),
+        "model": poisoned(base / "model", [PLAIN, SOLVER], "model", latencies_s=[1.0]),
+        "verifier": poisoned(base / "verifier", [PLAIN, SOLVER], "verify", verify_s=1.0),
+        "tool, replayable": poisoned(base / "tool1", chain("tool1", "Replayable"), "tool", **turns),
+        "tool": poisoned(base / "tool2", chain("tool2", "Restarting"), "tool", **turns),
+        "verifier of a session": poisoned(base / "verify", chain("verify", "Restarting"), "verify", **turns),
+    }
+    return dict(zip(cases, await asyncio.gather(*cases.values()), strict=True))
 
 
-@pytest.mark.parametrize("kills", ["tool", "verify"])
-@pytest.mark.parametrize("implementation", ["Replayable", "Restarting"])
-async def test_a_row_that_kills_its_session_costs_no_other_row(tmp_path: Path, implementation: str, kills: str) -> None:
-    instances = [
-        environment("chain", f"chain.py:{implementation}", tmp_path, num_workers=2),
-        agent_spec("solver", "chain"),
-    ]
-    rows = [row("solver", str(number), values=[1, 2, 3, 4], latencies_s=[0.5]) for number in range(20)]
-    rows.insert(10, row("solver", "poison", values=[1, 2, 3, 4], kills=kills))
-    async with running(tmp_path, instances) as lab:
-        outcomes = await lab.collect("poison", rows, rollout_timeout_s=120.0)
-    poison = outcomes.pop(10)
-    assert isinstance(poison, Failure | Unresolved), poison
-    assert poison.failure_class in (FailureClass.SESSION_LOST, FailureClass.WORKER_LOST)
-    assert rewards(outcomes) == [1.0] * 20
+CASES = {
+    "agent": (Failure, FailureClass.REDELIVERED_TOO_OFTEN),
+    "model": (Failure, FailureClass.WORKER_LOST),
+    "verifier": (Unresolved, FailureClass.WORKER_LOST),
+    "tool, replayable": (Failure, FailureClass.SESSION_LOST),
+    "tool": (Failure, FailureClass.SESSION_LOST),
+    "verifier of a session": (Failure, FailureClass.SESSION_LOST),
+}
 
 
-async def test_a_row_that_kills_its_verifier_costs_no_other_row(tmp_path: Path) -> None:
-    rows = [row("solver", str(number), verify_s=1.0) for number in range(20)]
-    rows.insert(10, row("solver", "poison", kills="verify"))
-    async with running(tmp_path, [PLAIN, agent_spec("solver", "plain")]) as lab:
-        outcomes = await lab.collect("poison", rows, rollout_timeout_s=120.0)
-    poison = outcomes.pop(10)
-    assert isinstance(poison, Unresolved), poison
-    assert poison.failure_class is FailureClass.WORKER_LOST
-    assert rewards(outcomes) == [1.0] * 20
+@pytest.mark.parametrize("case", CASES)
+async def test_the_rows_beside_it_get_their_rewards(outcomes: dict[str, list[Outcome]], case: str) -> None:
+    innocent = outcomes[case][:-1]
+    assert [outcome.reward if isinstance(outcome, Rollout) else outcome for outcome in innocent] == [1.0] * NUM_ROWS
 
 
-async def test_a_row_that_kills_its_model_costs_no_other_row(tmp_path: Path) -> None:
-    rows = [row("solver", str(number), latencies_s=[1.0]) for number in range(20)]
-    rows.insert(10, row("solver", "poison", kills="model"))
-    async with running(tmp_path, [PLAIN, agent_spec("solver", "plain")]) as lab:
-        outcomes = await lab.collect("poison", rows, rollout_timeout_s=120.0)
-    poison = outcomes.pop(10)
-    assert isinstance(poison, Failure), poison
-    assert poison.failure_class is FailureClass.WORKER_LOST
-    assert rewards(outcomes) == [1.0] * 20
+@pytest.mark.parametrize("case", CASES)
+async def test_it_ends_as_a_failure_that_another_start_may_try_again(
+    outcomes: dict[str, list[Outcome]], case: str
+) -> None:
+    poison = outcomes[case][-1]
+    assert isinstance(poison, Failure | Unresolved)
+    assert (type(poison), poison.failure_class) == CASES[case]
+    assert poison.retryable
