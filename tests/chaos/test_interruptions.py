@@ -76,7 +76,7 @@ async def test_a_tool_call_of_an_agent_that_is_stopped_is_waited_for_by_the_next
     assert len(lab.model_calls()) == before + 2 * NUM_ROWS
 
 
-async def test_sessions_outlive_a_restart_of_the_server(lab: Lab) -> None:
+async def test_sessions_outlive_a_restart_of_the_server(lab: Lab, caplog: pytest.LogCaptureFixture) -> None:
     rows = [row("solver", str(number), values=[1] * 6, latencies_s=[0.5]) for number in range(NUM_ROWS)]
     before, tools_before = len(lab.model_calls()), len(lab.tool_calls())
     collecting = asyncio.create_task(lab.collect("server", rows))
@@ -84,5 +84,7 @@ async def test_sessions_outlive_a_restart_of_the_server(lab: Lab) -> None:
     os.kill(lab.pid("nats"), signal.SIGKILL)
     check(await asyncio.wait_for(collecting, 120))
     assert len(lab.tool_calls()) == tools_before + 6 * NUM_ROWS
+    assert "starting it again" in caplog.text
+    assert "messages may be missing" not in caplog.text
     # What was on its way through the server may be asked once more.
     assert len(lab.model_calls()) <= before + 7 * NUM_ROWS + NUM_ROWS
