@@ -129,7 +129,8 @@ async def test_closing_kills_what_runs(authors: Any, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     running = asyncio.create_task(pool.run(3600, authors.write_pid_and_loop, str(pid_file)))
     await until(lambda: pid_file.exists() and pid_file.read_text())
-    await asyncio.to_thread(pool.close)
+    async with asyncio.timeout(30):
+        await asyncio.to_thread(pool.close)
     assert not is_alive(int(pid_file.read_text()))
     await asyncio.wait([running], timeout=30)
     assert running.cancelled()

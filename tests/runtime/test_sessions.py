@@ -638,5 +638,5 @@ async def test_the_event_loop_goes_on_while_a_verifier_computes(processes: Killa
     while not computing.done():
         await asyncio.sleep(0.001)
         turns += 1
-    assert turns > 20
+    assert turns > 3
     assert (await computing).failure_class is FailureClass.VERIFIER_FAILED
