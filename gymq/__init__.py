@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from gymq.authoring import WorkerOptions as WorkerOptions
     from gymq.messages import FailureClass as FailureClass
     from gymq.model import Model as Model
+    from gymq.model import ModelLoad as ModelLoad
     from gymq.model import ModelRequest as ModelRequest
+    from gymq.model import WeightsUpdate as WeightsUpdate
     from gymq.outcomes import ComponentFailed as ComponentFailed
     from gymq.outcomes import InvalidTask as InvalidTask
     from gymq.outcomes import JudgeFailed as JudgeFailed
@@ -40,6 +42,7 @@ _HOME = {
     "InvalidTask": "outcomes",
     "JudgeFailed": "outcomes",
     "Model": "model",
+    "ModelLoad": "model",
     "ModelRequest": "model",
     "OptionsError": "authoring",
     "Reference": "authoring",
@@ -52,6 +55,7 @@ _HOME = {
     "ToolError": "outcomes",
     "Verdict": "resources",
     "VerifyRequest": "resources",
+    "WeightsUpdate": "model",
     "WorkerOptions": "authoring",
     "tool": "resources",
 }

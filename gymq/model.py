@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gymq.authoring import Worker, not_implemented
+
+WeightsMode = Literal["keep", "wait", "abort"]
 
 
 @dataclass(frozen=True)
@@ -18,8 +20,31 @@ class ModelRequest:
     timeout_s: float  # seconds left for the answer
 
 
+@dataclass(frozen=True)
+class ModelLoad:
+    """How busy the engine behind a replica is."""
+
+    running: int  # requests it works on
+    waiting: int  # requests it has not begun
+    kv_cache_use: float = 0.0  # share of the KV cache that is taken, 0 to 1
+
+
+@dataclass(frozen=True)
+class WeightsUpdate:
+    """New weights: a place that the replica can read, or the bytes themselves."""
+
+    policy_version: str
+    path: str | None = None
+    weights: bytes | None = None  # one file in the safetensors format
+    # What becomes of requests that run: they go on with the new weights, are finished first, or are ended.
+    mode: WeightsMode = "keep"
+
+
 class Model(Worker):
     """Answers Responses requests."""
+
+    # Of the weights that answer now. A model that knows it sets it in `start`; after `load_weights` gymq does.
+    policy_version: str = ""
 
     async def respond(self, request: ModelRequest) -> dict[str, Any]:
         """A Responses object; token ids and log probs as lists or packed arrays on the last output item.
@@ -28,3 +53,18 @@ class Model(Worker):
             RolloutError: with the class `MODEL_FAILED` and whether another try may help.
         """
         not_implemented(self, "respond")
+
+    def load(self) -> ModelLoad | None:
+        """The engine's load as last known; None: gymq counts the calls of this replica itself.
+
+        Asked several times a second, so it must not wait for anything.
+        """
+        return None
+
+    async def load_weights(self, update: WeightsUpdate) -> None:
+        """Answer with other weights from now on. Optional; called while `respond` runs, one update at a time.
+
+        When it returns, every new request is answered by the new weights. When it raises, the old ones must go on
+        answering.
+        """
+        not_implemented(self, "load_weights")
