@@ -155,10 +155,11 @@ class EmbeddedServer:
             max_file_bytes=self._store.file_limit() if self._max_file_bytes is None else self._max_file_bytes,
         )
         self._store.write_config(config)
+        after_kill = self._store.read_record() is not None
         process = ServerProcess(self._store, binary, lock)
         try:
             await self._until_ready(process, name, port, monitor_port, password, deadline)
-            for line in process.store_warnings():
+            for line in process.store_warnings(after_kill=after_kill):
                 log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
             record = Record(
                 server_name=name,

@@ -18,8 +18,9 @@ _FIRST_POLL_S = 0.005
 _LONGEST_POLL_S = 0.05
 _KILL_S = 5.0
 _LAST_LINES = 6
-# After every kill -9 the server reads the expiry of messages from the messages themselves: nothing is missing then.
-_DAMAGE = re.compile(r"\[(WRN|ERR)\] Filestore(?!.*TTL state is outdated)")
+_DAMAGE = r"\[(WRN|ERR)\] Filestore"
+# After a kill -9 the server's index is older than its messages, so it reads the messages: nothing is missing then.
+_OLD_INDEX = r"TTL state is outdated|Stream state outdated|could not locate msg block|prior state file"
 
 
 class ServerProcess:
@@ -98,9 +99,14 @@ class ServerProcess:
             reason = f"The server of the store folder {self._store.folder} ended (status {self.exit_status})."
         return self.error(reason, password)
 
-    def store_warnings(self) -> list[str]:
-        """What the server said of damage to the stored messages since its start. A kill -9 alone leaves none."""
-        return [line for line in self._store.log_lines(self._log_offset) if _DAMAGE.search(line)]
+    def store_warnings(self, *, after_kill: bool) -> list[str]:
+        """What the server said of damage to the stored messages since its start.
+
+        Args:
+            after_kill: the last server on the store could not close its files, which alone is no damage.
+        """
+        said = [line for line in self._store.log_lines(self._log_offset) if re.search(_DAMAGE, line)]
+        return [line for line in said if not (after_kill and re.search(_OLD_INDEX, line))]
 
     def error(self, reason: str, password: str) -> ServerError:
         """`reason`, followed by the last lines of the log without the password."""
