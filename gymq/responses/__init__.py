@@ -1,4 +1,4 @@
-"""Items of the OpenAI Responses API: checking, reading, converting to and from Chat Completions, chaining tokens."""
+"""Items of the OpenAI Responses API: checking, reading, other dialects (Chat Completions, Messages), token chains."""
 
 from gymq.responses.chains import (
     Chain,
@@ -9,8 +9,10 @@ from gymq.responses.chains import (
     build_chains,
     project_response,
 )
-from gymq.responses.chat_request import chat_messages_to_items, chat_to_params
+from gymq.responses.chat_completion import to_chat_completion
+from gymq.responses.chat_request import chat_messages_to_items, from_chat_request
 from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError, Unsupported
+from gymq.responses.from_anthropic import from_anthropic_request
 from gymq.responses.from_chat import chat_choice_to_items, chat_to_response
 from gymq.responses.items import (
     Item,
@@ -25,6 +27,7 @@ from gymq.responses.items import (
 )
 from gymq.responses.params import validate_params
 from gymq.responses.reply import validate_response
+from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
 from gymq.responses.tokens import token_members
 from gymq.responses.usage import add_usage, usage_from_chat
@@ -45,8 +48,9 @@ __all__ = [
     "build_chains",
     "chat_choice_to_items",
     "chat_messages_to_items",
-    "chat_to_params",
     "chat_to_response",
+    "from_anthropic_request",
+    "from_chat_request",
     "function_call_output",
     "function_calls",
     "is_message",
@@ -55,6 +59,8 @@ __all__ = [
     "project_response",
     "responses_to_chat",
     "split_at_first_generated",
+    "to_anthropic_message",
+    "to_chat_completion",
     "token_members",
     "usage_from_chat",
     "user_message",

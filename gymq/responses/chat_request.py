@@ -15,7 +15,6 @@ _SAME_NAME = (
     "parallel_tool_calls",
     "service_tier",
     "store",
-    "stream",
     "temperature",
     "top_logprobs",
     "top_p",
@@ -23,11 +22,12 @@ _SAME_NAME = (
 )
 
 
-def chat_to_params(request: Mapping[str, Any]) -> dict[str, Any]:
+def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a Chat Completions request into create parameters; `validate_params` checks the result.
 
     Members that the Responses API does not have are dropped, as chat servers do with members they do not know;
-    those that would change the answer (`n`, `stop`) are refused.
+    those that would change the answer (`n`, `stop`) are refused. `stream` is dropped too: workers answer with the whole
+    reply, which `to_chat_completion` says in chat.
 
     Raises:
         InvalidRequest: `messages`, a message, part or tool does not fit.
@@ -61,7 +61,7 @@ def chat_messages_to_items(messages: Sequence[Any]) -> list[Item]:
     last of them.
 
     Raises:
-        InvalidRequest, Unsupported: see `chat_to_params`.
+        InvalidRequest, Unsupported: see `from_chat_request`.
     """
     items: list[Item] = []
     for index, message in enumerate(messages):

@@ -12,7 +12,7 @@ from gymq.responses import (
     ResponsesError,
     Unsupported,
     chat_messages_to_items,
-    chat_to_params,
+    from_chat_request,
     responses_to_chat,
     validate_params,
 )
@@ -24,7 +24,7 @@ FUNCTION = {"name": "f", "description": "Does f.", "parameters": {"type": "objec
 
 
 def params(**request: Any) -> dict[str, Any]:
-    return validate_params(chat_to_params({"messages": MESSAGES, **request}))
+    return validate_params(from_chat_request({"messages": MESSAGES, **request}))
 
 
 def test_limits_and_effort_are_renamed() -> None:
@@ -153,6 +153,6 @@ ANY_MESSAGE = st.dictionaries(
 def test_whatever_the_request_the_only_error_is_a_refusal(messages: list[Any], tools: Any, choice: Any) -> None:
     request = {"messages": messages, "tools": tools, "tool_choice": choice}
     try:
-        validate_params(chat_to_params(request))
+        validate_params(from_chat_request(request))
     except (InvalidRequest, Unsupported):
         return

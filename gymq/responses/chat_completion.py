@@ -1,0 +1,82 @@
+"""A Responses object as a chat completion, for agents that only speak chat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymq.responses.errors import Unsupported
+from gymq.responses.items import Item, is_message
+from gymq.responses.tokens import token_members
+
+_FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+
+
+def to_chat_completion(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a Responses object (as `validate_response` returns it) into a chat completion with one choice.
+
+    Reasoning goes into `reasoning_content`, where `chat_messages_to_items` finds it again, and so do token members of
+    the last item that has them: they stand on the message.
+
+    Raises:
+        Unsupported: an item that chat cannot say, such as the call of a hosted tool.
+    """
+    message, has_calls = _message(response["output"])
+    incomplete = (response.get("incomplete_details") or {}).get("reason")
+    finish_reason = _FINISH_REASONS.get(incomplete or "", "tool_calls" if has_calls else "stop")
+    return {
+        "id": f"chatcmpl-{response['id'].removeprefix('resp_')}",
+        "object": "chat.completion",
+        "created": int(response["created_at"]),
+        "model": response["model"],
+        "choices": [{"index": 0, "finish_reason": finish_reason, "logprobs": None, "message": message}],
+        "usage": _usage(response.get("usage")),
+    }
+
+
+def _message(items: list[Item]) -> tuple[Item, bool]:
+    """The message of a model's turn, and whether it calls tools."""
+    texts: list[str] = []
+    refusals: list[str] = []
+    thoughts: list[str] = []
+    calls: list[Item] = []
+    tokens: dict[str, Any] = {}
+    for index, item in enumerate(items):
+        tokens = token_members(item) or tokens
+        if is_message(item):
+            content = item["content"]
+            parts = [{"text": content}] if isinstance(content, str) else content
+            texts += [part["text"] for part in parts if part.get("text")]
+            refusals += [part["refusal"] for part in parts if part.get("refusal")]
+            continue
+        match item["type"]:
+            case "reasoning":
+                thoughts += [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+            case "function_call":
+                function = {"name": item["name"], "arguments": item.get("arguments") or ""}
+                calls.append({"id": item["call_id"], "type": "function", "function": function})
+            case other:
+                raise Unsupported(f"output[{index}].type", f"items of type {other} cannot be said in chat")
+    message: Item = {
+        "role": "assistant",
+        "content": "".join(texts) or None,
+        "refusal": "".join(refusals) or None,
+        **tokens,
+    }
+    if thoughts:
+        message["reasoning_content"] = "\n".join(thoughts)
+    if calls:
+        message["tool_calls"] = calls
+    return message, bool(calls)
+
+
+def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    if usage is None:
+        return None
+    return {
+        "prompt_tokens": usage["input_tokens"],
+        "prompt_tokens_details": usage.get("input_tokens_details"),
+        "completion_tokens": usage["output_tokens"],
+        "completion_tokens_details": usage.get("output_tokens_details"),
+        "total_tokens": usage["total_tokens"],
+    }

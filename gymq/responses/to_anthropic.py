@@ -1,0 +1,116 @@
+"""A Responses object as a message of Anthropic's Messages API.
+
+Source of the members: https://docs.anthropic.com/en/api/messages.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gymq.responses.errors import Unsupported
+from gymq.responses.from_anthropic import UNPARSED_ARGUMENTS
+from gymq.responses.items import Item, function_calls, is_message
+
+_STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+
+
+def to_anthropic_message(response: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Convert a Responses object (as `validate_response` returns it) into a message.
+
+    Texts of reasoning become thinking blocks, empty texts nothing. Arguments of a call that are no JSON object stand as
+    text in the member `UNPARSED_ARGUMENTS` of its input, so that `from_anthropic_request` finds them again. Token
+    members have no place in this dialect.
+
+    Args:
+        model: the name that the caller knows the model by.
+
+    Raises:
+        Unsupported: an item that this dialect cannot say, such as the call of a hosted tool.
+    """
+    content: list[Item] = []
+    for index, item in enumerate(response["output"]):
+        try:
+            content += _blocks(item)
+        except Unsupported as error:
+            raise error.within(f"output[{index}]") from None
+    return {
+        "id": f"msg_{response['id'].removeprefix('resp_')}",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": _stop_reason(response),
+        "stop_sequence": None,
+        "usage": _usage(response.get("usage")),
+    }
+
+
+def _blocks(item: Item) -> Iterator[Item]:
+    if is_message(item):
+        content = item["content"]
+        parts = [{"text": content}] if isinstance(content, str) else content
+        for part in parts:
+            text = part.get("text") or part.get("refusal")
+            if text:
+                yield {"type": "text", "text": text}
+        return
+    match item["type"]:
+        case "reasoning":
+            yield from _thinking(item)
+        case "function_call":
+            yield {
+                "type": "tool_use",
+                "id": item["call_id"],
+                "name": item["name"],
+                "input": _input(item.get("arguments")),
+            }
+        case other:
+            raise Unsupported("type", f"items of type {other} cannot be said in a message of Anthropic's dialect")
+
+
+def _thinking(item: Item) -> Iterator[Item]:
+    signature = item.get("encrypted_content") or ""
+    texts = [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+    for position, text in enumerate(texts, start=1):
+        yield {"type": "thinking", "thinking": text, "signature": signature if position == len(texts) else ""}
+    if signature and not texts:
+        yield {"type": "redacted_thinking", "data": signature}
+
+
+def _input(arguments: str | None) -> dict[str, Any]:
+    try:
+        parsed = json.loads(arguments or "", parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        parsed = None
+    return parsed if isinstance(parsed, dict) else {UNPARSED_ARGUMENTS: arguments or ""}
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
+
+
+def _stop_reason(response: Mapping[str, Any]) -> str:
+    incomplete = (response.get("incomplete_details") or {}).get("reason")
+    if incomplete in _STOP_REASONS:
+        return _STOP_REASONS[incomplete]
+    if function_calls(response):
+        return "tool_use"
+    parts = [part for item in response["output"] if is_message(item) for part in item["content"]]
+    if any(isinstance(part, dict) and part.get("type") == "refusal" for part in parts):
+        return "refusal"
+    return "end_turn"
+
+
+def _usage(usage: Mapping[str, Any] | None) -> dict[str, int]:
+    """Tokens as this dialect counts them: cached ones are not input. What is unknown is 0, as null is not allowed."""
+    if usage is None:
+        return {"input_tokens": 0, "output_tokens": 0}
+    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0
+    return {
+        "input_tokens": usage["input_tokens"] - cached,
+        "cache_read_input_tokens": cached,
+        "cache_creation_input_tokens": 0,
+        "output_tokens": usage["output_tokens"],
+    }

@@ -1,0 +1,92 @@
+"""A Responses object says the same as a chat completion."""
+
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletion
+
+from gymq.responses import (
+    Unsupported,
+    chat_choice_to_items,
+    chat_messages_to_items,
+    responses_to_chat,
+    to_chat_completion,
+    validate_response,
+)
+
+from .builders import assistant, call, reasoning, response, tokens
+
+USAGE = {
+    "input_tokens": 10,
+    "input_tokens_details": {"cached_tokens": 4},
+    "output_tokens": 3,
+    "output_tokens_details": {"reasoning_tokens": None},
+    "total_tokens": 13,
+}
+
+
+def completion(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
+    made = to_chat_completion(validate_response(response(*output, **more)))
+    ChatCompletion.model_validate(made)
+    return made
+
+
+def test_a_turn_becomes_one_message() -> None:
+    (choice,) = completion(reasoning("r"), assistant("a"), call("c1", "add", '{"a": 1}'))["choices"]
+
+    assert choice["message"] == {
+        "role": "assistant",
+        "content": "a",
+        "refusal": None,
+        "reasoning_content": "r",
+        "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}],
+    }
+    assert choice["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize(
+    ("incomplete", "finish_reason"),
+    [(None, "stop"), ("max_output_tokens", "length"), ("content_filter", "content_filter")],
+)
+def test_the_reason_for_the_end_is_told(incomplete: str | None, finish_reason: str) -> None:
+    details = {"reason": incomplete} if incomplete else None
+
+    made = completion(assistant("a"), incomplete_details=details)
+
+    assert made["choices"][0]["finish_reason"] == finish_reason
+
+
+def test_usage_gets_the_names_of_chat() -> None:
+    assert completion(assistant("a"), usage=USAGE)["usage"] == {
+        "prompt_tokens": 10,
+        "prompt_tokens_details": {"cached_tokens": 4},
+        "completion_tokens": 3,
+        "completion_tokens_details": {"reasoning_tokens": None},
+        "total_tokens": 13,
+    }
+
+
+def test_token_members_stand_on_the_message() -> None:
+    made = completion(assistant("a", **tokens([1], [2])))
+
+    assert made["choices"][0]["message"] | tokens([1], [2]) == made["choices"][0]["message"]
+
+
+def test_the_message_comes_back_as_the_same_turn() -> None:
+    turn = [reasoning("r"), assistant("a"), call("c1")]
+
+    message = completion(*turn)["choices"][0]["message"]
+
+    again = chat_messages_to_items([message])
+    assert responses_to_chat({"input": again})["messages"] == responses_to_chat({"input": turn})["messages"]
+    assert [item["type"] for item in chat_choice_to_items({"message": message}, split_reasoning=False)] == [
+        "message",
+        "function_call",
+    ]
+
+
+def test_the_call_of_a_hosted_tool_cannot_be_said() -> None:
+    with pytest.raises(Unsupported) as caught:
+        completion(assistant("a"), {"type": "web_search_call", "id": "w"})
+
+    assert caught.value.path == "output[1].type"
