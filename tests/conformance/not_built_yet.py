@@ -11,7 +11,6 @@ NOT_BUILT_YET = [
     "genrm_compare",
     "google_search",
     "jailbreak_detection",
-    "math_advanced_calculations",
     "math_formal_lean",
     "math_with_code",
     "mini_swe_agent",
