@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq import responses
+from gymq.judge import first_label, last_text
 
 EQUAL = "[[A=B]]"
 DIFFERENT = "[[A!=B]]"
@@ -32,24 +32,11 @@ Answer B:
 {answer_b}"""
 
 
-def judge_request(params: dict[str, Any], problem: str, answer_a: str, answer_b: str) -> dict[str, Any]:
-    """`params` with the messages for one comparison as `input`."""
-    question = QUESTION.format(problem=problem, answer_a=answer_a, answer_b=answer_b)
-    messages = [{"role": "system", "content": INSTRUCTIONS}, {"role": "user", "content": question}]
-    return {**params, "input": messages}
+def prompt(problem: str, answer_a: str, answer_b: str) -> str:
+    """The user's message for one comparison."""
+    return QUESTION.format(problem=problem, answer_a=answer_a, answer_b=answer_b)
 
 
-def says_equal(response: dict[str, Any]) -> bool:
-    """Whether the last text of the judge's last output item holds the label for equal, and holds it first."""
-    text = _last_text(response["output"][-1]) if response["output"] else ""
-    equal, different = text.find(EQUAL), text.find(DIFFERENT)
-    return equal >= 0 and (different < 0 or equal < different)
-
-
-def _last_text(item: dict[str, Any]) -> str:
-    if not responses.is_message(item):
-        return ""
-    content = item["content"]
-    if isinstance(content, str):
-        return content
-    return (content[-1].get("text") or "") if content else ""
+def verdict(response: dict[str, Any]) -> str | None:
+    """The label that comes first in the last text of the judge's last output item; None if there is none."""
+    return first_label(last_text(response), EQUAL, DIFFERENT)

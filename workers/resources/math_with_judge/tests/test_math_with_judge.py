@@ -155,7 +155,7 @@ async def test_the_judge_sees_the_whole_reply_when_no_answer_was_found_in_it():
     ],
 )
 def test_only_the_last_text_of_the_judge_counts(output, equal):
-    assert judge.says_equal(reply(*output)) is equal
+    assert (judge.verdict(reply(*output)) == judge.EQUAL) is equal
 
 
 @pytest.mark.parametrize(

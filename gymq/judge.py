@@ -1,0 +1,267 @@
+"""Judging: a model is asked about a reply, and its verdict is read out of what it says.
+
+A judge that cannot be asked raises `JudgeFailed`. Whatever it says once it was asked is an outcome, also if no verdict
+can be read in it; what that is worth is for each verifier to say.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import string
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+
+from gymq import responses
+from gymq.authoring import OptionsError, Reference, WorkerOptions
+from gymq.resources import Resources
+
+DEFAULT_CONCURRENCY = 64
+
+Label = Annotated[str, pydantic.StringConstraints(min_length=1)]
+
+
+def _check_params(params: dict[str, Any]) -> dict[str, Any]:
+    return responses.validate_params({"input": [], **params})
+
+
+JudgeParams = Annotated[dict[str, Any], pydantic.AfterValidator(_check_params)]
+"""Parameters of a Responses request, without or with an `input`, which is replaced."""
+
+
+class JudgeOptions(WorkerOptions):
+    """Options of a verifier that asks a judge."""
+
+    judge_model_server: Reference
+    judge_responses_create_params: JudgeParams = pydantic.Field({"input": []}, validate_default=True)
+    judge_system_message: str | None = None
+    judge_endpoint_max_concurrency: pydantic.PositiveInt | None = DEFAULT_CONCURRENCY  # in one process; None: no bound
+
+
+def check_distinct(*labels: str) -> None:
+    """Raises ValueError if two labels are the same, so that one of the verdicts could never be given."""
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"the labels {', '.join(map(repr, labels))} have to differ")
+
+
+# Asking ---------------------------------------------------------------------------------------------------------------
+
+
+class PromptTemplate:
+    """A text with named placeholders such as `{question}`. Doubled braces stand for single ones.
+
+    Only the template is searched for placeholders: what is filled in may hold any braces.
+    """
+
+    def __init__(self, text: str, *fields: str) -> None:
+        """
+        Args:
+            fields: the placeholders that may occur.
+
+        Raises:
+            ValueError: there is another placeholder, or a brace that belongs to none.
+        """
+        known = ", ".join(f"{{{field}}}" for field in fields)
+        try:
+            parsed = list(string.Formatter().parse(text))
+        except ValueError as error:
+            raise ValueError(f"the template has a mistake in its braces: {error}; placeholders are {known}") from None
+        for _, name, form, conversion in parsed:
+            if name is not None and (name not in fields or form or conversion):
+                raise ValueError(f"the template has the placeholder {{{name}}}; known are {known}, as they stand")
+        self._text = text
+
+    def fill(self, **values: str) -> str:
+        """The text with the values in their places."""
+        return self._text.format(**values)
+
+
+def chosen_template(worker: str, inline: str | None, file: str | None, default: str, *fields: str) -> PromptTemplate:
+    """The template given as text, or else the one in a file, or else the default.
+
+    Raises:
+        OptionsError: both are given, the file cannot be read, or the template does not fit.
+    """
+    if inline is not None and file is not None:
+        raise OptionsError(f"{worker}: give the judge's prompt template as text or as a file, not both")
+    try:
+        text = Path(file).read_text(encoding="utf-8") if file is not None else default if inline is None else inline
+        return PromptTemplate(text, *fields)
+    except (OSError, ValueError) as error:
+        where = "judge_prompt_template" if file is None else f"judge_prompt_template_fpath {file}"
+        raise OptionsError(f"{worker}: {where}: {error}") from None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One request to a judge, its reply, and the verdict in it.
+
+    Attributes:
+        label: the verdict; None if there is none in the reply.
+    """
+
+    request: dict[str, Any]
+    response: dict[str, Any]
+    label: str | None
+
+    def members(self) -> dict[str, Any]:
+        """As a member of a result row."""
+        return {"request": self.request, "response": self.response, "verdict_label": self.label}
+
+
+Reader = Callable[[dict[str, Any]], str | None]
+"""Reads the verdict out of a judge's response."""
+
+
+class Judge:
+    """The judge of one verifier. No more requests than its bound are with it at a time; others wait for their turn."""
+
+    def __init__(
+        self,
+        worker: Resources[Any],
+        model: str,
+        params: dict[str, Any],
+        *,
+        system_message: str | None = None,
+        max_concurrency: int | None = DEFAULT_CONCURRENCY,
+    ) -> None:
+        """
+        Args:
+            worker: who asks.
+            model: the judge's instance in the configuration.
+            params: parameters of every request.
+            max_concurrency: the bound; None: there is none.
+        """
+        self._worker = worker
+        self._model = model
+        self._params = params
+        self._system = [] if system_message is None else [{"role": "system", "content": system_message}]
+        self._slots: AbstractAsyncContextManager[Any] = (
+            nullcontext() if max_concurrency is None else asyncio.Semaphore(max_concurrency)
+        )
+
+    @classmethod
+    def of(cls, worker: Resources[Any], options: JudgeOptions) -> Judge:
+        """The judge that a verifier's options describe."""
+        return cls(
+            worker,
+            options.judge_model_server.name,
+            options.judge_responses_create_params,
+            system_message=options.judge_system_message,
+            max_concurrency=options.judge_endpoint_max_concurrency,
+        )
+
+    async def ask(self, prompt: str, read: Reader) -> Judgement:
+        """Ask about one thing: the system message, if there is one, and the prompt as the user's message.
+
+        Raises:
+            JudgeFailed: it could not be asked.
+        """
+        request = {**self._params, "input": [*self._system, {"role": "user", "content": prompt}]}
+        response = await self.send(request)
+        return Judgement(request, response, read(response))
+
+    async def send(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The reply to a whole request.
+
+        Raises:
+            JudgeFailed: it could not be asked.
+        """
+        async with self._slots:
+            return await self._worker.ask(self._model, {**self._params, **request})
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What a judge said of two texts and, if it was asked again, of the same two exchanged."""
+
+    judgements: list[Judgement]
+    equal_label: str
+
+    @property
+    def agrees(self) -> bool:
+        """Whether it found them equal each time."""
+        return all(judgement.label == self.equal_label for judgement in self.judgements)
+
+    @property
+    def swap_fails(self) -> bool:
+        """Whether it found them equal in one order only."""
+        return len(self.judgements) > 1 and not self.agrees
+
+    def members(self) -> list[dict[str, Any]]:
+        """As a member of a result row."""
+        return [judgement.members() for judgement in self.judgements]
+
+
+async def compare(
+    ask: Callable[[str, str], Awaitable[Judgement]], one: str, other: str, *, equal_label: str, swap: bool
+) -> Comparison:
+    """Ask whether two texts mean the same. A judge may favour a place, so it can be asked again with them exchanged.
+
+    Args:
+        ask: asks about a first and a second text.
+        swap: whether to ask again if the first verdict is "equal".
+
+    Raises:
+        JudgeFailed: it could not be asked, the first or the second time.
+    """
+    judgements = [await ask(one, other)]
+    if swap and judgements[0].label == equal_label:
+        judgements.append(await ask(other, one))
+    return Comparison(judgements, equal_label)
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+def last_text(response: dict[str, Any]) -> str:
+    """The text of the last content part of a response's last item; empty if that is no message or no text."""
+    if not response["output"] or not responses.is_message(response["output"][-1]):
+        return ""
+    content = response["output"][-1]["content"]
+    if isinstance(content, str):
+        return content
+    return (content[-1].get("text") or "") if content else ""
+
+
+def first_label(text: str, *labels: str) -> str | None:
+    """The label that begins first in a text; of two at one place the longer. None if there is none of them."""
+    found = [(text.index(label), -len(label), label) for label in labels if label in text]
+    return min(found)[2] if found else None
+
+
+def last_label(text: str, *labels: str) -> str | None:
+    """The label that ends last in a text; of two at one place the longer. None if there is none of them."""
+    found = [(text.rindex(label) + len(label), len(label), label) for label in labels if label in text]
+    return max(found)[2] if found else None
+
+
+def thoughts(text: str) -> str | None:
+    """What stands in the first `<think>...</think>` of a text, trimmed; None if there is none."""
+    begin, end = "<think>", "</think>"
+    start = text.find(begin)
+    stop = text.find(end, start)
+    return None if start < 0 or stop < 0 else text[start + len(begin) : stop].strip()
+
+
+# What the judge is told -----------------------------------------------------------------------------------------------
+
+
+def user_contents(params: dict[str, Any]) -> list[Any]:
+    """The contents of a request's user messages, in order. An `input` that is a plain text is one message."""
+    given = params["input"]
+    if isinstance(given, str):
+        return [given]
+    return [item.get("content") for item in given if responses.is_message(item) and item.get("role") == "user"]
+
+
+def text_of(content: Any) -> str:
+    """A content's text: itself, or its text parts joined with newlines. Images and files have none."""
+    if isinstance(content, str):
+        return content
+    texts = (part.get("text") for part in content or ())
+    return "\n".join(text for text in texts if isinstance(text, str))

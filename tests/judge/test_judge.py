@@ -1,0 +1,273 @@
+"""Asking a judge and reading its verdict."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.judge import (
+    Judge,
+    JudgeOptions,
+    PromptTemplate,
+    check_distinct,
+    chosen_template,
+    compare,
+    first_label,
+    last_label,
+    last_text,
+    text_of,
+    thoughts,
+    user_contents,
+)
+from gymq.testing import ScriptedModel, reply
+
+JUDGE = {"type": "responses_api_models", "name": "judge"}
+EQUAL, DIFFERENT = "[[A=B]]", "[[A!=B]]"
+
+
+class Asking(gymq.Resources[gymq.Row]):
+    """A verifier with nothing but a judge."""
+
+    Options = JudgeOptions
+
+
+def judge_with(answer, **options: Any) -> Judge:
+    worker = Asking({"judge_model_server": JUDGE, **options})
+    worker.models = ScriptedModel(answer)
+    return Judge.of(worker, worker.options)
+
+
+def verdict(response: dict[str, Any]) -> str | None:
+    return first_label(last_text(response), EQUAL, DIFFERENT)
+
+
+async def test_the_judge_gets_the_parameters_the_system_message_and_the_prompt():
+    async def answer(model, params):
+        assert model == "judge"
+        return reply(f"[[A=B]] {params['temperature']}")
+
+    params = {"temperature": 0.5, "input": "this is replaced"}
+    judge = judge_with(answer, judge_responses_create_params=params, judge_system_message="Be fair.")
+    judgement = await judge.ask("Equal?", verdict)
+    assert judgement.request == {
+        "temperature": 0.5,
+        "input": [{"role": "system", "content": "Be fair."}, {"role": "user", "content": "Equal?"}],
+    }
+    assert judgement.label == EQUAL
+    assert judgement.members() == {
+        "request": judgement.request,
+        "response": judgement.response,
+        "verdict_label": EQUAL,
+    }
+
+
+async def test_a_judge_that_cannot_be_asked_raises():
+    async def answer(_model, _params):
+        raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory")
+
+    with pytest.raises(gymq.JudgeFailed, match="out of memory"):
+        await judge_with(answer).ask("Equal?", verdict)
+
+
+async def test_no_more_requests_than_the_bound_are_with_the_judge():
+    with_judge, most, go_on = 0, 0, asyncio.Event()
+
+    async def answer(_model, _params):
+        nonlocal with_judge, most
+        with_judge += 1
+        most = max(most, with_judge)
+        go_on.set() if with_judge == 2 else None
+        await go_on.wait()
+        await asyncio.sleep(0)
+        with_judge -= 1
+        return reply(EQUAL)
+
+    judge = judge_with(answer, judge_endpoint_max_concurrency=2)
+    judgements = await asyncio.gather(*(judge.ask(str(number), verdict) for number in range(7)))
+    assert [judgement.request["input"][0]["content"] for judgement in judgements] == list("0123456")
+    assert most == 2
+
+
+async def test_without_a_bound_all_are_asked_at_once():
+    all_there, count = asyncio.Event(), 0
+
+    async def answer(_model, _params):
+        nonlocal count
+        count += 1
+        all_there.set() if count == 100 else None
+        await all_there.wait()
+        return reply(EQUAL)
+
+    judge = judge_with(answer, judge_endpoint_max_concurrency=None)
+    async with asyncio.timeout(60):
+        await asyncio.gather(*(judge.ask("?", verdict) for _ in range(100)))
+
+
+async def test_a_failed_request_leaves_its_place_to_the_next():
+    async def answer(_model, params):
+        if params["input"][0]["content"] == "bad":
+            raise gymq.JudgeFailed("no")
+        return reply(EQUAL)
+
+    judge = judge_with(answer, judge_endpoint_max_concurrency=1)
+    for _ in range(3):
+        with pytest.raises(gymq.JudgeFailed):
+            await judge.ask("bad", verdict)
+    async with asyncio.timeout(60):
+        assert (await judge.ask("good", verdict)).label == EQUAL
+
+
+@pytest.mark.parametrize("name", ["judge_endpoint_max_concurrency", "judge_responses_create_params"])
+def test_options_that_cannot_work_are_refused(name):
+    wrong: Any = 0 if name.endswith("concurrency") else {"temprature": 1}
+    with pytest.raises(gymq.OptionsError, match=name):
+        Asking({"judge_model_server": JUDGE, name: wrong})
+
+
+# Comparing in both orders ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("said", "swap", "agrees", "swap_fails", "orders"),
+    [
+        ([EQUAL, EQUAL], True, True, False, ["a b", "b a"]),
+        ([EQUAL, DIFFERENT], True, False, True, ["a b", "b a"]),
+        ([EQUAL, "hm"], True, False, True, ["a b", "b a"]),
+        ([DIFFERENT], True, False, False, ["a b"]),
+        (["hm"], True, False, False, ["a b"]),
+        ([EQUAL], False, True, False, ["a b"]),
+    ],
+)
+async def test_two_texts_are_compared(said, swap, agrees, swap_fails, orders):
+    replies = iter(said)
+
+    async def answer(_model, _params):
+        return reply(next(replies))
+
+    judge = judge_with(answer)
+    found = await compare(lambda a, b: judge.ask(f"{a} {b}", verdict), "a", "b", equal_label=EQUAL, swap=swap)
+    assert (found.agrees, found.swap_fails) == (agrees, swap_fails)
+    assert [judgement.request["input"][0]["content"] for judgement in found.judgements] == orders
+    assert [members["verdict_label"] for members in found.members()] == [
+        None if text == "hm" else text for text in said
+    ]
+
+
+async def test_a_judge_that_fails_the_second_time_gives_no_verdict():
+    replies = iter([EQUAL])
+
+    async def answer(_model, _params):
+        for text in replies:
+            return reply(text)
+        raise gymq.JudgeFailed("gone")
+
+    judge = judge_with(answer)
+    with pytest.raises(gymq.JudgeFailed, match="gone"):
+        await compare(lambda a, b: judge.ask(f"{a} {b}", verdict), "a", "b", equal_label=EQUAL, swap=True)
+
+
+# Reading --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "last"),
+    [
+        ("[[A=B]]", "[[A=B]]", "[[A=B]]"),
+        ("not [[A!=B]] but [[A=B]]", "[[A!=B]]", "[[A=B]]"),
+        ("[[A=B]] [[A!=B]] [[A=B]]", "[[A=B]]", "[[A=B]]"),
+        ("[[a=b]] [[ A=B ]]", None, None),
+        ("", None, None),
+    ],
+)
+def test_the_first_or_the_last_label_decides(text, first, last):
+    assert first_label(text, EQUAL, DIFFERENT) == first
+    assert last_label(text, EQUAL, DIFFERENT) == last
+
+
+def test_a_label_inside_another_does_not_count():
+    assert first_label("so INCORRECT", "CORRECT", "INCORRECT") == "INCORRECT"
+    assert last_label("so INCORRECT", "CORRECT", "INCORRECT") == "INCORRECT"
+    assert first_label("SAME_NOT", "SAME", "SAME_NOT") == "SAME_NOT"
+
+
+def test_labels_that_are_the_same_are_refused():
+    check_distinct("a", "b")
+    with pytest.raises(ValueError, match="'a', 'a' have to differ"):
+        check_distinct("a", "a")
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        (["one", "two"], "two"),
+        (["one", {"type": "reasoning", "id": "rs_1", "summary": []}], ""),
+        ([{"type": "message", "role": "assistant", "content": "plain"}], "plain"),
+        ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}], ""),
+        ([{"type": "message", "role": "assistant", "content": []}], ""),
+        ([], ""),
+    ],
+)
+def test_the_last_part_of_the_last_message_is_read(output, text):
+    assert last_text(reply(*output)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<think> a\nb </think> c <think>d</think>", "a\nb"),
+        ("</think> <think>a</think>", "a"),
+        ("<think>a", None),
+        ("a</think>", None),
+        ("", None),
+    ],
+)
+def test_the_first_thoughts_are_read(text, found):
+    assert thoughts(text) == found
+
+
+# What the judge is told -----------------------------------------------------------------------------------------------
+
+
+def test_braces_in_what_is_filled_in_stay_as_they_are():
+    template = PromptTemplate("{{{question}}} {question}", "question")
+    assert template.fill(question="{question} {0} {{") == "{{question} {0} {{} {question} {0} {{"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{answer}", "{}", "{0}", "{question.__class__}", "{question[0]}", "{question!r}", "{question:>9}", "{", "}"],
+)
+def test_a_template_with_other_placeholders_is_refused(text):
+    with pytest.raises(ValueError, match=r"\{question\}"):
+        PromptTemplate(text, "question")
+
+
+def test_a_template_comes_as_text_from_a_file_or_is_the_default(tmp_path):
+    file = tmp_path / "template.txt"
+    file.write_text("file {q}", encoding="utf-8")
+    assert chosen_template("w", None, None, "default {q}", "q").fill(q="1") == "default 1"
+    assert chosen_template("w", "text {q}", None, "default {q}", "q").fill(q="1") == "text 1"
+    assert chosen_template("w", None, str(file), "default {q}", "q").fill(q="1") == "file 1"
+
+
+def test_a_template_that_cannot_be_had_is_told(tmp_path):
+    with pytest.raises(gymq.OptionsError, match="not both"):
+        chosen_template("w", "text", "file", "default")
+    with pytest.raises(gymq.OptionsError, match=r"missing.txt"):
+        chosen_template("w", None, str(tmp_path / "missing.txt"), "default")
+    with pytest.raises(gymq.OptionsError, match=r"w: judge_prompt_template: .*\{x\}"):
+        chosen_template("w", "{x}", None, "default", "q")
+
+
+def test_user_messages_are_found_in_every_form_of_input():
+    parts = [{"type": "input_text", "text": "b"}, {"type": "input_image", "image_url": "x"}]
+    given = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "a"},
+        {"type": "message", "role": "user", "content": parts},
+        {"type": "function_call_output", "call_id": "1", "output": "o"},
+    ]
+    assert [text_of(content) for content in user_contents({"input": given})] == ["a", "b"]
+    assert user_contents({"input": "plain"}) == ["plain"]
+    assert user_contents({"input": []}) == []
