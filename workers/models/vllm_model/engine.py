@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,16 +10,10 @@ import aiohttp
 import gymq
 from workers.models.openai_model.endpoint import Endpoint
 from workers.models.openai_model.retry import UNREACHABLE, Trouble
+from workers.models.vllm_model.asked import ContextOverflow, is_context_overflow
 from workers.models.vllm_model.options import VLLMOptions
 
 _API = "/v1"
-# How versions of the engine say that prompt and reply do not fit. They share the status, not the words.
-_CONTEXT_OVERFLOW = re.compile(r"context length|max_tokens|max_model_len")
-_BAD_REQUEST = 400
-
-
-class ContextOverflow(Exception):
-    """The conversation no longer fits into the model's context."""
 
 
 class Unreachable(gymq.RolloutError):
@@ -55,6 +48,6 @@ class Engine(Endpoint):
             raise
 
     def _error(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> Exception:
-        if response.status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(body.decode(errors="replace")):
-            return ContextOverflow(self.excerpt(f"{url}: {_BAD_REQUEST}: {body.decode(errors='replace')}"))
+        if is_context_overflow(response.status, text := body.decode(errors="replace")):
+            return ContextOverflow(self.excerpt(f"{url}: {response.status}: {text}"))
         return super()._error(url, response, body)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import gymq
-from gymq.responses import InvalidReply
-from workers.models.openai_model.endpoint import Refused
-from workers.models.vllm_model.engine import ContextOverflow, Engine, Unreachable
+from workers.models.vllm_model.asked import ContextOverflow, Exchange, failed, readable
+from workers.models.vllm_model.engine import Engine, Unreachable
 from workers.models.vllm_model.options import VLLMOptions
-from workers.models.vllm_model.reply import UnexpectedReasoning
 from workers.models.vllm_model.ring import Ring
 
 log = logging.getLogger("gymq.vllm_model")
@@ -22,11 +19,15 @@ MAX_ENGINES_PER_REQUEST = 3
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedOverHTTP:
     """The engine that a request goes to, and until when it may take."""
 
     engine: Engine
     deadline: float  # on the event loop's clock, seconds
+
+    @property
+    def engine_name(self) -> str:
+        return self.engine.base_url
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to a request in one of OpenAI's dialects; errors as in `Engine.post`."""
@@ -38,7 +39,10 @@ class Asked:
             return await self.engine.post("/tokenize", body, self._left_s())
         except ContextOverflow as overflow:
             # The engine has answered this very prompt, so the conversation is not too long.
-            raise _failed(str(overflow), retryable=True) from None
+            raise failed(str(overflow), retryable=True) from None
+
+    def excerpt(self, text: str) -> str:
+        return self.engine.excerpt(text)
 
     def _left_s(self) -> float:
         return self.deadline - asyncio.get_running_loop().time()
@@ -59,9 +63,7 @@ class Engines:
         for engine in self._engines:
             await engine.stop()
 
-    async def ask(
-        self, session: str, timeout_s: float, exchange: Callable[[Asked], Awaitable[dict[str, Any]]]
-    ) -> dict[str, Any]:
+    async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
         """What `exchange` gives with the session's engine.
 
         An engine that cannot be reached is left alone for a while, and the request goes to the next.
@@ -76,7 +78,7 @@ class Engines:
             index = self._ring.choose(session, loop.time(), tried)
             engine = self._engines[index]
             try:
-                answer = await _readable(exchange, Asked(engine, deadline))
+                answer = await readable(exchange, AskedOverHTTP(engine, deadline))
             except Unreachable as error:
                 self._ring.eject(index, loop.time())
                 tried.add(index)
@@ -87,20 +89,3 @@ class Engines:
                 if self._ring.restore(index):
                     log.info("%s is back", engine.base_url)
                 return answer
-
-
-async def _readable(exchange: Callable[[Asked], Awaitable[dict[str, Any]]], asked: Asked) -> dict[str, Any]:
-    """The exchange with one engine; what goes wrong is told with the engine's name."""
-    try:
-        return await exchange(asked)
-    except Refused as refused:
-        raise _failed(str(refused), retryable=refused.retryable) from None
-    except UnexpectedReasoning as error:
-        raise _failed(f"{asked.engine.base_url}: {error}", retryable=False) from None
-    except InvalidReply as error:
-        message = asked.engine.excerpt(f"{asked.engine.base_url}: unusable reply: {error}")
-        raise _failed(message, retryable=True) from None
-
-
-def _failed(message: str, *, retryable: bool) -> gymq.RolloutError:
-    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable)

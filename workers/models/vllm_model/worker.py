@@ -14,10 +14,10 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
+from workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
 from workers.models.vllm_model.audio import audio_urls
 from workers.models.vllm_model.chat_params import known_chat_params
-from workers.models.vllm_model.engine import ContextOverflow
-from workers.models.vllm_model.engines import Asked, Engines
+from workers.models.vllm_model.engines import Engines
 from workers.models.vllm_model.options import VLLMOptions
 from workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
 from workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
@@ -33,11 +33,15 @@ class VLLMModel(gymq.Model):
     options: VLLMOptions
 
     async def start(self) -> None:
-        self._engines = Engines(self.options)
-        await self._engines.start()
+        self._backend = self.backend()
+        await self._backend.start()
 
     async def stop(self) -> None:
-        await self._engines.stop()
+        await self._backend.stop()
+
+    def backend(self) -> Backend:
+        """The engines that answer."""
+        return Engines(self.options)
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options = self.options
@@ -92,7 +96,7 @@ class VLLMModel(gymq.Model):
                 check_completion(completion, token_ids=True)
             return answer_of(completion)
 
-        return await self._engines.ask(_affinity(request), request.timeout_s, exchange)
+        return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
 
     async def _pass_through(
         self, request: gymq.ModelRequest, body: dict[str, Any], params: dict[str, Any]
@@ -106,7 +110,7 @@ class VLLMModel(gymq.Model):
                 raise InvalidReply("status", f"{answer['status']!r} instead of completed or incomplete")
             return validate_response(answer)
 
-        return await self._engines.ask(_affinity(request), request.timeout_s, exchange)
+        return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
 
     def _response(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         options = self.options

@@ -1,0 +1,83 @@
+"""What a request is made to, an engine far away or in this process, and telling what went wrong there."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol
+
+import gymq
+from gymq.responses import InvalidReply
+from workers.models.openai_model.endpoint import Refused
+from workers.models.vllm_model.reply import UnexpectedReasoning
+
+# How versions of the engine say that prompt and reply do not fit. They share the status, not the words.
+_CONTEXT_OVERFLOW = re.compile(r"context length|max_tokens|max_model_len")
+_BAD_REQUEST = 400
+
+
+class ContextOverflow(Exception):
+    """The conversation no longer fits into the model's context."""
+
+
+def is_context_overflow(status: int, body: str) -> bool:
+    """Whether an engine's answer says that prompt and reply do not fit together."""
+    return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(body) is not None
+
+
+class Asked(Protocol):
+    """The engine that answers one request."""
+
+    @property
+    def engine_name(self) -> str:
+        """The engine in messages for people."""
+
+    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to a request in one of OpenAI's dialects.
+
+        Raises:
+            ContextOverflow: the prompt is too long, or leaves no room for a reply.
+            Refused: the engine will not do it.
+            RolloutError: there is no answer.
+        """
+
+    async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer of the engine's own `/tokenize`; errors as in `post`."""
+
+    def excerpt(self, text: str) -> str:
+        """A sensible length of the engine's text, without secrets."""
+
+
+Exchange = Callable[[Asked], Awaitable[dict[str, Any]]]
+
+
+class Backend(Protocol):
+    """The engines of one worker."""
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
+        """What `exchange` gives with the session's engine.
+
+        Raises:
+            RolloutError: the engine refused or gave an unusable reply, or no engine could be reached.
+        """
+
+
+async def readable(exchange: Exchange, asked: Asked) -> dict[str, Any]:
+    """The exchange with one engine; what goes wrong is told with the engine's name."""
+    try:
+        return await exchange(asked)
+    except Refused as refused:
+        raise failed(str(refused), retryable=refused.retryable) from None
+    except UnexpectedReasoning as error:
+        raise failed(f"{asked.engine_name}: {error}", retryable=False) from None
+    except InvalidReply as error:
+        raise failed(asked.excerpt(f"{asked.engine_name}: unusable reply: {error}"), retryable=True) from None
+
+
+def failed(message: str, *, retryable: bool) -> gymq.RolloutError:
+    """A failure of the model."""
+    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable)
