@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_type_hints
 
 import pydantic
 
@@ -66,6 +67,9 @@ class Verdict:
 
     def __repr__(self) -> str:
         return f"Verdict(reward={self.reward}, **{self.members!r})"
+
+
+Need = Literal["judge", "sandbox", "network"]  # a model to ask, a place to run a model's code, the internet
 
 
 class ModelCaller(Protocol):
@@ -138,6 +142,10 @@ class Resources(Worker, Generic[RowT]):
 
     `open` may name a row type of its own in its signature: seeding then asks only for the members of that type.
     """
+
+    reward_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # a reward outside is an error of the verifier
+    deterministic: ClassVar[bool] = True  # the same row and response always get the same reward
+    needs: ClassVar[frozenset[Need]] = frozenset()
 
     row_type: ClassVar[type[Row]] = Row
     seed_row_type: ClassVar[type[Row]] = Row

@@ -237,6 +237,10 @@ class ResourcesWorker:
             )
         if not isinstance(verdict.reward, float) or not math.isfinite(verdict.reward):
             raise RolloutError(FailureClass.VERIFIER_FAILED, f"{self.author.name} gave the reward {verdict.reward!r}")
+        low, high = self.author.reward_range
+        if not low <= verdict.reward <= high:
+            text = f"{self.author.name} gave the reward {verdict.reward!r}, its reward_range is {low:g} to {high:g}"
+            raise RolloutError(FailureClass.VERIFIER_FAILED, text)
         return Verified(reward=verdict.reward, verdict=verdict.members)
 
     async def _verdict(self, asked: VerifyRequest[Any], state: Any) -> Verdict:

@@ -18,6 +18,7 @@ COMMANDS = {
     "cancel": "Stop a run, or one task of it.",
     "dead-letters": "What was given up: list it, read it, give it back or drop it.",
     "score": "Verify stored rollouts again, without a model.",
+    "list": "The workers there are, and what each needs.",
     "test": "Run the tests and the example rows of a worker.",
     "init": "Make the files of a new environment.",
     "config": "Show or check a configuration.",

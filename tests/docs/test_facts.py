@@ -8,10 +8,11 @@ from importlib import import_module
 import pytest
 
 from gymq.cli.collect import collect
+from gymq.cli.list import RESOURCES_COLUMNS, resources_cells
 from gymq.cli.up import up
 from gymq.messages import Stage
 from gymq.outcomes import RETRIES, RETRYABLE
-from gymq.registry import find
+from gymq.worker_facts import facts_of
 
 from .blocks import ROOT
 
@@ -143,17 +144,15 @@ def test_imports_have_no_circle():
 
 def worker_row(name):
     """The facts about a resources worker, as the README shows them."""
-    worker = find("resources", name)
-    rewards = inspect.getdoc(worker).split("\n\n")[0].replace("\n", " ").removesuffix(".")
-    tools = f"{len(worker.tools)}" if worker.tools else "yes" if "call_tool" in vars(worker) else "-"
-    state = "-" if not worker.stateful else "replayable" if worker.replayable else "yes"
-    judged = any("judge" in field for field in worker.Options.model_fields)
-    return [f"[{name}](workers/resources/{name}/README.md)", rewards, tools, state, "yes" if judged else "-"]
+    facts = facts_of("resources", name)
+    assert facts.problem is None
+    assert facts.reward_range is not None, f"{name} declares no reward_range"
+    return [f"[{name}](workers/resources/{name}/README.md)", *resources_cells(facts)]
 
 
 def test_the_table_of_workers_is_true():
     names = sorted(path.parent.name for path in (ROOT / "workers" / "resources").glob("*/worker.py"))
     expected = [worker_row(name) for name in names]
     shown = "\n".join(f"| {' | '.join(cells)} |" for cells in expected)
-    table = rows("README.md", "worker", "rewards", "tools", "state", "judge")
+    table = rows("README.md", "worker", *RESOURCES_COLUMNS)
     assert table == expected, f"the table has to be:\n{shown}"

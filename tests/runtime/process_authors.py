@@ -14,6 +14,7 @@ import gymq
 class Verifier(gymq.Resources[gymq.Row]):
     """Does what the row's `deed` says."""
 
+    reward_range = (0.0, 1.0)
     verify_timeout_s = 1.0
 
     def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:  # type: ignore[override]
@@ -151,6 +152,7 @@ DEEDS: dict[str, Any] = {
     "none": lambda: None,
     "number": lambda: 1.0,
     "nan": lambda: gymq.Verdict(float("nan")),
+    "more than it declares": lambda: gymq.Verdict(1.5),
     "infinite": lambda: gymq.Verdict(float("inf")),
     "text": lambda: gymq.Verdict("1.0"),  # type: ignore[arg-type]
     "text later": Undecided,

@@ -596,6 +596,7 @@ async def test_a_verifier_that_is_not_async_runs_in_a_process(processes: Killabl
         ("number", "returned float"),
         ("nan", "the reward nan"),
         ("infinite", "the reward inf"),
+        ("more than it declares", "the reward 1.5, its reward_range is 0 to 1"),
         ("text", "a reward is a number"),
         ("text later", "the reward '1.0'"),
         ("nothing", "TypeError"),

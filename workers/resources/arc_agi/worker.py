@@ -21,6 +21,8 @@ class PuzzleRow(gymq.Row):
 class GridPuzzles(gymq.Resources[PuzzleRow]):
     """Reward 1 if the reply's grid is the expected one."""
 
+    reward_range = (0.0, 1.0)
+
     async def verify(self, request: gymq.VerifyRequest[PuzzleRow]) -> gymq.Verdict:
         expected = request.row.expected_output
         predicted = first_grid(assistant_text(request.response))

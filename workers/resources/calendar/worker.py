@@ -17,6 +17,8 @@ class CalendarRow(gymq.Row):
 class Calendar(gymq.Resources[CalendarRow]):
     """Reward 1 if the calendar holds the expected events, none overlaps and every constraint is met."""
 
+    reward_range = (0.0, 1.0)
+
     async def verify(self, request: gymq.VerifyRequest[CalendarRow]) -> gymq.Verdict:
         reason = judge(last_text(request.response), request.row.exp_cal_state)
         return gymq.Verdict(float(reason == "pass"), reason=reason)

@@ -29,6 +29,8 @@ class CirclesRow(gymq.Row):
 class CircleClick(gymq.Resources[CirclesRow]):
     """Reward 1 if the first click hits the circle of the target colour."""
 
+    reward_range = (0.0, 1.0)
+
     @gymq.tool
     async def click(self, x: Any, y: Any) -> dict[str, Any]:
         """Click a pixel of the picture, counted from the top left corner."""

@@ -33,6 +33,8 @@ class HandIn(msgspec.Struct):
 class Synonyms(gymq.Resources[SynonymRow]):
     """Reward 1 if the last list of values handed in is the expected one, in its order."""
 
+    reward_range = (0.0, 1.0)
+
     @gymq.tool
     async def get_synonym_value(self, synonym: str) -> dict[str, int]:
         """The value of a synonym."""

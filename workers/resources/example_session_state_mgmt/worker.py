@@ -27,6 +27,8 @@ class Counter:
 class SessionCounter(gymq.Resources[Expectation]):
     """Reward 1 if the session's counter holds `expected_count` in the end."""
 
+    reward_range = (0.0, 1.0)
+
     def open(self, row: Seeding) -> Counter:
         return Counter(row.initial_count)
 

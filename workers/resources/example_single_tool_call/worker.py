@@ -10,6 +10,8 @@ import gymq
 class Weather(gymq.Resources[gymq.Row]):
     """Reward 1 for every response."""
 
+    reward_range = (1.0, 1.0)
+
     @gymq.tool
     async def get_weather(self, city: str) -> dict[str, str]:
         """The weather in a city."""

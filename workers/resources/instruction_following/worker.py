@@ -44,6 +44,8 @@ class InstructionsRow(gymq.Row):
 class InstructionFollowing(gymq.Resources[InstructionsRow]):
     """Reward 1 if the text follows all instructions, or the share of those that it follows."""
 
+    reward_range = (0.0, 1.0)
+
     # Patterns of the rows may need exponential time on an unlucky text.
     verify_timeout_s: ClassVar[float] = 20.0
 

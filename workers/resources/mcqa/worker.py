@@ -34,6 +34,8 @@ class ChoiceRow(gymq.Row):
 class MultipleChoice(gymq.Resources[ChoiceRow]):
     """Reward 1 if the reply chooses the expected letter."""
 
+    reward_range = (0.0, 1.0)
+
     class Options(gymq.WorkerOptions):
         grading_mode: Mode | None = None  # instead of the row's own
 

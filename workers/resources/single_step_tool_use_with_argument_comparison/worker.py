@@ -49,6 +49,8 @@ class StepRow(gymq.Row):
 class SingleStep(gymq.Resources[StepRow]):
     """Reward 1 for the expected calls, or for any message where one is expected. Two reward modes give shares."""
 
+    reward_range = (0.0, 1.0)
+
     class Options(gymq.WorkerOptions):
         tool_call_comparator_config: ComparatorOptions = ComparatorOptions()
 

@@ -46,6 +46,8 @@ class SchemaRow(gymq.Row):
 class StructuredOutputs(gymq.Resources[SchemaRow]):
     """Reward 1 if the reply can be parsed and fits the schema."""
 
+    reward_range = (0.0, 1.0)
+
     class Options(gymq.WorkerOptions):
         xml_coerce_types: bool = True
 

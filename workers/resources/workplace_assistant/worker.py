@@ -36,6 +36,8 @@ class OfficeRow(gymq.Row):
 class WorkplaceAssistant(gymq.Resources[OfficeRow]):
     """Reward 1 if the calls leave the tables in the expected state."""
 
+    reward_range = (0.0, 1.0)
+
     class Options(gymq.WorkerOptions):
         data_dir: Path = Path(__file__).parent / "data" / "tables"
 

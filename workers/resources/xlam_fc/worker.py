@@ -22,6 +22,8 @@ class CallsRow(gymq.Row):
 class FunctionCalling(gymq.Resources[CallsRow]):
     """Reward 1 if the calls made are exactly the expected ones. A call may have further arguments."""
 
+    reward_range = (0.0, 1.0)
+
     async def verify(self, request: gymq.VerifyRequest[CallsRow]) -> gymq.Verdict:
         expected = request.row.expected_answers
         calls = request.function_calls

@@ -1,0 +1,75 @@
+"""What a worker says of itself: what it rewards, within which range, with which tools, and what it needs.
+
+`gymq list` prints these facts, and the table of workers in README.md is made of them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import math
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import msgspec
+
+from gymq import file_modules
+from gymq.authoring import Worker
+from gymq.registry import Kind, WorkerNotFound, find
+from gymq.resources import Resources
+
+
+class WorkerFacts(msgspec.Struct, omit_defaults=True):
+    """The facts about one worker. All but the first four are those of resources workers."""
+
+    name: str
+    kind: Kind
+    summary: str  # the first paragraph of the class's docstring
+    problem: str | None = None  # why it cannot be imported
+    reward_range: tuple[float, float] | None = None  # None: not declared
+    deterministic: bool = True
+    state: bool = False
+    replayable: bool = False
+    tools: list[str] = []
+    more_tools: bool = False  # it dispatches tools by name, which it makes up at run time
+    needs: list[str] = []
+
+
+def facts_of(kind: Kind, name: str) -> WorkerFacts:
+    """The facts about the worker of that name, module or file.
+
+    A worker that cannot be imported has a `problem`.
+    """
+    try:
+        worker = find(kind, name)
+    except WorkerNotFound as error:
+        return WorkerFacts(name, kind, "", str(error))
+    summary = _summary(worker)
+    if not issubclass(worker, Resources):
+        return WorkerFacts(name, kind, summary)
+    declared = all(map(math.isfinite, worker.reward_range))
+    return WorkerFacts(
+        name,
+        kind,
+        summary,
+        reward_range=worker.reward_range if declared else None,
+        deterministic=worker.deterministic,
+        state=worker.stateful,
+        replayable=worker.replayable,
+        tools=sorted(worker.tools),
+        more_tools=worker.call_tool is not Resources.call_tool,
+        needs=sorted(worker.needs),
+    )
+
+
+def names(kind: Kind) -> list[str]:
+    """Workers that are found by name: folders of `workers/`, and entry points of installed packages."""
+    file_modules.look_in(Path.cwd())
+    found = {entry.name for entry in entry_points(group=f"gymq.{kind}")}
+    for folder in importlib.import_module(f"workers.{kind}").__path__:
+        found |= {path.parent.name for path in Path(folder).glob("*/worker.py")}
+    return sorted(found)
+
+
+def _summary(worker: type[Worker]) -> str:
+    return " ".join((inspect.getdoc(worker) or "").split("\n\n")[0].split()).removesuffix(".")
