@@ -94,11 +94,13 @@ class Lab:
 
 
 @asynccontextmanager
-async def running(folder: Path, instances: Iterable[InstanceSpec], **options: Any) -> AsyncIterator[Lab]:
-    """A cluster with a `policy` and these further workers."""
+async def running(
+    folder: Path, instances: Iterable[InstanceSpec], *, num_models: int = 1, **options: Any
+) -> AsyncIterator[Lab]:
+    """A cluster with a `policy`, in so many processes, and these further workers."""
     log = folder / "effects"
     log.mkdir()
-    policy = InstanceSpec("policy", "models", str(WORKERS / "policy.py"), {"log": str(log)})
+    policy = InstanceSpec("policy", "models", str(WORKERS / "policy.py"), {"log": str(log), "num_workers": num_models})
     async with Cluster([policy, *instances], folder=folder, **({"drain_s": 5.0} | options)) as cluster:
         bus = await Bus.connect(cluster.url, role="client", name="chaos")
         try:

@@ -1,6 +1,6 @@
 """Processes are killed and frozen all the time while rollouts are made: every promise is kept, whatever the seed.
 
-`make chaos` does the same with more rollouts and any number of seeds.
+`make chaos` does the same with any number of seeds.
 """
 
 from pathlib import Path
@@ -14,10 +14,10 @@ from .scenario import Scenario
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 async def test_whatever_dies_every_promise_is_kept(seed: int, tmp_path: Path) -> None:
-    scenario = Scenario(seed, single=400, stateful=80)
+    scenario = Scenario(seed)
     verdict = judge(scenario, await run(scenario, tmp_path / "run"))
     print(f"seed {seed}: {verdict}")
-    assert sum(verdict.faults.values()) >= 10
+    assert verdict.faults
     assert verdict.kept, verdict
 
 
