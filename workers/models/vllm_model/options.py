@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import urlsplit
 
 import pydantic
 
 import gymq
-
-# RFC 9110: a token, and visible characters with single blanks between them.
-_HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
-_HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
+from workers.models.openai_model.connection import ApiKey, Headers, check_url, request_headers, secrets_of
 
 
 class VLLMOptions(gymq.WorkerOptions):
     """Where the engines are and how they want to be asked. Keys and header values are not shown in any text."""
 
     base_url: list[str]  # one URL or several; each ends in /v1 as a rule
-    api_key: pydantic.SecretStr
+    api_key: ApiKey
     model: str  # takes the place of the request's `model`
     return_token_id_information: bool  # token ids and log probs on the last output item
     uses_reasoning_parser: bool  # the engine separates reasoning from the text
@@ -33,7 +29,7 @@ class VLLMOptions(gymq.WorkerOptions):
     chat_template_kwargs: dict[str, Any] = pydantic.Field({})
     extra_body: dict[str, Any] = pydantic.Field({})  # members of the body that a request does not set itself
     sampling_overrides: dict[str, Any] = pydantic.Field({})  # members of the body that nothing else changes
-    default_headers: dict[str, pydantic.SecretStr] = pydantic.Field({})
+    default_headers: Headers = pydantic.Field({})
     audio_root: Path | None = None  # folder of the audio files that requests name
     use_completions_api: bool = False
     render_chat_template: bool = False
@@ -56,26 +52,7 @@ class VLLMOptions(gymq.WorkerOptions):
     def _check_urls(cls, urls: list[str]) -> list[str]:
         if not urls:
             raise ValueError("empty; expected a URL such as http://localhost:8000/v1, or several")
-        for url in urls:
-            _check_url(url)
-        return [url.rstrip("/") for url in urls]
-
-    @pydantic.field_validator("api_key")
-    @classmethod
-    def _check_key(cls, key: pydantic.SecretStr) -> pydantic.SecretStr:
-        if not _HEADER_VALUE.fullmatch(key.get_secret_value()):
-            raise ValueError("empty, or characters that cannot be sent; an engine without keys takes any text")
-        return key
-
-    @pydantic.field_validator("default_headers")
-    @classmethod
-    def _check_headers(cls, headers: dict[str, pydantic.SecretStr]) -> dict[str, pydantic.SecretStr]:
-        for name, value in headers.items():
-            if not _HEADER_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} cannot be the name of a header")
-            if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
-                raise ValueError(f"the value of {name} is empty or has characters that cannot be sent")
-        return headers
+        return [check_url(url) for url in urls]
 
     @pydantic.model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -94,22 +71,7 @@ class VLLMOptions(gymq.WorkerOptions):
         return self
 
     def headers(self) -> dict[str, str]:
-        """The headers of every request; given ones go before our own."""
-        given = {name.title(): value.get_secret_value() for name, value in self.default_headers.items()}
-        return {"Authorization": f"Bearer {self.api_key.get_secret_value()}", **given}
+        return request_headers(self.api_key, self.default_headers)
 
-    def secrets(self) -> list[str]:
-        """What must not be seen in any text."""
-        return [value.get_secret_value() for value in (self.api_key, *self.default_headers.values())]
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        usable = False
-    if not usable:
-        raise ValueError("expected a URL such as http://localhost:8000/v1")
-    if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("no user, query or fragment in the URL, please; a key belongs into api_key")
+    def secrets(self) -> Iterable[str]:
+        return secrets_of(self.api_key, self.default_headers)

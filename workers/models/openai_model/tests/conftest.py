@@ -8,26 +8,12 @@ from typing import Any
 import pytest
 
 import gymq
-from workers.models.openai_model import endpoint
 from workers.models.openai_model.tests.stand_in import StandIn
 from workers.models.openai_model.worker import OpenAIModel
 
 KEY = "sk-a-very-secret-key-0123456789"
 
 Start = Callable[..., Awaitable[OpenAIModel]]
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[StandIn]:
-    async with StandIn() as server:
-        yield server
 
 
 @pytest.fixture
@@ -43,18 +29,6 @@ async def start(server: StandIn) -> AsyncIterator[Start]:
             return worker
 
         yield started
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits between tries, in seconds; they are skipped."""
-    seen: list[float] = []
-
-    async def sleep(seconds: float) -> None:
-        seen.append(seconds)
-
-    monkeypatch.setattr(endpoint, "sleep", sleep)
-    return seen
 
 
 async def ask(worker: OpenAIModel, timeout_s: float = 30.0, **params: Any) -> dict[str, Any]:

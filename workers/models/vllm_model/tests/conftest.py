@@ -8,26 +8,12 @@ from typing import Any
 import pytest
 
 import gymq
-from workers.models.openai_model import endpoint
 from workers.models.openai_model.tests.stand_in import StandIn
 from workers.models.vllm_model.worker import VLLMModel
 
 KEY = "a-very-secret-key-0123456789"
 
 Start = Callable[..., Awaitable[VLLMModel]]
-
-
-@pytest.fixture(autouse=True)
-def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
-        monkeypatch.delenv(name, raising=False)
-        monkeypatch.delenv(name.upper(), raising=False)
-
-
-@pytest.fixture
-async def server() -> AsyncIterator[StandIn]:
-    async with StandIn() as server:
-        yield server
 
 
 @pytest.fixture
@@ -49,16 +35,6 @@ async def start(server: StandIn) -> AsyncIterator[Start]:
             return worker
 
         yield started
-
-
-@pytest.fixture
-def no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits between tries are skipped."""
-
-    async def sleep(_seconds: float) -> None:
-        return None
-
-    monkeypatch.setattr(endpoint, "sleep", sleep)
 
 
 async def ask(worker: VLLMModel, session: str = "run/0/0/1", **params: Any) -> dict[str, Any]:

@@ -253,7 +253,7 @@ async def test_the_calls_of_a_session_and_of_its_next_attempt_go_to_one_engine(s
         assert min(len(server.asked), len(other.asked)) > 0
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("waits")
 async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start: Start, server: StandIn) -> None:
     server.answers = [as_json(completion("Hello"))]
     async with StandIn() as dead:
@@ -264,7 +264,7 @@ async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start:
     assert len(server.asked) == 20
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("waits")
 async def test_if_no_engine_can_be_reached_the_rollout_may_be_tried_again(start: Start) -> None:
     async with StandIn() as one, StandIn() as two:
         urls = [one.url, two.url]
@@ -273,7 +273,7 @@ async def test_if_no_engine_can_be_reached_the_rollout_may_be_tried_again(start:
     assert "cannot connect" in found.message
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("waits")
 async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, server: StandIn) -> None:
     async with StandIn() as other:
         for engine in (server, other):
@@ -282,7 +282,7 @@ async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, ser
         assert {len(server.asked), len(other.asked)} == {0, 3}
 
 
-@pytest.mark.usefixtures("no_waits")
+@pytest.mark.usefixtures("waits")
 async def test_an_engine_that_comes_back_gets_its_sessions_back(
     start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,35 @@
+"""What the tests of all models that ask an endpoint share: a stand-in for it, and time that is not waited for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from workers.models.openai_model import endpoint
+from workers.models.openai_model.tests.stand_in import StandIn
+
+
+@pytest.fixture(autouse=True)
+def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[StandIn]:
+    async with StandIn() as server:
+        yield server
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between tries, in seconds; they are skipped."""
+    seen: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        seen.append(seconds)
+
+    monkeypatch.setattr(endpoint, "sleep", sleep)
+    return seen
