@@ -1,0 +1,124 @@
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, ScriptedModel, prompt, reply
+from workers.resources.text_to_sql.extraction import find_query
+from workers.resources.text_to_sql.worker import TextToSql
+
+JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
+ROW = {
+    **prompt("Which villages have an orchard?"),
+    "sql": "SELECT DISTINCT village FROM orchard;",
+    "sql_dialect": "sqlite",
+    "sql_context": "CREATE TABLE orchard (village TEXT);",
+    "sql_prompt": "Which villages have an orchard?",
+}
+QUERY = reply("```sql\nSELECT village FROM orchard GROUP BY village;\n```")
+
+
+def judge_that_says(*texts: str, asked: list[dict[str, Any]] | None = None) -> ScriptedModel:
+    replies = iter(texts)
+
+    async def answer(_model: str, params: dict[str, Any]) -> dict[str, Any]:
+        if asked is not None:
+            asked.append(params)
+        return reply(next(replies))
+
+    return ScriptedModel(answer)
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("```sql\nSELECT 1\n```", "SELECT 1"),
+        ("```SQL\nSELECT 1\n```", "SELECT 1"),
+        ("```sql SELECT 1 ```", "SELECT 1"),
+        ("```sql\nSELECT 1\n``` or rather ```sql\nSELECT 2;;\n```", "SELECT 2;;"),
+        ("```sql\nSELECT 1\n```\n```sql\n```", ""),
+        ("```sql\nnot a statement\n```", "not a statement"),
+        ("```\nSELECT 1\n```\n```\nSELECT 2\n```\n```\na table\n```", "SELECT 2"),
+        ("```\ndrop\ttable orchard\n```", "drop\ttable orchard"),
+        ("```sqlite\nSELECT 1;\n```", "SELECT 1;"),
+        ("```postgres\nSELECT 1\n```", "SELECT 1\n```;"),
+        ("<think>SELECT 9;</think>```sql\nSELECT 1\n```", "SELECT 1"),
+        ("Try SELECT ';' AS a; then this; and so on", "SELECT ';' AS a; then this;"),
+        ("first; then SELECT 1", "SELECT 1;"),
+        ("SELECT 1;;;", "SELECT 1;"),
+        ("with t as (select 1) select * from t", "with t as (select 1) select * from t;"),
+        ("We deselect nothing.", "select nothing.;"),
+        ("CREATE TABLE a (b INT);", None),
+        ("Use a selection.", None),
+        ("", None),
+        ("   \n", None),
+    ],
+)
+def test_what_is_taken_for_the_query(text, query):
+    assert find_query(text) == query
+
+
+@pytest.mark.parametrize(
+    ("given", "usual"),
+    [(" Postgres ", "postgresql"), ("PG", "postgresql"), ("sqlite3", "sqlite"), ("MySQL", "mysql")],
+)
+async def test_other_names_of_a_dialect_are_understood(given, usual):
+    asked: list[dict[str, Any]] = []
+    model = judge_that_says("[[A!=B]]", asked=asked)
+    async with Harness(TextToSql, JUDGE, models=model) as env:
+        verdict = await env.verify(ROW | {"sql_dialect": given}, QUERY)
+    assert verdict.members["sql_dialect"] == usual
+    assert f"Dialect: {usual}\n" in asked[0]["input"][1]["content"]
+
+
+@pytest.mark.parametrize("dialect", ["", " ", "oracle", None, 5])
+async def test_a_dialect_that_is_not_known_is_refused_and_nobody_is_asked(dialect):
+    async with Harness(TextToSql, JUDGE, models=judge_that_says()) as env:
+        with pytest.raises(gymq.InvalidTask, match="sql_dialect"):
+            await env.verify(ROW | {"sql_dialect": dialect}, QUERY)
+
+
+async def test_the_judge_sees_the_queries_in_both_orders():
+    asked: list[dict[str, Any]] = []
+    model = judge_that_says("[[A=B]]", "[[A=B]]", asked=asked)
+    braces = {"sql_prompt": "Which {village}?", "sql": "SELECT '{}';"}
+    async with Harness(TextToSql, JUDGE, models=model) as env:
+        verdict = await env.verify(ROW | braces, QUERY)
+    assert verdict.reward == 1.0
+    first, second = (params["input"][1]["content"] for params in asked)
+    given = "SELECT village FROM orchard GROUP BY village;"
+    assert first.endswith(f"Which {{village}}?\n\nQuery A:\nSELECT '{{}}';\n\nQuery B:\n{given}")
+    assert second.endswith(f"Which {{village}}?\n\nQuery A:\n{given}\n\nQuery B:\nSELECT '{{}}';")
+
+
+async def test_a_reply_of_the_judge_without_a_label_is_a_no():
+    async with Harness(TextToSql, JUDGE, models=judge_that_says("They look alike to me.")) as env:
+        verdict = await env.verify(ROW, QUERY)
+    assert (verdict.reward, verdict.members["failure_reason"]) == (0.0, "judge_evaluation_failed")
+    assert verdict.members["judge_evaluations"][0]["verdict_label"] is None
+
+
+@pytest.mark.parametrize("said_before", [[], ["[[A=B]]"]])
+async def test_a_judge_that_cannot_be_asked_is_a_failure_and_no_zero(said_before):
+    said = iter(said_before)
+
+    async def answer(_model: str, _params: dict[str, Any]) -> dict[str, Any]:
+        for text in said:
+            return reply(text)
+        raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, "nobody serves judge")
+
+    async with Harness(TextToSql, JUDGE, models=ScriptedModel(answer)) as env:
+        with pytest.raises(gymq.JudgeFailed, match="nobody serves judge"):
+            await env.verify(ROW, QUERY)
+
+
+async def test_the_reward_of_a_failed_swap_may_lie_outside_of_zero_and_one():
+    model = judge_that_says("[[A=B]]", "[[A!=B]]")
+    async with Harness(TextToSql, {**JUDGE, "reward_if_swap_fails": -0.5}, models=model) as env:
+        verdict = await env.verify(ROW, QUERY)
+    assert verdict.reward == -0.5
+
+
+def test_labels_that_are_the_same_are_refused():
+    with pytest.raises(gymq.OptionsError, match="differ"):
+        TextToSql({**JUDGE, "judge_equal_label": "[[yes]]", "judge_not_equal_label": "[[yes]]"})

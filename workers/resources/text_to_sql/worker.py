@@ -1,0 +1,100 @@
+"""text_to_sql: a question in plain words, answered by a SQL query. A judge model compares it with a reference query.
+
+The judge is asked twice, with the queries in both orders. Nothing is executed.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import pydantic
+
+import gymq
+from gymq import responses
+from gymq.judge import Comparison, Judge, Judgement, JudgeOptions, Label, check_distinct, compare, first_label
+from workers.resources.text_to_sql.extraction import find_query
+from workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRUCTIONS, NOT_EQUAL
+
+_OTHER_NAMES = {"postgres": "postgresql", "pg": "postgresql", "sqlite3": "sqlite"}
+
+
+def _usual_name(dialect: Any) -> Any:
+    if not isinstance(dialect, str):
+        return dialect
+    name = dialect.strip().lower()
+    return _OTHER_NAMES.get(name, name)
+
+
+class SqlRow(gymq.Row):
+    sql: str  # reference query; may be empty
+    sql_dialect: Annotated[Literal["mysql", "postgresql", "sqlite"], pydantic.BeforeValidator(_usual_name)]
+    sql_prompt: str  # the question
+    sql_context: str = ""  # statements that make the tables and their rows
+    uuid: str | int | None = None
+    metadata: dict[str, Any] | None = None
+
+
+class SqlOptions(JudgeOptions):
+    judge_system_message: str | None = INSTRUCTIONS
+    judge_equal_label: Label = EQUAL
+    judge_not_equal_label: Label = NOT_EQUAL
+    check_twice_swap: bool = True
+    reward_if_swap_fails: pydantic.FiniteFloat = 0.0
+
+    @pydantic.model_validator(mode="after")
+    def _check_labels(self) -> SqlOptions:
+        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
+        return self
+
+
+class TextToSql(gymq.Resources[SqlRow]):
+    """Reward 1 if a judge finds the query to answer the question like the reference query, asked in both orders."""
+
+    Options = SqlOptions
+
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge"})
+
+    async def start(self) -> None:
+        self._judge = Judge.of(self, self.options)
+        low, high = type(self).reward_range
+        self.reward_range = (min(low, self.options.reward_if_swap_fails), max(high, self.options.reward_if_swap_fails))
+
+    async def verify(self, request: gymq.VerifyRequest[SqlRow]) -> gymq.Verdict:
+        row = request.row
+        query = find_query(request.reply_text)
+        reward, reason, evaluations = 0.0, "no_sql_extracted", []
+        if query:
+            comparison = await self._compare(row, query)
+            evaluations = comparison.members()
+            if comparison.agrees:
+                reward, reason = 1.0, "none"
+            else:
+                reward = self.options.reward_if_swap_fails if comparison.swap_fails else 0.0
+                reason = "judge_evaluation_failed"
+        return gymq.Verdict(
+            reward,
+            sql_dialect=row.sql_dialect,
+            sql_context=row.sql_context,
+            model_output=request.reply_text,
+            extracted_sql=query,
+            judge_passed=reason == "none",
+            failure_reason=reason,
+            judge_evaluations=evaluations,
+        )
+
+    async def _compare(self, row: SqlRow, query: str) -> Comparison:
+        labels = self.options.judge_equal_label, self.options.judge_not_equal_label
+
+        async def ask(query_a: str, query_b: str) -> Judgement:
+            prompt = COMPARISON.fill(
+                dialect=row.sql_dialect,
+                context=row.sql_context,
+                question=row.sql_prompt,
+                query_a=query_a,
+                query_b=query_b,
+            )
+            return await self._judge.ask(prompt, lambda said: first_label(responses.assistant_text(said), *labels))
+
+        return await compare(ask, row.sql, query, equal_label=labels[0], swap=self.options.check_twice_swap)
