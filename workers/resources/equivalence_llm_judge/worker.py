@@ -1,0 +1,154 @@
+"""equivalence_llm_judge: a judge model decides whether the reply's answer means the same as the expected one.
+
+A pattern may cut the answer out of the reply. If the judge rejects what was cut out, it can be shown the whole reply;
+if it accepts it, it can be asked again with the two answers exchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pydantic
+
+import gymq
+from gymq.judge import (
+    Judge,
+    Judgement,
+    JudgeOptions,
+    Label,
+    check_distinct,
+    chosen_template,
+    compare,
+    first_label,
+    last_text,
+    text_of,
+    user_contents,
+)
+from gymq.responses import last_assistant_text
+from workers.resources.equivalence_llm_judge.extraction import extract
+from workers.resources.equivalence_llm_judge.prompt import FIELDS, default_template
+
+
+class AnswerRow(gymq.Row):
+    expected_answer: str | None = None
+    template_metadata: dict[str, Any] | None = None
+    uuid: str | int | None = None
+    options: list[dict[str, Any]] | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def expected(self) -> str:
+        if self.expected_answer:
+            return self.expected_answer
+        given = (self.metadata or {}).get("expected_answer")
+        return "" if given is None else str(given)
+
+    @property
+    def pattern(self) -> str | None:
+        """Where the answer is in a reply to this row."""
+        given = (self.template_metadata or {}).get("output_regex")
+        return given if isinstance(given, str) and given else None
+
+
+class EquivalenceOptions(JudgeOptions):
+    judge_prompt_template: str | None = None
+    judge_prompt_template_fpath: str | None = None
+    judge_equal_label: Label = "[[A=B]]"
+    judge_not_equal_label: Label = "[[A!=B]]"
+    question_extract_regex: str | None = None
+    response_extract_regex: str | None = None
+    msg_extraction_failure: str = "[NO VALID ANSWER EXTRACTED]"  # what the judge sees where there is no reply
+    check_twice_swap: bool = False
+    reward_if_swap_fails: float = 0.0
+    use_per_record_regex: bool = True
+    extraction_length_threshold: pydantic.NonNegativeInt | None = 120  # characters; None: no threshold
+    check_full_generation_on_fail: bool = True
+    reward_if_full_generation_succeeds: float = 0.5
+
+    @pydantic.model_validator(mode="after")
+    def _check_labels(self) -> EquivalenceOptions:
+        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
+        return self
+
+
+class EquivalenceJudge(gymq.Resources[AnswerRow]):
+    """Reward 1 if a judge finds that the reply's answer means the expected one."""
+
+    Options = EquivalenceOptions
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge"})
+
+    # For patterns, which may need exponential time on an unlucky text.
+    pattern_timeout_s: ClassVar[float] = 5.0
+
+    async def start(self) -> None:
+        options = self.options
+        rewards = (0.0, 1.0, options.reward_if_swap_fails, options.reward_if_full_generation_succeeds)
+        self.reward_range = (min(rewards), max(rewards))
+        self._template = chosen_template(
+            self.name,
+            options.judge_prompt_template,
+            options.judge_prompt_template_fpath,
+            default_template(options.judge_equal_label, options.judge_not_equal_label),
+            *FIELDS,
+        )
+        self._judge = Judge.of(self, options)
+
+    async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
+        options, row = self.options, request.row
+        question = await self._cut_out(options.question_extract_regex, _question(row.responses_create_params))
+        reply = last_assistant_text(request.response)
+        own_pattern = row.pattern if options.use_per_record_regex else None
+        # A long answer was hardly meant to be cut out, so it is judged once, against the whole reply.
+        too_long = own_pattern is not None and self._is_long(row.expected)
+        pattern = None if too_long else own_pattern or options.response_extract_regex
+        answer = await self._cut_out(pattern, reply) if reply else options.msg_extraction_failure
+
+        async def ask(expected: str, generated: str) -> Judgement:
+            return await self._judge.ask(
+                self._template.fill(question=question, expected_answer=expected, generated_answer=generated),
+                self._verdict,
+            )
+
+        swap = options.check_twice_swap and not too_long
+        compared = await compare(ask, row.expected, answer, equal_label=options.judge_equal_label, swap=swap)
+        judgements = compared.judgements
+        if compared.agrees:
+            reward = 1.0
+        elif compared.swap_fails:
+            reward = options.reward_if_swap_fails
+        else:
+            reward = 0.0
+            if options.check_full_generation_on_fail and own_pattern is not None and not too_long:
+                judgements.append(await ask(row.expected, reply or options.msg_extraction_failure))
+                if judgements[-1].label == options.judge_equal_label:
+                    reward = options.reward_if_full_generation_succeeds
+        evaluations = [_members(judgement) for judgement in judgements]
+        return gymq.Verdict(reward, expected_answer=row.expected, judge_evaluations=evaluations)
+
+    async def _cut_out(self, pattern: str | None, text: str) -> str:
+        if not pattern:
+            return text
+        return await self.processes.run(self.pattern_timeout_s, extract, pattern, text)
+
+    def _is_long(self, expected: str) -> bool:
+        threshold = self.options.extraction_length_threshold
+        return threshold is not None and len(expected) > threshold
+
+    def _verdict(self, response: dict[str, Any]) -> str | None:
+        return first_label(last_text(response), self.options.judge_equal_label, self.options.judge_not_equal_label)
+
+
+def _question(params: dict[str, Any]) -> str:
+    """The text of the last user message that has any."""
+    texts = (text_of(content).strip() for content in reversed(user_contents(params)))
+    return next((text for text in texts if text), "")
+
+
+def _members(judgement: Judgement) -> dict[str, Any]:
+    return {
+        "responses_create_params": judgement.request,
+        "response": judgement.response,
+        "verdict_label": judgement.label,
+    }
