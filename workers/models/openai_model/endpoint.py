@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep
 from collections.abc import Iterable, Mapping
-from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -18,7 +17,9 @@ import aiohttp
 import msgspec
 
 import gymq
+from workers.models.openai_model.limit import AdaptiveLimit
 from workers.models.openai_model.retry import (
+    ASKED_TOO_OFTEN,
     BROKEN,
     CONNECT_TIMEOUT_S,
     UNREACHABLE,
@@ -67,14 +68,12 @@ class Endpoint:
         """
         Args:
             secrets: texts that must not be seen in errors.
-            max_concurrent_requests: requests on their way at a time, from this object; None: no limit.
+            max_concurrent_requests: requests on their way at a time, from this object; None: as many as it takes.
         """
         self.base_url = base_url.rstrip("/")
         self._headers = {**headers, "Content-Type": "application/json", "Accept": "application/json"}
         self._secrets = sorted((text for text in secrets if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
-        self._slots: AbstractAsyncContextManager[None] = (
-            nullcontext() if max_concurrent_requests is None else asyncio.Semaphore(max_concurrent_requests)
-        )
+        self.limit = AdaptiveLimit(max_concurrent_requests)
 
     async def start(self) -> None:
         self._http = aiohttp.ClientSession(
@@ -104,14 +103,24 @@ class Endpoint:
             async with asyncio.timeout_at(deadline):
                 while True:
                     try:
-                        async with self._slots:
-                            return await self._exchange(url, data)
+                        return await self._in_turn(url, data)
                     except Trouble as trouble:
                         wait_s = tries.wait_s(trouble, deadline - loop.time())
                     await sleep(wait_s)
         except TimeoutError:
             message = f"{url}: no answer within {timeout_s:.3g} s"
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, message) from None
+
+    async def _in_turn(self, url: str, data: bytes) -> dict[str, Any]:
+        async with self.limit.slot() as sent_in:
+            try:
+                answer = await self._exchange(url, data)
+            except Trouble as trouble:
+                if trouble.asked_too_often:
+                    self.limit.overloaded(sent_in, trouble.retry_after_s)
+                raise
+            self.limit.answered()
+            return answer
 
     async def _exchange(self, url: str, data: bytes) -> dict[str, Any]:
         try:
@@ -164,7 +173,12 @@ class Endpoint:
         policy = policy_of(response.status)
         if policy is None or code == _QUOTA_USED_UP:
             return Refused(message, reason=reason, code=code, retryable=False)
-        return Trouble(policy, message, retry_after_s=retry_after_s(response.headers, datetime.now(UTC)))
+        return Trouble(
+            policy,
+            message,
+            retry_after_s=retry_after_s(response.headers, datetime.now(UTC)),
+            asked_too_often=response.status in ASKED_TOO_OFTEN,
+        )
 
     def redacted(self, text: str) -> str:
         """The text without secrets."""

@@ -32,6 +32,8 @@ OVERLOADED = Policy("overloaded", tries=8, first_wait_s=1.0, longest_wait_s=30.0
 BROKEN = Policy("broken", tries=3, first_wait_s=0.5, longest_wait_s=5.0)
 
 _OVERLOADED_STATUSES = frozenset({429, 502, 503, 504, 520, 529})
+# Those with which an endpoint says that fewer requests would be answered; the others come from what stands before it.
+ASKED_TOO_OFTEN = frozenset({429, 529})
 _REQUEST_TIMEOUT = 408
 
 
@@ -47,10 +49,13 @@ def policy_of(status: int) -> Policy | None:
 class Trouble(Exception):
     """One try failed in a way that another may not."""
 
-    def __init__(self, policy: Policy, message: str, *, retry_after_s: float = 0.0) -> None:
+    def __init__(
+        self, policy: Policy, message: str, *, retry_after_s: float = 0.0, asked_too_often: bool = False
+    ) -> None:
         super().__init__(message)
         self.policy = policy
         self.retry_after_s = retry_after_s
+        self.asked_too_often = asked_too_often
 
 
 class Tries:

@@ -1,0 +1,113 @@
+"""How many requests are on their way to one endpoint at a time, found out by trying.
+
+Additive increase, multiplicative decrease, as in TCP (Chiu and Jain, 1989): an endpoint that says it is asked too
+often halves the limit, at most once for the requests that were on their way together; each full round of answers
+raises it by one, up to the configured limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+LONGEST_PAUSE_S = 60.0  # an endpoint may wish for more, but no header stops all requests for longer
+
+
+class AdaptiveLimit:
+    """Lets requests through in the order in which they came."""
+
+    def __init__(self, most: int | None) -> None:
+        """
+        Args:
+            most: requests at a time; None: as many as the endpoint takes.
+        """
+        self._most: float = math.inf if most is None else most
+        self._found = self._most  # what the endpoint was found to take
+        self._in_flight = 0
+        self._round = 0  # grows with each decrease
+        self._answered = 0  # since the limit changed
+        self._resume_at = -math.inf
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def now(self) -> float:
+        """Requests that may be on their way at a time at present."""
+        return min(self._found, self._most)
+
+    def set_most(self, most: int) -> None:
+        """Change the configured limit; what is on its way above it ends first."""
+        self._found = self._found if self._found < self._most else most
+        self._most = most
+        self._let_through()
+
+    @property
+    def in_flight(self) -> int:
+        return self._in_flight
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[int]:
+        """A place among the requests on their way; gives the round that `overloaded` wants to know."""
+        await self._enter()
+        try:
+            yield self._round
+        finally:
+            self._in_flight -= 1
+            self._let_through()
+
+    def answered(self) -> None:
+        """The endpoint answered a request."""
+        self._answered += 1
+        if self._answered >= self.now:
+            self._answered = 0
+            self._found = min(self._found + 1, self._most)
+
+    def overloaded(self, sent_in: int, retry_after_s: float) -> None:
+        """The endpoint refused a request because it has too many.
+
+        Args:
+            sent_in: the round in which the request was sent.
+            retry_after_s: how long the endpoint wants to be left alone.
+        """
+        if sent_in == self._round:
+            self._round += 1
+            self._answered = 0
+            self._found = max(1, min(self._in_flight, self.now) // 2)
+        loop = asyncio.get_running_loop()
+        self._resume_at = max(self._resume_at, loop.time() + min(retry_after_s, LONGEST_PAUSE_S))
+
+    async def _enter(self) -> None:
+        if not self._waiting and self._has_room():
+            self._in_flight += 1
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        self._let_through()
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if turn.done() and not turn.cancelled():  # its turn came at the same moment
+                self._in_flight -= 1
+            self._let_through()
+            raise
+
+    def _has_room(self) -> bool:
+        return self._in_flight < self.now and asyncio.get_running_loop().time() >= self._resume_at
+
+    def _let_through(self) -> None:
+        while self._waiting and (self._waiting[0].done() or self._has_room()):
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                self._in_flight += 1
+        loop = asyncio.get_running_loop()
+        if self._waiting and loop.time() < self._resume_at and self._timer is None:
+            self._timer = loop.call_at(self._resume_at, self._resume)
+
+    def _resume(self) -> None:
+        self._timer = None
+        self._let_through()
