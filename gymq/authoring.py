@@ -28,6 +28,7 @@ class WorkerOptions(pydantic.BaseModel):
     port: int | None = None
     datasets: list[dict[str, Any]] | None = None
     num_workers: pydantic.PositiveInt = 1  # processes that serve this instance
+    isolated: bool = False  # a process of its own, with a Python environment of its own
     max_concurrency: pydantic.PositiveInt | None = None  # calls at a time in one process; default: the worker's own
 
 

@@ -1,7 +1,7 @@
 """Starts a cluster on this machine: the embedded server if none is given, the streams, and the worker processes.
 
-Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own. A process that
-dies is started again, with a growing pause.
+Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own, and one that is
+`isolated` a process with its own Python environment. A process that dies is started again, with a growing pause.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import msgspec
 from gymq import credentials, streams
 from gymq.auth import OPERATOR, SERVICES
 from gymq.bus import Bus
+from gymq.environments import CannotIsolate, python_for
 from gymq.host import READY, ROLE_OF_KIND, HostSpec, InstanceSpec
 from gymq.jetstream import JetStream
 from gymq.server import EmbeddedServer, ServerError
@@ -82,7 +83,8 @@ class Cluster:
                 log.warning("there is no password of the role operator here: streams are taken as they are")
             logs = self._folder / "logs"
             logs.mkdir(parents=True, exist_ok=True)
-            self.children = [Child(name, spec, logs / f"{name}.log") for name, spec in self._plan()]
+            environments = self._folder / "environments"
+            self.children = [Child(name, spec, logs / f"{name}.log", environments) for name, spec in self._plan()]
             async with asyncio.TaskGroup() as group:
                 for child in self.children:
                     group.create_task(child.start())
@@ -142,9 +144,10 @@ class Cluster:
         planned: list[tuple[str, list[InstanceSpec], str]] = []
         for instance in self._instances:
             copies = instance.options.get("num_workers") or 1
-            if copies == 1:
+            if copies == 1 and not instance.options.get("isolated"):
                 shared.setdefault(instance.kind, []).append(instance)
-            for number in range(copies if copies > 1 else 0):
+                continue
+            for number in range(copies):
                 planned.append((f"{instance.name}-{number}", [instance], instance.kind))
         planned += [(kind, instances, kind) for kind, instances in shared.items()]
         specs = [(name, self._spec(ROLE_OF_KIND[kind], instances)) for name, instances, kind in planned]
@@ -162,12 +165,18 @@ class Cluster:
 class Child:
     """One worker process, kept alive."""
 
-    def __init__(self, name: str, spec: HostSpec, log_file: Path) -> None:
+    def __init__(self, name: str, spec: HostSpec, log_file: Path, environments: Path) -> None:
+        """
+        Args:
+            environments: the folder for the Python environments of workers that have their own.
+        """
         self.name = name
         self.spec = spec
         self.restarts = 0
         self.process: asyncio.subprocess.Process | None = None
         self._log_file = log_file
+        self._environments = environments
+        self._python = sys.executable
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -176,13 +185,19 @@ class Child:
         Raises:
             LaunchError: it says why it cannot, dies, or is not ready in time.
         """
+        for instance in self.spec.instances:
+            if instance.options.get("isolated"):
+                try:
+                    self._python = await python_for(instance.kind, instance.implementation, self._environments)
+                except CannotIsolate as error:
+                    raise LaunchError(f"{self.name}: {error}") from None
         await self._spawn()
         self._watching = asyncio.create_task(self._watch())
 
     async def _spawn(self) -> None:
         with self._log_file.open("ab") as log_to:
             process = self.process = await asyncio.create_subprocess_exec(
-                sys.executable,
+                self._python,
                 "-P",  # a file in the current folder must not stand for a module of the library
                 "-m",
                 "gymq.host",

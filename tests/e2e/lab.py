@@ -170,7 +170,7 @@ class Lab:
 
     async def start(self, name: str, spec: HostSpec) -> Child:
         """One more process; the caller stops it."""
-        child = Child(name, spec, self.folder / "logs" / f"{name}.log")
+        child = Child(name, spec, self.folder / "logs" / f"{name}.log", self.folder / "environments")
         await child.start()
         return child
 
