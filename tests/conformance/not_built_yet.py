@@ -10,7 +10,6 @@ NOT_BUILT_YET = [
     "genrm_compare",
     "google_search",
     "jailbreak_detection",
-    "math_formal_lean",
     "math_with_code",
     "mini_swe_agent",
     "multichallenge",
@@ -18,7 +17,6 @@ NOT_BUILT_YET = [
     "ns_tools",
     "over_refusal_detection",
     "swerl_gen",
-    "swerl_llm_judge",
     "tavily_search",
     "terminus_judge",
 ]

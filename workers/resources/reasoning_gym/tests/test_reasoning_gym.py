@@ -1,0 +1,156 @@
+"""What the recorded cases cannot say: hostile answers, endless scorers, long replies, rows that do not fit."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, prompt, reply
+from workers.resources.reasoning_gym.answers import read_answer
+from workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, score
+from workers.resources.reasoning_gym.worker import ReasoningGym
+
+library = pytest.importorskip("reasoning_gym", reason='needs pip install "gymq[reasoning-gym]"')
+
+EXAMPLES = Path(__file__).parents[1] / "data" / "example.jsonl"
+
+
+def row(task, answer="5", **metadata):
+    return {**prompt("Go."), "question": "Go.", "answer": answer, "metadata": {"source_dataset": task, **metadata}}
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<answer>1</answer> <answer> 2\n</answer> \\boxed{3}", "2"),
+        ("<answer>1</answer><answer></answer>", ""),
+        ("<answer>1 <answer>2</answer>", "1 <answer>2"),
+        ("<answer>1", "<answer>1"),
+        ("<Answer>1</Answer> \\boxed{} \\boxed{\\text{7}} \\boxed{8}", "\\text{7"),
+        ("\\boxed{ } ", ""),
+        ("\\boxed{7", "\\boxed{7"),
+        ("  seven ", "seven"),
+        ("", ""),
+        ("<answer>" * 200_000 + "x", "<answer>" * 200_000 + "x"),
+        ("\\boxed{" * 200_000, "\\boxed{" * 200_000),
+    ],
+    ids=range(11),
+)
+def test_the_answer_is_read_out_of_tags_a_box_or_the_whole_reply(text, answer):
+    assert read_answer(text) == answer
+
+
+@pytest.mark.parametrize("task", sorted(EVALUATED | PARSED))
+def test_the_librarys_own_answers_get_full_score_where_code_is_kept_out(task):
+    for entry in library.create_dataset(task, size=10, seed=3):
+        assert score(task, entry["answer"], entry) == 1.0
+
+
+@pytest.mark.parametrize("task", sorted(EVALUATED | PARSED))
+@pytest.mark.parametrize(
+    "code",
+    [
+        "[open({path!r}, 'w').close()]",
+        "__import__('pathlib').Path({path!r}).touch()",
+        "(1).__class__.__base__.__subclasses__()",
+        "[entry['metadata'][n]for n in[open({path!r},'w')]]",
+    ],
+)
+def test_code_in_an_answer_does_not_run(task, code, tmp_path):
+    target = tmp_path / "ran"
+    entry = library.create_dataset(task, size=1, seed=3)[0]
+    assert score(task, code.format(path=str(target)), entry) <= 0.01
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(("task", "name"), [("string_insertion", "oracle_answer"), ("n_queens", "valid_solutions[0]")])
+def test_an_answer_cannot_name_the_expected_one(task, name):
+    assert score(task, name, library.create_dataset(task, size=1, seed=3)[0]) == 0.0
+
+
+def test_lists_are_still_read_where_the_library_reads_them():
+    entry = library.create_dataset("string_insertion", size=1, seed=3)[0]
+    assert score("string_insertion", str(list(entry["answer"])), entry) == 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "fits"),
+    [
+        ("40*(94 - 90) + 83 - 74", True),
+        ("x**3/3 + 2.5e-3*exp(x) + C", True),
+        ("5! % 7", True),
+        ("lambdify(x, 1)", False),
+        ("x.func", False),
+        ("5 .real", False),
+        ("2.real", False),
+        ("'x'", False),
+        ("x_1", False),
+        ("[1]", False),
+        ("the sum is 5", False),
+    ],
+)
+def test_a_formula_has_numbers_operators_variables_and_elementary_functions(text, fits):
+    assert is_formula(text) is fits
+
+
+async def test_a_scorer_that_does_not_end_is_a_failure_and_no_zero(monkeypatch):
+    async with Harness(ReasoningGym) as env:
+        monkeypatch.setattr(ReasoningGym, "score_timeout_s", 0.5)
+        with pytest.raises(gymq.RolloutError) as caught:
+            await env.verify(row("countdown", numbers=[9], target=9), reply("9**9**9**9"))
+        monkeypatch.undo()
+        assert (await env.verify(row("chain_sum"), reply("5"))).reward == 1.0
+    assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
+
+
+@pytest.mark.parametrize("task", ["no_such_task", "composite", "knights_knaves"])
+def test_what_the_library_cannot_score_is_zero(task):
+    assert score(task, "5", {"question": "Go.", "answer": None, "metadata": {"source_dataset": task}}) == 0.0
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        {"metadata": {}},
+        {"metadata": {"source_dataset": ""}},
+        {"metadata": {"source_dataset": 5}},
+        {"metadata": None},
+        {"answer": 5},
+        {"question": None},
+    ],
+)
+async def test_a_row_that_does_not_fit_is_refused(members):
+    async with Harness(ReasoningGym) as env:
+        with pytest.raises(gymq.InvalidTask, match=next(iter(members))):
+            await env.verify(row("chain_sum") | members, reply("5"))
+
+
+async def test_a_row_without_an_answer_is_refused():
+    without = row("chain_sum")
+    del without["answer"]
+    async with Harness(ReasoningGym) as env:
+        with pytest.raises(gymq.InvalidTask, match="answer"):
+            await env.verify(without, reply("5"))
+
+
+async def test_the_expected_answers_of_the_examples_get_full_score():
+    async with Harness(ReasoningGym) as env:
+        for line in EXAMPLES.read_text().splitlines():
+            example = json.loads(line)
+            verdict = await env.verify(example, reply(f"<answer>{example['answer']}</answer>"))
+            assert verdict.reward == 1.0
+
+
+async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(gymq.OptionsError, match=r'reasoning-gym is not installed: pip install "gymq\[reasoning-gym\]"'):
+        await ReasoningGym().start()
+
+
+def test_importing_the_worker_does_not_import_the_library():
+    program = "import sys, workers.resources.reasoning_gym.worker; sys.exit('reasoning_gym' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -1,0 +1,50 @@
+"""reasoning_gym: procedurally generated puzzles of the library reasoning-gym, scored by the library."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, ClassVar
+
+import pydantic
+
+import gymq
+from gymq.processes import KillableProcesses
+from workers.resources.reasoning_gym.answers import read_answer
+from workers.resources.reasoning_gym.scoring import prepare, score
+
+
+class PuzzleRow(gymq.Row):
+    question: str
+    answer: str | None  # null where many answers are right
+    metadata: dict[str, Any]  # what the task's scorer needs
+
+    @pydantic.field_validator("metadata")
+    @classmethod
+    def _check_task(cls, metadata: dict[str, Any]) -> dict[str, Any]:
+        task = metadata.get("source_dataset")
+        if not isinstance(task, str) or not task:
+            raise ValueError("source_dataset has to name a task of reasoning-gym")
+        return metadata
+
+
+class ReasoningGym(gymq.Resources[PuzzleRow]):
+    """The library's score of the answer; many tasks give a part of 1 for a part of the answer."""
+
+    reward_range = (0.0, 1.0)
+
+    score_timeout_s: ClassVar[float] = 20.0
+
+    async def start(self) -> None:
+        if importlib.util.find_spec("reasoning_gym") is None:
+            raise gymq.OptionsError('reasoning-gym is not installed: pip install "gymq[reasoning-gym]"')
+        self._scorers = KillableProcesses(prepare=prepare)
+
+    async def stop(self) -> None:
+        self._scorers.close()
+
+    async def verify(self, request: gymq.VerifyRequest[PuzzleRow]) -> gymq.Verdict:
+        row = request.row
+        task, answer = row.metadata["source_dataset"], read_answer(request.reply_text)
+        entry = {"question": row.question, "answer": row.answer, "metadata": row.metadata}
+        reward = await self._scorers.run(self.score_timeout_s, score, task, answer, entry)
+        return gymq.Verdict(reward, task_name=task, score=reward, extracted_answer=answer)
