@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import sleep
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -54,6 +55,20 @@ class Refused(Exception):
         self.retryable = retryable
 
 
+@dataclass(frozen=True)
+class Head:
+    """The beginning of an answer."""
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]  # names in any case
+
+    @property
+    def content_type(self) -> str:
+        """The media type, without parameters."""
+        return self.headers.get("Content-Type", "application/octet-stream").partition(";")[0].strip().lower()
+
+
 class Endpoint:
     """Posts JSON to the paths below one base URL."""
 
@@ -94,8 +109,6 @@ class Endpoint:
             Refused: with an error status that another try does not change, or with an error in the answer.
             RolloutError: there was no answer in time or in the tries that are made.
         """
-        url = self.base_url + path
-        data = msgspec.json.encode(body)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
         tries = Tries()
@@ -103,18 +116,18 @@ class Endpoint:
             async with asyncio.timeout_at(deadline):
                 while True:
                     try:
-                        return await self._in_turn(url, data)
+                        return await self._in_turn(path, body)
                     except Trouble as trouble:
                         wait_s = tries.wait_s(trouble, deadline - loop.time())
                     await sleep(wait_s)
         except TimeoutError:
-            message = f"{url}: no answer within {timeout_s:.3g} s"
+            message = f"{self.base_url + path}: no answer within {timeout_s:.3g} s"
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, message) from None
 
-    async def _in_turn(self, url: str, data: bytes) -> dict[str, Any]:
+    async def _in_turn(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         async with self.limit.slot() as sent_in:
             try:
-                answer = await self._exchange(url, data)
+                answer = await self._exchange(path, body)
             except Trouble as trouble:
                 if trouble.asked_too_often:
                     self.limit.overloaded(sent_in, trouble.retry_after_s)
@@ -122,7 +135,15 @@ class Endpoint:
             self.limit.answered()
             return answer
 
-    async def _exchange(self, url: str, data: bytes) -> dict[str, Any]:
+    async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """One try.
+
+        Raises:
+            Trouble: another try may do better.
+            Refused, RolloutError: it would not.
+        """
+        url = self.base_url + path
+        data = msgspec.json.encode(asked)
         try:
             async with self._http.post(url, data=data, allow_redirects=False) as response:
                 body = bytearray()
@@ -131,19 +152,28 @@ class Endpoint:
                     if len(body) > MAX_REPLY_BYTES:
                         raise self._nonsense(url, f"the reply is longer than {MAX_REPLY_BYTES} bytes")
         except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-            raise Trouble(UNREACHABLE, self.redacted(f"{url}: cannot connect: {error}")) from None
+            raise self._unreachable(url, error) from None
         except (aiohttp.ClientError, OSError) as error:
-            reason = str(error) or type(error).__name__
-            raise Trouble(BROKEN, self.redacted(f"{url}: the connection broke off: {reason}")) from None
-        if response.status // 100 == 2:
-            return self._parsed(url, response, bytes(body))
-        raise self._error(url, response, bytes(body))
+            raise self._broken(url, error) from None
+        return self._read(url, Head(response.status, response.reason or "", response.headers), bytes(body))
 
-    def _parsed(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> dict[str, Any]:
+    def _read(self, url: str, head: Head, body: bytes) -> dict[str, Any]:
+        if head.status // 100 == 2:
+            return self._parsed(url, head, body)
+        raise self._error(url, head, body)
+
+    def _unreachable(self, url: str, error: Exception) -> Trouble:
+        return Trouble(UNREACHABLE, self.redacted(f"{url}: cannot connect: {error}"))
+
+    def _broken(self, url: str, error: Exception) -> Trouble:
+        reason = str(error) or type(error).__name__
+        return Trouble(BROKEN, self.redacted(f"{url}: the connection broke off: {reason}"))
+
+    def _parsed(self, url: str, head: Head, body: bytes) -> dict[str, Any]:
         try:
             parsed = _decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise self._nonsense(url, f"answered with {response.content_type}, not JSON: {error}") from None
+            raise self._nonsense(url, f"answered with {head.content_type}, not JSON: {error}") from None
         if not isinstance(parsed, dict):
             raise self._nonsense(url, "answered with JSON that is not an object")
         if parsed.get("error"):
@@ -157,27 +187,27 @@ class Endpoint:
     def _nonsense(self, url: str, reason: str) -> gymq.RolloutError:
         return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, self.redacted(f"{url}: {reason}"), retryable=True)
 
-    def _error(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> Exception:
-        text = "an HTML page" if response.content_type == "text/html" else body.decode(errors="replace")
+    def _error(self, url: str, head: Head, body: bytes) -> Exception:
+        text = "an HTML page" if head.content_type == "text/html" else body.decode(errors="replace")
         try:
             reason, code = _reason_and_code(_decode(body), text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             reason, code = text, ""
         reason = self.excerpt(reason)
-        message = self.redacted(f"{url}: {response.status} {response.reason or ''}".rstrip())
+        message = self.redacted(f"{url}: {head.status} {head.reason}".rstrip())
         if reason:
             message += f": {reason}"
-        if response.status // 100 == 3:
-            target = self.excerpt(response.headers.get("Location", "nowhere"))
+        if head.status // 100 == 3:
+            target = self.excerpt(head.headers.get("Location", "nowhere"))
             message += f" (redirects are not followed; it points to {target})"
-        policy = policy_of(response.status)
+        policy = policy_of(head.status)
         if policy is None or code == _QUOTA_USED_UP:
             return Refused(message, reason=reason, code=code, retryable=False)
         return Trouble(
             policy,
             message,
-            retry_after_s=retry_after_s(response.headers, datetime.now(UTC)),
-            asked_too_often=response.status in ASKED_TOO_OFTEN,
+            retry_after_s=retry_after_s(head.headers, datetime.now(UTC)),
+            asked_too_often=head.status in ASKED_TOO_OFTEN,
         )
 
     def redacted(self, text: str) -> str:

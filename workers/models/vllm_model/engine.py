@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
-
 import gymq
-from workers.models.openai_model.endpoint import Endpoint
+from workers.models.openai_model.endpoint import Endpoint, Head
 from workers.models.openai_model.retry import UNREACHABLE, Trouble
 from workers.models.vllm_model.asked import ContextOverflow, is_context_overflow
 from workers.models.vllm_model.options import VLLMOptions
@@ -47,7 +45,7 @@ class Engine(Endpoint):
                 raise Unreachable(error.message) from None
             raise
 
-    def _error(self, url: str, response: aiohttp.ClientResponse, body: bytes) -> Exception:
-        if is_context_overflow(response.status, text := body.decode(errors="replace")):
-            return ContextOverflow(self.excerpt(f"{url}: {response.status}: {text}"))
-        return super()._error(url, response, body)
+    def _error(self, url: str, head: Head, body: bytes) -> Exception:
+        if is_context_overflow(head.status, text := body.decode(errors="replace")):
+            return ContextOverflow(self.excerpt(f"{url}: {head.status}: {text}"))
+        return super()._error(url, head, body)
