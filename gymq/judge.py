@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import string
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 
@@ -78,6 +78,11 @@ class PromptTemplate:
     def fill(self, **values: str) -> str:
         """The text with the values in their places."""
         return self._text.format(**values)
+
+
+def literal(text: str) -> str:
+    """The text as a part of a template: its braces are doubled."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 def chosen_template(worker: str, inline: str | None, file: str | None, default: str, *fields: str) -> PromptTemplate:
@@ -173,6 +178,23 @@ class Judge:
         """
         async with self._slots:
             return await self._worker.ask(self._model, {**self._params, **request})
+
+
+ResultT = TypeVar("ResultT")
+
+
+async def all_of(questions: Iterable[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:
+    """The answers to questions that are asked at once, in their order. If one fails, the others are given up.
+
+    Raises:
+        JudgeFailed: one could not be asked.
+    """
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(question) for question in questions]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ from gymq.judge import (
     Judge,
     JudgeOptions,
     PromptTemplate,
+    all_of,
     check_distinct,
     chosen_template,
     compare,
     first_label,
     last_label,
     last_text,
+    literal,
     text_of,
     thoughts,
     user_contents,
@@ -125,6 +127,34 @@ def test_options_that_cannot_work_are_refused(name):
         Asking({"judge_model_server": JUDGE, name: wrong})
 
 
+async def test_questions_asked_at_once_are_answered_in_their_order():
+    async def answer(_model, params):
+        return reply(params["input"][0]["content"])
+
+    judge = judge_with(answer)
+    judgements = await all_of(judge.ask(str(number), last_text) for number in range(5))
+    assert [judgement.label for judgement in judgements] == list("01234")
+
+
+async def test_when_one_question_fails_the_others_are_given_up():
+    given_up = []
+
+    async def answer(_model, params):
+        if params["input"][0]["content"] == "bad":
+            raise gymq.JudgeFailed("no")
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            given_up.append(params["input"][0]["content"])
+            raise
+
+    judge = judge_with(answer)
+    async with asyncio.timeout(60):
+        with pytest.raises(gymq.JudgeFailed, match="no"):
+            await all_of(judge.ask(text, last_text) for text in ("a", "bad", "b"))
+    assert sorted(given_up) in (["a"], ["a", "b"])
+
+
 # Comparing in both orders ---------------------------------------------------------------------------------------------
 
 
@@ -232,6 +262,10 @@ def test_the_first_thoughts_are_read(text, found):
 def test_braces_in_what_is_filled_in_stay_as_they_are():
     template = PromptTemplate("{{{question}}} {question}", "question")
     assert template.fill(question="{question} {0} {{") == "{{question} {0} {{} {question} {0} {{"
+
+
+def test_a_text_can_be_made_a_part_of_a_template():
+    assert PromptTemplate(literal("{x} {") + "{q}", "q").fill(q="1") == "{x} {1"
 
 
 @pytest.mark.parametrize(

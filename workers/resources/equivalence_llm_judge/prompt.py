@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gymq.judge import literal
+
 FIELDS = ("question", "expected_answer", "generated_answer")
 
 _TEXT = """\
@@ -34,8 +36,4 @@ First give your reason in one or two sentences, without naming a label. Then fin
 
 def default_template(equal_label: str, different_label: str) -> str:
     """The template that asks for these labels."""
-    return _TEXT.format(equal=_literal(equal_label), different=_literal(different_label))
-
-
-def _literal(label: str) -> str:
-    return label.replace("{", "{{").replace("}", "}}")
+    return _TEXT.format(equal=literal(equal_label), different=literal(different_label))
