@@ -1,0 +1,110 @@
+"""What a sandboxed program sees of the file system: the system's programs and libraries, read-only, and /tmp."""
+
+from __future__ import annotations
+
+import os
+
+from . import kernel
+from .spec import Spec
+
+_OLD = "/.old"
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
+_DEVICES = ("null", "zero", "full", "random", "urandom")
+_LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1"}
+
+
+def build(spec: Spec, uid: int) -> None:
+    """Replace the root directory of this process, which has a mount namespace of its own.
+
+    Args:
+        uid: the user as which the program will run, as it sees itself.
+
+    Raises:
+        OSError: the kernel refused a step.
+    """
+    kernel.mount("sandbox", "/tmp", "tmpfs", kernel.MS_NOSUID, "mode=755,size=1m")
+    os.mkdir("/tmp/.old")
+    os.chdir("/tmp")
+    kernel.pivot_root(".", ".old")
+    os.chdir("/")
+    for name in ("/tmp", "/dev", "/proc", "/etc"):
+        os.mkdir(name)
+    size = spec.disk_bytes
+    kernel.mount("sandbox", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size},nr_inodes=20k")
+    for path in (*_SYSTEM, *_SETTINGS, *spec.readable):
+        _show(path)
+    kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV)
+    _make_devices()
+    _write("/etc/passwd", f"sandbox:x:{uid}:{uid}::/tmp/box:/bin/sh\n")
+    _write("/etc/group", f"sandbox:x:{uid}:\n")
+    _write("/etc/hosts", "127.0.0.1 localhost\n")
+    for inside, outside in spec.folders.items():
+        os.makedirs(inside, exist_ok=True)
+        if not inside.startswith("/tmp/"):
+            kernel.mount("sandbox", inside, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size}")
+        _copy(_OLD + outside, inside)
+    kernel.raise_loopback()
+    kernel.detach(_OLD)
+    os.rmdir(_OLD)
+    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID)
+
+
+def fill(spec: Spec, uid: int | None) -> None:
+    """Write the program's files into its working directory, and give it to the program's user."""
+    box = spec.directory
+    os.makedirs(box, exist_ok=True)
+    for name, content in spec.files.items():
+        path = os.path.join(box, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+    if not spec.builds_view:
+        for inside, outside in spec.folders.items():
+            _copy(outside, inside)
+    if uid is None:
+        return
+    # In a view of our own /tmp is the program's as a whole, otherwise only its own directory is.
+    roots = ("/tmp", *spec.folders) if spec.builds_view else (box,)
+    for root in roots:
+        for folder, _, files in os.walk(root):
+            for path in (folder, *(os.path.join(folder, file) for file in files)):
+                os.chown(path, uid, uid, follow_symlinks=False)
+
+
+def _show(path: str) -> None:
+    """Make something of the machine visible under its own name, read-only."""
+    source = _OLD + path
+    if os.path.lexists(path) or not os.path.lexists(source):
+        return
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    if os.path.islink(source):
+        os.symlink(os.readlink(source), path)
+        return
+    if os.path.isdir(source):
+        os.mkdir(path)
+    else:
+        _write(path, "")
+    kernel.mount(source, path, None, kernel.MS_BIND | kernel.MS_REC)
+    kernel.make_read_only(path)
+
+
+def _make_devices() -> None:
+    for name in _DEVICES:
+        _write(f"/dev/{name}", "")
+        kernel.mount(f"{_OLD}/dev/{name}", f"/dev/{name}", None, kernel.MS_BIND)
+    for link, target in _LINKS.items():
+        os.symlink(target, link)
+    os.mkdir("/tmp/.shm", 0o700)
+    os.symlink("/tmp/.shm", "/dev/shm")
+
+
+def _copy(source: str, target: str) -> None:
+    import shutil  # slow to import, and few programs are given folders
+
+    shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)

@@ -1,0 +1,122 @@
+"""Running a program that nobody has read: what goes in, which limits hold, what comes out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gymq.outcomes import ComponentFailed
+
+LimitName = Literal["wall", "cpu", "memory", "file", "output"]
+
+MIB = 1024**2
+GIB = 1024**3
+
+
+class SandboxFailed(ComponentFailed):
+    """No program ran: the sandbox could not be started, or was lost. Says nothing about the program."""
+
+
+class SessionEnded(Exception):
+    """The program of a session ended; it has to be started anew."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may use. A program that hits a limit is ended, with everything it started."""
+
+    wall_s: float | None = 10.0  # seconds on the clock; None: no limit, for sessions
+    cpu_s: float | None = None  # seconds of computing of one process, rounded up
+    memory_bytes: int = 1 * GIB  # of address space for one process, and of memory for all together
+    processes: int = 64  # threads included
+    file_bytes: int = 64 * MIB  # one file
+    disk_bytes: int = 256 * MIB  # all files
+    output_bytes: int = 1 * MIB  # each of stdout and stderr
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program and what it is given.
+
+    Args:
+        argv: the program and its arguments; a name without a slash is looked up in the sandbox's PATH.
+        stdin: what it reads; after that, end of file.
+        files: contents by path relative to the working directory.
+        folders: folders of this machine by the absolute path at which the program finds a copy of its own.
+        image: container image to run in, for providers that have such.
+    """
+
+    argv: tuple[str, ...]
+    stdin: bytes = b""
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    folders: Mapping[str, str] = field(default_factory=dict)
+    image: str | None = None
+
+
+@dataclass(frozen=True)
+class Finished:
+    """What became of a program."""
+
+    exit_status: int  # negative: the signal that ended it
+    stdout: bytes  # at most `output_bytes`
+    stderr: bytes  # at most `output_bytes`
+    limit: LimitName | None  # the limit that ended it
+    seconds: float
+
+
+class Session(ABC):
+    """A program that stays, and answers one message after another."""
+
+    @abstractmethod
+    async def exchange(self, message: bytes, timeout_s: float) -> bytes:
+        """Send a message and wait for the answer.
+
+        Raises:
+            TimeoutError: there was none in time. The session is closed.
+            SessionEnded: the program ended, or answered with something that is no message.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End the program and all it started. May be repeated."""
+
+
+class Sandbox(ABC):
+    """A provider of isolation."""
+
+    python: str  # the interpreter to name in `argv`
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Make sure that programs can be run.
+
+        Raises:
+            SandboxFailed: they cannot; the sentence says why and what would help.
+        """
+
+    @abstractmethod
+    def describe(self) -> str:
+        """One sentence: which isolation is active."""
+
+    @abstractmethod
+    async def run(self, program: Program, limits: Limits) -> Finished:
+        """Run a program to its end. Its own crash or a limit that it hits is a result, no error.
+
+        Raises:
+            SandboxFailed: it did not run.
+        """
+
+    @abstractmethod
+    async def open(self, program: Program, limits: Limits) -> Session:
+        """Start a program that speaks the protocol of sessions: each message is four bytes of length (big-endian) and
+        as many bytes, on stdin and stdout.
+
+        Raises:
+            SandboxFailed: it did not start.
+        """
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """End what still runs."""

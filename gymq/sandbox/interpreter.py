@@ -1,0 +1,171 @@
+"""A Python interpreter that runs one piece of code after another and keeps its names. It runs inside a sandbox.
+
+Messages on stdin and stdout are four bytes of length and JSON. A request is `{"code", "timeout_s"}`, an answer
+`{"success", "stdout", "stderr", "error", "traceback", "result", "timed_out"}`. Only the standard library is used.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import io
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import traceback
+from types import FrameType
+from typing import Any
+
+MAX_TEXT = 100_000  # characters of each text in an answer
+# Names that are there without an import, as soon as code mentions them.
+LIBRARIES = {"np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "scipy": "scipy", "math": "math"}
+
+NAMES: dict[str, Any] = {"__name__": "__main__", "__builtins__": builtins}
+
+
+class OutOfTime(BaseException):
+    """No `Exception`, so that few programs catch it."""
+
+
+def main() -> None:
+    requests, answers = os.dup(0), os.dup(1)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
+    sys.stdin = io.TextIOWrapper(io.BytesIO())  # whoever asks for input finds the end
+    streams = [_Captured(1), _Captured(2)]
+    signal.signal(signal.SIGALRM, _on_alarm)
+    while True:
+        request = _read(requests)
+        if request is None:
+            return
+        answer = _run(request["code"], request["timeout_s"])
+        answer["stdout"], answer["stderr"] = (stream.taken() for stream in streams)
+        body = json.dumps({name: _bounded(value) for name, value in answer.items()}).encode()
+        _write(answers, len(body).to_bytes(4, "big") + body)
+
+
+def _run(code: str, timeout_s: float) -> dict[str, Any]:
+    answer: dict[str, Any] = {"success": False, "error": None, "traceback": None, "result": None, "timed_out": False}
+    try:
+        signal.setitimer(signal.ITIMER_REAL, timeout_s)
+        try:
+            value = _execute(code)
+            answer["result"] = None if value is None else repr(value)
+            answer["success"] = True
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+    except OutOfTime:
+        answer["timed_out"] = True
+        answer["error"] = "out of time"
+    except BaseException as error:
+        answer["error"] = _text_of(error)
+        answer["traceback"] = _traceback_of(error)
+    return answer
+
+
+def _execute(code: str) -> Any:
+    """Run the code; the value of its last line if that is an expression."""
+    tree = ast.parse(code, "<code>")
+    last = None
+    if tree.body and isinstance(tree.body[-1], ast.Expr):
+        last = tree.body[-1].value
+        del tree.body[-1]
+    _offer_libraries(code)
+    exec(compile(tree, "<code>", "exec"), NAMES)
+    if last is None:
+        return None
+    return eval(compile(ast.Expression(last), "<code>", "eval"), NAMES)
+
+
+def _offer_libraries(code: str) -> None:
+    for name in set(re.findall(r"[A-Za-z_]\w*", code)) & LIBRARIES.keys() - NAMES.keys():
+        try:
+            NAMES[name] = importlib.import_module(LIBRARIES[name])
+        except ImportError:
+            continue  # the code will find that the name is missing
+
+
+class _Captured:
+    """One of the streams of this process and of all it starts, collected in a file."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
+        os.dup2(self._file.fileno(), fd)
+        # Whatever code does to sys.stdout, the next piece gets a new one.
+        self._renew()
+
+    def taken(self) -> str:
+        """What was written since the last time."""
+        try:
+            (sys.stdout if self._fd == 1 else sys.stderr).flush()
+        except Exception:
+            self._renew()
+        self._file.seek(0)
+        text = self._file.read(MAX_TEXT * 4).decode("utf-8", "replace")
+        os.ftruncate(self._file.fileno(), 0)
+        self._file.seek(0)
+        self._renew()
+        return text
+
+    def _renew(self) -> None:
+        stream = open(self._fd, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+        if self._fd == 1:
+            sys.stdout = stream
+        else:
+            sys.stderr = stream
+
+
+def _text_of(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return f"{error.msg} (line {error.lineno})"
+    try:
+        return str(error)
+    except Exception:
+        return type(error).__name__
+
+
+def _traceback_of(error: BaseException) -> str:
+    """Without the frames of this file."""
+    while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+        error.__traceback__ = error.__traceback__.tb_next
+    return "".join(traceback.format_exception(error))
+
+
+def _bounded(value: Any) -> Any:
+    return value[:MAX_TEXT].encode("utf-8", "replace").decode() if isinstance(value, str) else value
+
+
+def _on_alarm(_number: int, _frame: FrameType | None) -> None:
+    raise OutOfTime
+
+
+def _read(fd: int) -> Any:
+    head = _read_exactly(fd, 4)
+    if head is None:
+        return None
+    body = _read_exactly(fd, int.from_bytes(head, "big"))
+    return None if body is None else json.loads(body)
+
+
+def _read_exactly(fd: int, size: int) -> bytes | None:
+    data = b""
+    while len(data) < size:
+        part = os.read(fd, size - len(data))
+        if not part:
+            return None
+        data += part
+    return data
+
+
+def _write(fd: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(fd, data) :]
+
+
+if __name__ == "__main__":
+    main()

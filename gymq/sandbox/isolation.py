@@ -1,0 +1,98 @@
+"""Which isolation this machine and this user allow, found out by trying."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import sysconfig
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+IsolationName = Literal["namespaces", "bubblewrap", "process"]
+
+SUPERVISOR = Path(__file__).parent / "inside"
+
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
+_SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
+
+WHAT_HOLDS: dict[IsolationName, str] = {
+    "namespaces": "own file system view, processes, network and IPC (namespaces), limits",
+    "bubblewrap": "own file system view, processes, network and IPC (bubblewrap), limits",
+    "process": "limits and no sockets; files and processes that the user may reach are NOT hidden",
+}
+
+
+@dataclass(frozen=True)
+class Isolation:
+    """One way to start the supervisor."""
+
+    name: IsolationName
+    is_root: bool
+    own_view: bool  # of the file system, so that the machine's files are hidden
+
+    @property
+    def changes_user(self) -> bool:
+        """Whether the program runs as a user of its own, which only root can arrange."""
+        return self.is_root
+
+    def command(self, supervisor: list[str], folders: Mapping[str, str], disk_bytes: int) -> list[str]:
+        """The command line that runs the supervisor in its namespaces."""
+        match self.name:
+            case "namespaces":
+                spaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child"]
+                user = [] if self.is_root else ["--user", "--map-root-user"]
+                return [_found("unshare"), *user, *spaces, "--", *supervisor]
+            case "bubblewrap":
+                return [_found("bwrap"), *_bubblewrap_options(folders, disk_bytes), "--", *supervisor]
+            case "process":
+                return supervisor
+
+
+def candidates() -> list[Isolation]:
+    """What may work here, the strongest first."""
+    is_root = os.geteuid() == 0
+    found = []
+    if shutil.which("unshare"):
+        found.append(Isolation("namespaces", is_root, True))
+    if shutil.which("bwrap") and not is_root:
+        found.append(Isolation("bubblewrap", is_root, True))
+    return [*found, Isolation("process", is_root, False)]
+
+
+def readable_paths() -> list[str]:
+    """What of this Python lies outside of the system's folders, and has to be visible for it to run.
+
+    Links are named too: an environment's python may lead to the real one over several others.
+    """
+    folders = [sys.base_prefix, sys.prefix, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))]
+    paths = {os.path.normpath(path) for folder in folders if folder for path in (folder, os.path.realpath(folder))}
+    link = Path(sys.executable)
+    while link.is_symlink():
+        paths.add(str(link))
+        link = link.parent / link.readlink()
+    kept: list[str] = []
+    for path in sorted(paths - {"/"}, key=len):
+        if not any(Path(path).is_relative_to(other) for other in kept):
+            kept.append(path)
+    return kept
+
+
+def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str]:
+    options = ["--unshare-all", "--die-with-parent", "--as-pid-1", "--clearenv", "--hostname", "sandbox"]
+    options += ["--cap-add", "CAP_SETPCAP", "--proc", "/proc", "--dev", "/dev"]
+    options += ["--size", str(disk_bytes), "--tmpfs", "/tmp"]
+    for path in [*_SYSTEM, *(f"/etc/{name}" for name in _SETTINGS), *readable_paths(), str(SUPERVISOR)]:
+        if os.path.islink(path):
+            options += ["--symlink", os.readlink(path), path]
+        else:
+            options += ["--ro-bind-try", path, path]
+    for position, (inside, outside) in enumerate(folders.items()):
+        options += ["--ro-bind", outside, f"/run/folders/{position}", "--tmpfs", inside]
+    return options
+
+
+def _found(name: str) -> str:
+    return shutil.which(name) or name

@@ -1,0 +1,322 @@
+"""Programs on this machine, in namespaces where the kernel allows them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import marshal
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, NamedTuple, cast
+
+from gymq.sandbox.interface import Finished, LimitName, Limits, Program, Sandbox, SandboxFailed, Session
+from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates, readable_paths
+from gymq.sandbox.stream_session import StreamSession
+
+log = logging.getLogger("gymq.sandbox")
+
+_END_S = 10.0  # for the supervisor to end everything, after that it is killed
+_BOX = "/tmp/box"
+# -I and -S: neither the environment nor installed packages have a say, and it starts faster.
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.main import main; main()"
+_SUPERVISOR = (sys.executable, "-I", "-S", "-c", _BOOT, str(SUPERVISOR.parent))
+_ENVIRONMENT = {
+    "PATH": "/usr/local/bin:/usr/bin:/bin",
+    "LANG": "C.UTF-8",
+    "TMPDIR": "/tmp",
+    # Threads of numerical libraries reserve much address space each.
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+class LocalSandbox(Sandbox):
+    """Programs as processes of this machine.
+
+    Args:
+        max_running: programs at a time; default: one per core. Sessions do not count.
+        isolation: what has to be active; default: the strongest that works here.
+        python: the interpreter for programs; default: the one that runs this.
+    """
+
+    python = sys.executable
+
+    def __init__(
+        self, max_running: int | None = None, isolation: str | None = None, python: str = sys.executable
+    ) -> None:
+        self.python = python
+        self._slots = asyncio.Semaphore(max_running or os.cpu_count() or 1)
+        self._wanted = isolation
+        self._isolation: Isolation | None = None
+        self._sessions: set[_LocalSession] = set()
+
+    async def start(self) -> None:
+        if self._isolation is not None:
+            return
+        if sys.platform != "linux":
+            raise SandboxFailed("the local sandbox needs Linux: use the provider `docker`")
+        problems = []
+        for isolation in candidates():
+            if self._wanted not in (None, isolation.name):
+                continue
+            problem = await self._problem_of(isolation)
+            if problem is None:
+                self._isolation = isolation
+                level = logging.INFO if isolation.own_view else logging.WARNING
+                log.log(level, "sandbox: %s", self.describe())
+                return
+            problems.append(f"{isolation.name}: {problem}")
+        wanted = self._wanted or "isolation"
+        why = "; ".join(problems) or "neither `unshare` nor `bwrap` is installed"
+        raise SandboxFailed(f"no {wanted} for programs on this machine ({why})")
+
+    def describe(self) -> str:
+        if self._isolation is None:
+            return "not started"
+        user = "a user of its own" if self._isolation.changes_user else "the same user"
+        return f"{self._isolation.name}: {WHAT_HOLDS[self._isolation.name]}; runs as {user}"
+
+    async def run(self, program: Program, limits: Limits) -> Finished:
+        await self.start()
+        async with self._slots:
+            supervised = await _Supervised.start(self._ready, program, limits)
+            try:
+                return await supervised.finish(limits)
+            finally:
+                await supervised.end()
+
+    async def open(self, program: Program, limits: Limits) -> Session:
+        await self.start()
+        session = _LocalSession(
+            await _Supervised.start(self._ready, program, limits, stdin=True), limits, self._sessions.discard
+        )
+        self._sessions.add(session)
+        return session
+
+    async def stop(self) -> None:
+        await asyncio.gather(*(session.close() for session in list(self._sessions)))
+
+    @property
+    def _ready(self) -> Isolation:
+        assert self._isolation is not None
+        return self._isolation
+
+    async def _problem_of(self, isolation: Isolation) -> str | None:
+        """What is wrong with this isolation here, found by running a program in it."""
+        limits = Limits(wall_s=30.0)
+        try:
+            supervised = await _Supervised.start(isolation, Program((self.python, "-I", "-c", "print(7)")), limits)
+            try:
+                finished = await supervised.finish(limits)
+            finally:
+                await supervised.end()
+        except SandboxFailed as error:
+            return error.message
+        if finished.stdout.strip() != b"7":
+            return f"a program did not run: {finished.stderr.decode(errors='replace').strip()[-200:]}"
+        return None
+
+
+class Report(NamedTuple):
+    """What a supervisor says at its end."""
+
+    exit_status: int
+    limit: str | None
+    seconds: float
+
+
+class _Supervised:
+    """One supervisor process with its program."""
+
+    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, report: int, folder: str | None) -> None:
+        self.process = process
+        self._lifeline: int | None = lifeline
+        self._report: int | None = report
+        self._folder = folder
+
+    @classmethod
+    async def start(cls, isolation: Isolation, program: Program, limits: Limits, stdin: bool = False) -> _Supervised:
+        """
+        Args:
+            stdin: a pipe for it instead of the program's text.
+
+        Raises:
+            SandboxFailed: there was no process.
+        """
+        with contextlib.ExitStack() as ours:  # the ends that the supervisor gets; it has them once it is started
+            folder = lifeline = report = None
+            try:
+                folder = None if isolation.own_view else tempfile.mkdtemp(prefix="gymq-sandbox-")
+                spec = _opened(ours, marshal.dumps(_spec(isolation, program, limits, folder)))
+                given, lifeline = os.pipe()
+                ours.callback(os.close, given)
+                report, written = os.pipe()
+                ours.callback(os.close, written)
+                supervisor = [*_SUPERVISOR, str(spec), str(given), str(written)]
+                process = await asyncio.create_subprocess_exec(
+                    *isolation.command(supervisor, program.folders, limits.disk_bytes),
+                    stdin=asyncio.subprocess.PIPE if stdin else _opened(ours, program.stdin),
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.DEVNULL if stdin else asyncio.subprocess.PIPE,
+                    pass_fds=(spec, given, written),
+                    env={},
+                    cwd="/",
+                    start_new_session=True,
+                )
+            except BaseException as error:
+                for fd in (lifeline, report):
+                    if fd is not None:
+                        os.close(fd)
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                if isinstance(error, OSError):
+                    raise SandboxFailed(f"a sandbox could not be started: {error}") from None
+                raise
+        return cls(process, lifeline, report, folder)
+
+    async def finish(self, limits: Limits) -> Finished:
+        """Read the output while it runs, then the report.
+
+        Raises:
+            SandboxFailed: it did not run, or was lost.
+        """
+        assert self.process.stdout is not None
+        assert self.process.stderr is not None
+        patience = None if limits.wall_s is None else limits.wall_s + _END_S
+        exceeded: list[bool] = []
+
+        def too_much() -> None:
+            exceeded.append(True)
+            self.cut()
+
+        streams = (self.process.stdout, self.process.stderr)
+        reading = asyncio.gather(*(_read(stream, limits.output_bytes, too_much) for stream in streams))
+        try:
+            async with asyncio.timeout(patience):
+                stdout, stderr = await reading
+                await self.process.wait()
+        except TimeoutError:
+            raise SandboxFailed("a sandbox did not end its program in time") from None
+        report = self.report(stderr)
+        limit = "output" if exceeded else cast(LimitName | None, report.limit)
+        return Finished(report.exit_status, stdout, stderr, limit, report.seconds)
+
+    def report(self, stderr: bytes) -> Report:
+        """What the supervisor said at its end.
+
+        Raises:
+            SandboxFailed: that it could not run the program, or nothing.
+        """
+        assert self._report is not None
+        os.set_blocking(self._report, False)
+        try:
+            text = os.read(self._report, 65536).decode(errors="replace")
+        except BlockingIOError:
+            text = ""
+        if text.startswith("failed "):
+            raise SandboxFailed(f"a program could not be started: {text.removeprefix('failed ')}")
+        if not text:
+            said = stderr.decode(errors="replace").strip()[-300:] or "nothing"
+            status = self.process.returncode
+            raise SandboxFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
+        exit_status, limit, seconds = text.split()
+        return Report(int(exit_status), None if limit == "-" else limit, float(seconds))
+
+    def cut(self) -> None:
+        """Close the lifeline: the supervisor ends everything."""
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+
+    async def end(self) -> None:
+        """End everything and give back what was taken. May be repeated."""
+        self.cut()
+        try:
+            async with asyncio.timeout(_END_S):
+                await self.process.wait()
+        except TimeoutError:
+            log.error("a sandbox did not end its program; its supervisor is killed")
+        finally:
+            if self.process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    self.process.kill()
+            if self._report is not None:
+                os.close(self._report)
+                self._report = None
+            if self._folder is not None:
+                shutil.rmtree(self._folder, ignore_errors=True)
+                self._folder = None
+
+
+class _LocalSession(StreamSession):
+    """A supervised program that stays."""
+
+    def __init__(self, supervised: _Supervised, limits: Limits, forget: Callable[[_LocalSession], None]) -> None:
+        process = supervised.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        super().__init__(process.stdout, process.stdin, limits.output_bytes)
+        self._supervised = supervised
+        self._forget = forget
+
+    async def close(self) -> None:
+        self._forget(self)
+        self._writer.close()
+        await self._supervised.end()
+
+    def why_it_ended(self) -> str:
+        report = self._supervised.report(b"")
+        return f"limit: {report.limit}" if report.limit else f"exit status {report.exit_status}"
+
+
+def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None) -> dict[str, Any]:
+    directory = folder or _BOX
+    if program.image is not None:
+        raise SandboxFailed("the local sandbox has no container images: use the provider `docker`")
+    if program.folders and not isolation.own_view:
+        raise SandboxFailed("without namespaces a program cannot be given folders at places of their own")
+    given = program.folders
+    if isolation.name == "bubblewrap":
+        given = {inside: f"/run/folders/{position}" for position, inside in enumerate(program.folders)}
+    return {
+        "argv": list(program.argv),
+        "env": {**_ENVIRONMENT, "HOME": directory},
+        "directory": directory,
+        "files": dict(program.files),
+        "folders": dict(given),
+        "readable": readable_paths(),
+        **asdict(limits),
+        "builds_view": isolation.name == "namespaces",
+        "own_network": isolation.own_view,
+        "changes_user": isolation.changes_user,
+    }
+
+
+def _opened(stack: contextlib.ExitStack, content: bytes) -> int:
+    """A file without a name that holds the content, opened for reading."""
+    with tempfile.TemporaryFile() as file:
+        file.write(content)
+        file.flush()
+        fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
+    return fd
+
+
+async def _read(stream: asyncio.StreamReader, limit: int, too_much: Callable[[], None]) -> bytes:
+    """The stream up to its end; beyond the limit it is only emptied."""
+    parts: list[bytes] = []
+    left = limit
+    while part := await stream.read(65536):
+        if len(part) > left and left >= 0:
+            too_much()
+            part, left = part[:left], -1
+            parts.append(part)
+        elif left >= 0:
+            parts.append(part)
+            left -= len(part)
+    return b"".join(parts)

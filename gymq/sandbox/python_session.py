@@ -1,0 +1,101 @@
+"""A Python interpreter in a sandbox that keeps its names from one piece of code to the next."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import json
+from pathlib import Path
+
+import msgspec
+
+from gymq.sandbox.interface import Limits, Program, Sandbox, SandboxFailed, Session, SessionEnded
+
+_INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()
+_GRACE_S = 1.0  # for code to notice that its time is over; after that the interpreter is replaced
+_START_S = 30.0
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What became of one piece of code."""
+
+    success: bool
+    stdout: str
+    stderr: str
+    error: str | None  # text of the exception
+    traceback: str | None
+    result: str | None  # `repr` of the last line's value, if that is an expression with a value
+    timed_out: bool
+    names_lost: bool = False  # the interpreter ended, and the next step begins with a new one
+
+
+class PythonSession:
+    """Runs code in one interpreter, which is started at the first step and again after it was lost.
+
+    Args:
+        limits: of the interpreter; those in seconds are for single programs and do not count.
+    """
+
+    def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
+        self._sandbox = sandbox
+        self._limits = dataclasses.replace(limits, wall_s=None, cpu_s=None)
+        self._session: Session | None = None
+        self._lock = asyncio.Lock()
+
+    async def run(self, code: str, timeout_s: float) -> Step:
+        """Run one piece of code; steps of a session run one after the other.
+
+        Raises:
+            SandboxFailed: no interpreter could be started.
+        """
+        async with self._lock:
+            if self._session is None:
+                self._session = await self._started()
+            request = {"code": code.encode(errors="replace").decode(), "timeout_s": timeout_s}
+            session, self._session = self._session, None
+            try:
+                answer = await session.exchange(json.dumps(request).encode(), timeout_s + _GRACE_S)
+                step = msgspec.json.decode(answer, type=Step)
+            except TimeoutError:
+                return _lost("out of time", timed_out=True)
+            except (SessionEnded, msgspec.DecodeError):
+                await session.close()
+                return _lost("the interpreter ended", timed_out=False)
+            except BaseException:
+                await session.close()
+                raise
+            self._session = session
+            return step
+
+    async def close(self) -> None:
+        """End the interpreter. May be repeated."""
+        async with self._lock:
+            session, self._session = self._session, None
+            if session is not None:
+                await session.close()
+
+    async def _started(self) -> Session:
+        """A new interpreter that has answered once, so that starting is not counted as the first step's time."""
+        program = Program((self._sandbox.python, "-I", "interpreter.py"), files={"interpreter.py": _INTERPRETER})
+        session = await self._sandbox.open(program, self._limits)
+        try:
+            await session.exchange(b'{"code": "", "timeout_s": 10}', _START_S)
+        except TimeoutError:
+            raise SandboxFailed("a Python interpreter in the sandbox did not answer") from None
+        except SessionEnded as error:
+            await session.close()
+            raise SandboxFailed(f"a Python interpreter in the sandbox did not start: {error}") from None
+        return session
+
+
+def _lost(error: str, timed_out: bool) -> Step:
+    return Step(
+        success=False,
+        stdout="",
+        stderr="",
+        error=error,
+        traceback=None,
+        result=None,
+        timed_out=timed_out,
+        names_lost=True,
+    )

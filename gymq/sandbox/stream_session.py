@@ -1,0 +1,43 @@
+"""Messages over the two streams of a program: four bytes of length, then the message."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+
+from gymq.sandbox.interface import Session, SessionEnded
+
+
+class StreamSession(Session):
+    """A session with a program whose stdout is `reader` and whose stdin is `writer`.
+
+    Args:
+        max_bytes: the longest message that is taken from the program.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, max_bytes: int) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._max_bytes = max_bytes
+
+    async def exchange(self, message: bytes, timeout_s: float) -> bytes:
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._exchange(message)
+        except BaseException:  # a later answer would be taken for that to the next message
+            await self.close()
+            raise
+
+    async def _exchange(self, message: bytes) -> bytes:
+        try:
+            self._writer.write(len(message).to_bytes(4, "big") + message)
+            await self._writer.drain()
+            length = int.from_bytes(await self._reader.readexactly(4), "big")
+            if length > self._max_bytes:
+                raise SessionEnded(f"the program sent a message of {length} bytes, more than {self._max_bytes}")
+            return await self._reader.readexactly(length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            raise SessionEnded("the program of the session ended") from None
+
+    @abstractmethod
+    async def close(self) -> None: ...

@@ -1,0 +1,77 @@
+"""Ordinary programs: what goes in, what comes out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+import pytest
+
+from gymq.messages import FailureClass
+from gymq.sandbox import Limits, LocalSandbox, Program, SandboxFailed
+
+from .conftest import run_python
+
+
+async def test_a_program_reads_its_stdin_and_its_output_comes_back(sandbox: LocalSandbox):
+    code = "import sys; print(sys.stdin.read().upper()); print('so', file=sys.stderr)"
+    finished = await run_python(sandbox, code, stdin=b"hello")
+    assert (finished.exit_status, finished.stdout, finished.stderr, finished.limit) == (0, b"HELLO\n", b"so\n", None)
+
+
+async def test_the_exit_status_is_that_of_the_program(sandbox: LocalSandbox):
+    assert (await run_python(sandbox, "raise SystemExit(3)")).exit_status == 3
+
+
+async def test_a_signal_is_a_negative_exit_status(sandbox: LocalSandbox):
+    assert (await run_python(sandbox, "import os; os.kill(os.getpid(), 11)")).exit_status == -11
+
+
+async def test_files_lie_in_the_working_directory_and_can_be_changed(sandbox: LocalSandbox):
+    code = "open('a/b', 'a').write('!'); print(open('a/b').read()); open('new', 'w').write('x')"
+    finished = await run_python(sandbox, code, files={"a/b": b"text"})
+    assert (finished.stdout, finished.stderr) == (b"text!\n", b"")
+
+
+async def test_nothing_is_left_for_the_next_program(sandbox: LocalSandbox):
+    await run_python(sandbox, "open('/tmp/gymq-left', 'w').write('x'); open('left', 'w').write('x')")
+    finished = await run_python(sandbox, "import os; print(os.listdir('.'))")
+    assert finished.stdout == b"[]\n"
+
+
+async def test_stdin_cannot_be_written_to(sandbox: LocalSandbox):
+    finished = await run_python(sandbox, "import os; os.write(0, b'x')", stdin=b"hello")
+    assert b"Bad file descriptor" in finished.stderr
+
+
+async def test_there_is_no_terminal(sandbox: LocalSandbox):
+    assert (await run_python(sandbox, "open('/dev/tty')")).exit_status == 1
+
+
+async def test_a_program_that_does_not_exist_is_a_failure_of_the_sandbox(sandbox: LocalSandbox):
+    with pytest.raises(SandboxFailed, match="no-such-program") as raised:
+        await sandbox.run(Program(("no-such-program",)), Limits())
+    assert raised.value.retryable
+    assert raised.value.failure_class == FailureClass.COMPONENT_FAILED
+
+
+async def test_many_programs_run_at_once_without_mixing(sandbox: LocalSandbox):
+    outputs = await asyncio.gather(*(run_python(sandbox, f"print({number})") for number in range(8)))
+    assert [int(finished.stdout) for finished in outputs] == list(range(8))
+
+
+async def test_folders_are_copied_to_their_place(closed_sandbox: LocalSandbox, tmp_path):
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "x").write_text("one")
+    code = "print(open('/testbed/src/x').read()); open('/testbed/src/x', 'w').write('two')"
+    finished = await run_python(closed_sandbox, code, folders={"/testbed": str(tmp_path)})
+    assert (finished.stdout, finished.stderr) == (b"one\n", b"")
+    assert (tmp_path / "src" / "x").read_text() == "one"
+
+
+async def test_nothing_is_left_open_in_the_worker(sandbox: LocalSandbox):
+    await run_python(sandbox, "pass")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(5):
+        await run_python(sandbox, "pass")
+    assert len(os.listdir("/proc/self/fd")) <= before
