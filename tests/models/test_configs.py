@@ -17,7 +17,7 @@ ENDPOINT = [
 ]
 
 
-@pytest.mark.parametrize("name", ["openai_model", "replay_model", "simulated_model", "vllm_model"])
+@pytest.mark.parametrize("name", ["azure_openai_model", "openai_model", "replay_model", "simulated_model", "vllm_model"])
 def test_the_shipped_configuration_fits_the_worker(name: str) -> None:
     config = load([str(MODELS / name / "config.yaml")], ENDPOINT, env_yaml=None)
     (instance,) = config.instances

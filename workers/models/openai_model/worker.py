@@ -32,13 +32,17 @@ class OpenAIModel(gymq.Model):
     Options = OpenAIOptions
     options: OpenAIOptions
 
-    async def start(self) -> None:
-        self._endpoint = Endpoint(
+    def make_endpoint(self) -> Endpoint:
+        """What requests are sent to; a worker for another kind of endpoint overrides it."""
+        return Endpoint(
             self.options.openai_base_url,
             headers=self.options.headers(),
             secrets=self.options.secrets(),
             max_concurrent_requests=self.options.max_concurrent_requests,
         )
+
+    async def start(self) -> None:
+        self._endpoint = self.make_endpoint()
         await self._endpoint.start()
 
     async def stop(self) -> None:

@@ -1,0 +1,18 @@
+"""Deployments of Azure OpenAI, asked in the chat dialect with the vendor's client."""
+
+from __future__ import annotations
+
+from workers.models.azure_openai_model.deployment import Deployment
+from workers.models.azure_openai_model.options import AzureOpenAIOptions
+from workers.models.openai_model.endpoint import Endpoint
+from workers.models.openai_model.worker import OpenAIModel
+
+
+class AzureOpenAIModel(OpenAIModel):
+    """Sends each request to one deployment and checks what comes back."""
+
+    Options = AzureOpenAIOptions
+    options: AzureOpenAIOptions
+
+    def make_endpoint(self) -> Endpoint:
+        return Deployment(self.options)
