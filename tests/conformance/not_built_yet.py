@@ -12,7 +12,6 @@ NOT_BUILT_YET = [
     "jailbreak_detection",
     "math_with_code",
     "mini_swe_agent",
-    "multichallenge",
     "newton_bench",
     "ns_tools",
     "over_refusal_detection",

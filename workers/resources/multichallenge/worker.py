@@ -1,0 +1,116 @@
+"""multichallenge: the last reply of a long conversation, judged by a rubric of yes-or-no questions.
+
+A judge model answers each question by itself. The scores of the questions, 0 or 1, are put together to one reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pydantic
+
+import gymq
+from gymq.judge import Judge, Judgement, JudgeOptions, Label, all_of, check_distinct, chosen_template, last_label
+from gymq.responses import last_assistant_text
+from workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, default_template
+from workers.resources.multichallenge.rows import ChallengeRow, RubricItem
+from workers.resources.multichallenge.thinking import without_thinking
+
+PASSED = 0.99
+
+
+class ChallengeOptions(JudgeOptions):
+    judge_system_message: str | None = SYSTEM_MESSAGE
+    judge_prompt_template: str | None = None
+    yes_label: Label = "[[YES]]"
+    no_label: Label = "[[NO]]"
+    aggregation_mode: Literal["mean", "min", "max", "all", "any", "weighted"] = "mean"
+    parallel_evaluation: bool = True  # all questions of a reply at once
+
+    @pydantic.model_validator(mode="after")
+    def _check_labels(self) -> ChallengeOptions:
+        check_distinct(self.yes_label, self.no_label)
+        return self
+
+
+class MultiChallenge(gymq.Resources[ChallengeRow]):
+    """Reward from 0 to 1 by how a judge answers the questions of the row's rubric about the last reply."""
+
+    Options = ChallengeOptions
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge"})
+
+    async def start(self) -> None:
+        options = self.options
+        default = default_template(options.yes_label, options.no_label)
+        self._template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
+        self._judge = Judge.of(self, options)
+
+    async def verify(self, request: gymq.VerifyRequest[ChallengeRow]) -> gymq.Verdict:
+        mode = self.options.aggregation_mode
+        context = request.row.conversation()
+        rubric = request.row.questions()
+        reply = _reply(request.response)
+        if self.options.parallel_evaluation:
+            judgements = await all_of(self._ask(item, context, reply) for item in rubric)
+        else:
+            judgements = [await self._ask(item, context, reply) for item in rubric]
+        scores = [item.score(judgement.label or "") for item, judgement in zip(rubric, judgements, strict=True)]
+        weights = [item.weight for item in rubric]
+        return gymq.Verdict(
+            _AGGREGATIONS[mode](scores, weights) if scores else 0.0,
+            context=context,
+            generated_response=reply,
+            rubric_evaluations=[
+                _members(item, judgement, score)
+                for item, judgement, score in zip(rubric, judgements, scores, strict=True)
+            ],
+            aggregation_mode=mode,
+            num_passed=sum(score >= PASSED for score in scores),
+            num_total=len(scores),
+        )
+
+    async def _ask(self, item: RubricItem, context: str, reply: str) -> Judgement:
+        prompt = self._template.fill(
+            context=context, response=reply, question=item.question, pass_criteria=item.pass_criteria
+        )
+        return await self._judge.ask(prompt, self._verdict)
+
+    def _verdict(self, response: dict[str, Any]) -> str:
+        """YES or NO. Without a label the last line decides; whatever does not say yes there is a no."""
+        text = _reply(response)
+        label = last_label(text, self.options.yes_label, self.options.no_label)
+        if label is not None:
+            return "YES" if label == self.options.yes_label else "NO"
+        return "YES" if "YES" in text.rpartition("\n")[2].upper() else "NO"
+
+
+def _reply(response: dict[str, Any]) -> str:
+    return without_thinking(last_assistant_text(response))
+
+
+def _members(item: RubricItem, judgement: Judgement, score: float) -> dict[str, Any]:
+    return {
+        **item.model_dump(),
+        "judge_prompt": judgement.request["input"][-1]["content"],
+        "judge_response": _reply(judgement.response),
+        "verdict": judgement.label,
+        "score": score,
+    }
+
+
+def _weighted(scores: Sequence[float], weights: Sequence[float]) -> float:
+    total = sum(weights)
+    return sum(score * weight for score, weight in zip(scores, weights, strict=True)) / total if total else 0.0
+
+
+_AGGREGATIONS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = {
+    "mean": lambda scores, _: sum(scores) / len(scores),
+    "min": lambda scores, _: min(scores),
+    "max": lambda scores, _: max(scores),
+    "all": lambda scores, _: float(all(scores)),
+    "any": lambda scores, _: float(any(scores)),
+    "weighted": _weighted,
+}
