@@ -1,0 +1,182 @@
+"""Agents over HTTP: a row in, its verified rollout out."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gymq import responses
+from gymq.aggregate import aggregate
+from gymq.bridge.context import Context
+from gymq.bridge.directory import Place
+from gymq.bridge.failures import BridgeError, invalid, of_outcome
+from gymq.bridge.http import JSON, json_response, parse_object
+from gymq.bridge.keys import key_of
+from gymq.bridge.result import answer
+from gymq.bridge.settings import Untrainable
+from gymq.jsonl import JsonlError
+from gymq.jsonl import parse_object as parse_row
+from gymq.messages import Failure
+from gymq.profile import ProfileError
+from gymq.rows import AGENT_REF, PARAMS
+from gymq.tokens import encode_json
+
+HEARTBEAT = "Gymq-Heartbeat"
+ON_UNTRAINABLE = "Gymq-On-Untrainable"
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+_UNTRAINABLE: dict[str, Untrainable] = {"error": "error", "empty": "empty", "allow": "allow"}
+
+
+class AgentRoutes:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/run", self.run),
+            web.post("/agents/{instance}/run", self.run),
+            web.post("/agents/{instance}/v1/responses", self.respond),
+            web.post("/aggregate_metrics", self.aggregate),
+            web.post("/agents/{instance}/aggregate_metrics", self.aggregate),
+            web.post("/resources/{instance}/aggregate_metrics", self.aggregate),
+        ]
+
+    async def run(self, request: web.Request) -> web.StreamResponse:
+        """Roll out a row. Cookies are neither read nor set: callers share a jar between rollouts."""
+        context = self._context
+        context.admit(request)
+        place = context.place(request)
+        heartbeat_s = _heartbeat_s(request.headers, context.settings.heartbeat_s)
+        on_untrainable = _on_untrainable(request.headers, context.settings.on_untrainable)
+        body = await context.body(request)
+        members = _checked_row(body)
+        agent = self._agent(place, members, request.path)
+        key = key_of(request.headers, members)
+        work = self._result(body, agent.name, key, on_untrainable)
+        del body, members  # the queue has it from now on; what waits here shall be small
+        if heartbeat_s is None:
+            return json_response(await work)
+        return await _with_heartbeats(request, work, heartbeat_s)
+
+    async def respond(self, request: web.Request) -> web.Response:
+        """The response of an agent to create parameters, without a verdict."""
+        self._context.admit(request)
+        return await self.respond_as(request, self._context.place_of_kind(request, "agents"))
+
+    async def respond_as(self, request: web.Request, agent: Place) -> web.Response:
+        params = parse_object(await self._context.body(request))
+        row = msgspec.json.encode({PARAMS: params})
+        _checked_row(row)
+        outcome = await self._context.rollouts.roll_out(row, agent.name)
+        if isinstance(outcome, Failure):
+            raise of_outcome(outcome)
+        return json_response(_encode(outcome.response))
+
+    async def aggregate(self, request: web.Request) -> web.Response:
+        """Statistics over results that rows with indices were verified to."""
+        self._context.admit(request)
+        body = parse_object(await self._context.body(request))
+        results = body.get("verify_responses")
+        if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
+            raise invalid("verify_responses: expected a list of objects")
+        try:
+            made = await asyncio.to_thread(aggregate, results)
+        except (ProfileError, KeyError, TypeError, ValueError) as error:
+            raise invalid(f"verify_responses: {error}") from None
+        return json_response(_encode(made._asdict()))
+
+    async def _result(self, row: bytes, agent: str, key: str | None, on_untrainable: Untrainable) -> bytes:
+        return answer(await self._context.rollouts.roll_out(row, agent, key), on_untrainable)
+
+    def _agent(self, place: Place | None, members: Mapping[str, msgspec.Raw], path: str) -> Place:
+        """The agent that a row names, else the one at the path or port, else the only one."""
+        if place is not None and place.kind != "agents":
+            raise BridgeError(404, "not_found", f"/run is served by agents; {place.name} is one of the {place.kind}")
+        if AGENT_REF not in members:
+            if place is None and len(self._context.directory.of_kind("agents")) != 1:
+                raise invalid(f"{AGENT_REF}: missing; there are several agents")
+            return place or self._context.only("agents", path)
+        try:
+            reference: Any = msgspec.json.decode(members[AGENT_REF])
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise invalid(f"{AGENT_REF}: {error}") from None
+        name = reference.get("name") if isinstance(reference, dict) else None
+        if not isinstance(name, str):
+            raise invalid(f"{AGENT_REF}: expected an object with the agent's `name`")
+        found = self._context.directory.get(name)
+        if found is None or found.kind != "agents":
+            names = ", ".join(agent.name for agent in self._context.directory.of_kind("agents"))
+            raise invalid(f"{AGENT_REF}.name: there is no agent named {name!r:.80}; there are: {names or 'none'}")
+        return found
+
+
+def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
+    """The members of a row that an agent can work with; so nothing else gets into the queue."""
+    try:
+        members = parse_row(body)
+        params = msgspec.json.decode(members[PARAMS])
+        msgspec.json.decode(body)  # all of it, not only what is looked at here
+    except JsonlError as error:
+        raise invalid(f"the body must be a row: {str(error).removeprefix('the line is ')}") from None
+    except KeyError:
+        raise invalid(f"{PARAMS}: missing in the row") from None
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid(f"the body must be a row: {error}") from None
+    try:
+        responses.validate_params(params)
+    except responses.InvalidRequest as error:
+        raise invalid(f"{PARAMS}.{error}") from None
+    return members
+
+
+def _heartbeat_s(headers: Mapping[str, str], default_s: float | None) -> float | None:
+    given = headers.get(HEARTBEAT)
+    if given is None:
+        return default_s
+    try:
+        seconds = float(given)
+    except ValueError:
+        seconds = math.nan
+    if not 0.01 <= seconds <= 3600:
+        raise invalid(f"{HEARTBEAT} must be a number of seconds from 0.01 to 3600")
+    return seconds
+
+
+def _on_untrainable(headers: Mapping[str, str], default: Untrainable) -> Untrainable:
+    given = headers.get(ON_UNTRAINABLE, default)
+    if given not in _UNTRAINABLE:
+        raise invalid(f"{ON_UNTRAINABLE} must be one of {', '.join(_UNTRAINABLE)}")
+    return _UNTRAINABLE[given]
+
+
+async def _with_heartbeats(request: web.Request, work: Awaitable[bytes], every_s: float) -> web.StreamResponse:
+    """A result with blanks in front of it, so that nobody on the way takes the connection for dead.
+
+    The first blank commits to status 200. A rollout that fails later breaks the connection off, so that its reader gets
+    no document rather than one that is no result.
+    """
+    working = asyncio.ensure_future(work)
+    stream = web.StreamResponse(headers={"Content-Type": JSON})
+    try:
+        await asyncio.wait([working], timeout=every_s)
+        if working.done():
+            return json_response(working.result())
+        await stream.prepare(request)
+        while not working.done():
+            await stream.write(b" ")
+            await asyncio.wait([working], timeout=every_s)
+        if working.exception() is not None:
+            if request.transport is not None:
+                request.transport.abort()
+            return stream
+        await stream.write(working.result())
+        await stream.write_eof()
+        return stream
+    finally:
+        working.cancel()

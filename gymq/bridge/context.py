@@ -1,0 +1,91 @@
+"""What the routes of a bridge share, and how a request finds its instance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from gymq.bridge.directory import Directory, Place
+from gymq.bridge.failures import BridgeError, not_found
+from gymq.bridge.http import check_key, read_body
+from gymq.bridge.memory import MemoryBudget
+from gymq.bridge.rollouts import Rollouts
+from gymq.bridge.settings import BridgeSettings
+from gymq.bus import Bus
+from gymq.calls import Calls
+from gymq.config.schema import Kind
+
+INSTANCE = "instance"  # of a path with a prefix, such as /models/{instance}/v1/responses
+
+
+@dataclass
+class Context:
+    """One bridge, as its routes see it."""
+
+    settings: BridgeSettings
+    directory: Directory
+    bus: Bus
+    calls: Calls
+    rollouts: Rollouts
+    bodies: MemoryBudget
+    draining: bool = False
+
+    def admit(self, request: web.Request) -> None:
+        """Whether a request may be served.
+
+        Raises:
+            BridgeError: 401 it lacks the key; 503 the bridge is shutting down.
+        """
+        if self.settings.api_key is not None:
+            check_key(request, self.settings.api_key.get_secret_value())
+        if self.draining:
+            raise BridgeError(503, "shutting_down", "the bridge is shutting down")
+
+    async def body(self, request: web.Request) -> bytes:
+        """A request's body, within the limits."""
+        settings = self.settings
+        return await read_body(
+            request, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s, budget=self.bodies
+        )
+
+    def place(self, request: web.Request) -> Place | None:
+        """The instance that the path or the port of a request names; None: neither does.
+
+        Raises:
+            BridgeError: 404; there is no such instance.
+        """
+        name = request.match_info.get(INSTANCE)
+        if name is None:
+            transport = request.transport
+            address = None if transport is None else transport.get_extra_info("sockname")
+            return None if address is None else self.directory.at_port(address[1])
+        place = self.directory.get(name)
+        if place is None or f"/{place.kind}/" != request.path[: len(place.kind) + 2]:
+            raise not_found(f"there is no instance {request.path.split('/')[1]}/{name}")
+        return place
+
+    def place_of_kind(self, request: web.Request, kind: Kind) -> Place:
+        """The instance of a request that only one kind can serve; where none is named, the only one of the kind.
+
+        Raises:
+            BridgeError: 404; it is of another kind, or there are several.
+        """
+        place = self.place(request)
+        if place is None:
+            return self.only(kind, request.path)
+        if place.kind != kind:
+            raise not_found(f"{request.path} is served by {kind}; {place.name} is one of the {place.kind}")
+        return place
+
+    def only(self, kind: Kind, path: str) -> Place:
+        """The one instance of a kind.
+
+        Raises:
+            BridgeError: 404; there are none or several.
+        """
+        places = self.directory.of_kind(kind)
+        if len(places) != 1:
+            names = ", ".join(place.name for place in places) or "none"
+            raise not_found(f"name one of the {kind} in the path, as in /{kind}/NAME{path}; there are: {names}")
+        return places[0]

@@ -1,0 +1,127 @@
+"""Who is where: the address of each instance, as clients of the head server look it up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import yaml
+
+from gymq.config import Config, add_addresses
+from gymq.config.schema import KINDS, Kind
+
+# What readers of the answer size their connection pools by.
+_POOL = {"global_aiohttp_connector_limit": 65536, "global_aiohttp_connector_limit_per_host": 16384}
+_SERVER_TYPE = {kind: key for key, kind in KINDS.items()}
+_REFERENCES = ("model_server", "resources_server")
+
+
+@dataclass(frozen=True)
+class Place:
+    """One instance and the address that it is advertised at."""
+
+    name: str
+    kind: Kind
+    implementation: str
+    host: str
+    port: int
+    references: Mapping[str, Any]  # to other instances, of agents
+
+    @property
+    def server_type(self) -> str:
+        """The kind as configuration files call it."""
+        return _SERVER_TYPE[self.kind]
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.host}:{self.port}"
+
+
+class Directory:
+    """All instances that a bridge serves, and the head server's own address."""
+
+    def __init__(self, places: Iterable[Place], head_host: str, head_port: int) -> None:
+        self.head_host = head_host
+        self.head_port = head_port
+        self._by_name = {place.name: place for place in places}
+        self._by_port = {place.port: place for place in self._by_name.values()}
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter(self._by_name.values())
+
+    def get(self, name: str) -> Place | None:
+        return self._by_name.get(name)
+
+    def at_port(self, port: int) -> Place | None:
+        """The instance that alone is served at a port."""
+        return self._by_port.get(port)
+
+    def of_kind(self, kind: Kind) -> list[Place]:
+        return [place for place in self if place.kind == kind]
+
+    def config_body(self) -> bytes:
+        """The addresses as a JSON text whose value is a YAML document.
+
+        Some readers take the body for JSON, others for YAML. In pure ASCII it means the same to both. Options are left
+        out: they hold secrets and what belongs to a machine.
+        """
+        tree: dict[str, Any] = {
+            place.name: {
+                place.server_type: {place.implementation: {"host": place.host, "port": place.port, **place.references}}
+            }
+            for place in self
+        }
+        tree |= {"head_server": {"host": self.head_host, "port": self.head_port}, **_POOL}
+        return config_body(tree)
+
+
+def config_body(tree: Mapping[str, Any]) -> bytes:
+    """A mapping as YAML in a JSON text, in ASCII."""
+    text = yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=False, width=2**31)
+    return msgspec.json.encode(text)
+
+
+def directory_of(config: Config, host: str, port: int) -> Directory:
+    """The directory of a configuration.
+
+    Args:
+        host: that the bridge listens on; advertised unless the configuration names another one.
+        port: of the head server.
+
+    Raises:
+        ConfigError: there are not enough free ports.
+    """
+    reachable = host if host not in ("0.0.0.0", "::", "") else None
+    tree = {**config.tree, "head_server": {"host": host, "port": port}}
+    if reachable and not tree.get("use_absolute_ip"):
+        tree["default_host"] = tree.get("default_host") or reachable
+    addressed = add_addresses(tree)
+    places = []
+    for instance in config.instances:
+        options = addressed[instance.name][instance.server_type][instance.implementation]
+        references = {name: options[name] for name in _REFERENCES if isinstance(options.get(name), dict)}
+        places.append(
+            Place(instance.name, instance.kind, instance.implementation, options["host"], options["port"], references)
+        )
+    head = next((place.host for place in places), reachable or "127.0.0.1")
+    return Directory(places, head, port)
+
+
+def config_of_workers(found: Iterable[Mapping[str, Any]], tree: Mapping[str, Any]) -> Config:
+    """A configuration that names what runs, for a bridge that was given none.
+
+    Args:
+        found: what `gymq.discovery.find_workers` gives.
+        tree: top-level keys to keep, such as `port_range_low`.
+    """
+    from gymq.config import load
+
+    initial: dict[str, Any] = dict(tree)
+    for worker in found:
+        metadata = worker["metadata"]
+        if metadata["kind"] in _SERVER_TYPE:
+            block = {"entrypoint": "worker.py", **({"domain": "other"} if metadata["kind"] == "resources" else {})}
+            initial[worker["name"]] = {_SERVER_TYPE[metadata["kind"]]: {metadata["implementation"]: block}}
+    return load([], initial=initial, env_yaml=None)

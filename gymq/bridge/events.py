@@ -1,0 +1,149 @@
+"""A whole answer as the server-sent events that would have streamed it, in each dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gymq.tokens import encode_json
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+COMMENT = b": waiting\n\n"
+"""An event that readers skip."""
+
+Body = dict[str, Any]
+
+
+def data(body: Body) -> bytes:
+    """An event without a name."""
+    return b"data: " + _encode(body) + b"\n\n"
+
+
+def event(body: Body) -> bytes:
+    """An event named by its body's `type`."""
+    name: str = body["type"]
+    return b"event: " + name.encode() + b"\n" + data(body)
+
+
+# Chat Completions ------------------------------------------------------------------------------------------------
+
+
+def of_completion(completion: Body, *, with_usage: bool) -> Iterator[bytes]:
+    """The chunks of a chat completion with one choice."""
+    (choice,) = completion["choices"]
+    message = choice["message"]
+    head = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+
+    def chunk(delta: Body, finish_reason: str | None = None) -> bytes:
+        usage = {"usage": None} if with_usage else {}
+        return data({**head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish_reason}], **usage})
+
+    yield chunk({"role": "assistant", "content": ""})
+    for name in ("reasoning_content", "content", "refusal"):
+        if message.get(name):
+            yield chunk({name: message[name]})
+    for index, call in enumerate(message.get("tool_calls") or ()):
+        yield chunk({"tool_calls": [{"index": index, **call}]})
+    yield chunk({}, choice["finish_reason"])
+    if with_usage:
+        yield data({**head, "choices": [], "usage": completion.get("usage")})
+    yield b"data: [DONE]\n\n"
+
+
+# Anthropic Messages ----------------------------------------------------------------------------------------------
+
+
+def of_message(message: Body) -> Iterator[bytes]:
+    """The events of a message of Anthropic's dialect."""
+    usage = message["usage"]
+    start = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
+    yield event({"type": "message_start", "message": start})
+    for index, block in enumerate(message["content"]):
+        empty, deltas = _block_events(block)
+        yield event({"type": "content_block_start", "index": index, "content_block": empty})
+        for delta in deltas:
+            yield event({"type": "content_block_delta", "index": index, "delta": delta})
+        yield event({"type": "content_block_stop", "index": index})
+    delta = {"stop_reason": message["stop_reason"], "stop_sequence": message["stop_sequence"]}
+    yield event({"type": "message_delta", "delta": delta, "usage": {"output_tokens": usage["output_tokens"]}})
+    yield event({"type": "message_stop"})
+
+
+def _block_events(block: Body) -> tuple[Body, list[Body]]:
+    """A block as it begins, and what is added to it."""
+    match block["type"]:
+        case "text":
+            return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
+        case "thinking":
+            deltas = [{"type": "thinking_delta", "thinking": block["thinking"]}]
+            if block["signature"]:
+                deltas.append({"type": "signature_delta", "signature": block["signature"]})
+            return {**block, "thinking": "", "signature": ""}, deltas
+        case "tool_use":
+            arguments = _encode(block["input"]).decode()
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
+    return block, []
+
+
+# Responses -------------------------------------------------------------------------------------------------------
+
+
+def of_response(response: Body) -> Iterator[bytes]:
+    """The events of a Responses object."""
+    for number, body in enumerate(_response_events(response)):
+        yield event({**body, "sequence_number": number})
+
+
+def _response_events(response: Body) -> Iterator[Body]:
+    begun = {**response, "status": "in_progress", "output": [], "usage": None, "incomplete_details": None}
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(response["output"]):
+        where = {"output_index": index}
+        item_id = item.get("id") or f"item_{index}"
+        begun_item = {**item, **{name: _EMPTY[name] for name in _GROWING.get(item["type"], ())}}
+        begun_item["status"] = "in_progress"
+        yield {"type": "response.output_item.added", **where, "item": begun_item}
+        yield from _item_events(item, {**where, "item_id": item_id})
+        yield {"type": "response.output_item.done", **where, "item": item}
+    incomplete = bool(response.get("incomplete_details"))
+    status = "incomplete" if incomplete else "completed"
+    yield {"type": f"response.{status}", "response": {**response, "status": status}}
+
+
+_GROWING = {"message": ("content",), "reasoning": ("summary",), "function_call": ("arguments",)}
+_EMPTY: Body = {"content": [], "summary": [], "arguments": ""}
+
+
+def _item_events(item: Body, where: Body) -> Iterator[Body]:
+    """What is told between the beginning of an item and its end."""
+    match item["type"]:
+        case "message" if isinstance(item["content"], list):
+            for index, part in enumerate(item["content"]):
+                yield from _part_events(part, {**where, "content_index": index})
+        case "reasoning":
+            for index, part in enumerate(item["summary"]):
+                at = {**where, "summary_index": index}
+                kind = "response.reasoning_summary"
+                yield {"type": f"{kind}_part.added", **at, "part": {**part, "text": ""}}
+                yield {"type": f"{kind}_text.delta", **at, "delta": part["text"]}
+                yield {"type": f"{kind}_text.done", **at, "text": part["text"]}
+                yield {"type": f"{kind}_part.done", **at, "part": part}
+        case "function_call":
+            arguments = item.get("arguments") or ""
+            yield {"type": "response.function_call_arguments.delta", **where, "delta": arguments}
+            done = {"name": item["name"], "arguments": arguments}
+            yield {"type": "response.function_call_arguments.done", **where, **done}
+
+
+def _part_events(part: Body, where: Body) -> Iterator[Body]:
+    is_refusal = part["type"] == "refusal"
+    member, kind = ("refusal", "response.refusal") if is_refusal else ("text", "response.output_text")
+    extra: Body = {} if is_refusal else {"logprobs": []}
+    yield {"type": "response.content_part.added", **where, "part": {**part, member: ""}}
+    yield {"type": f"{kind}.delta", **where, "delta": part[member], **extra}
+    yield {"type": f"{kind}.done", **where, member: part[member], **extra}
+    yield {"type": "response.content_part.done", **where, "part": part}

@@ -1,0 +1,207 @@
+"""Model endpoints for programs that can only be given a base URL and a key.
+
+A program that makes its model calls here makes them for one rollout: with its affinity, its deadline and, asked through
+an agent's rollout, its journal. Agents that drive such programs open a gateway in their own process:
+
+    async with Gateway() as gateway, gateway.admit(rollout.id, asks_through(rollout)) as admission:
+        environment = {"OPENAI_BASE_URL": admission.openai_url, "OPENAI_API_KEY": admission.api_key}
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import msgspec
+from aiohttp import web
+
+from gymq import responses, subjects
+from gymq.agent import Rollout
+from gymq.bridge.dialects import DIALECTS, Dialect
+from gymq.bridge.failures import not_found
+from gymq.bridge.http import check_key, read_body, told_in_json
+from gymq.bridge.model_calls import Ask, answer
+from gymq.messages import FailureClass, Generate, Generated, Stage
+from gymq.outcomes import RolloutError
+from gymq.redaction import hide
+from gymq.tokens import encode_json
+
+PREFIX = "/ng-rollout/{rollout}"
+CAPTURE = "/training-token-capture"
+"""What some harnesses put between the rollout and the path; it changes nothing here."""
+
+MAX_BODY_BYTES = 64 << 20
+BODY_TIMEOUT_S = 60.0
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+_NO_ID = re.compile(r"[^A-Za-z0-9._-]")
+_canonical = msgspec.json.Encoder(enc_hook=encode_json, order="sorted").encode
+
+
+@dataclass
+class Admission:
+    """A rollout's way to the model.
+
+    Attributes:
+        rollout: the id in the path.
+        num_calls: model calls that were answered.
+        num_failed: model calls that were not.
+    """
+
+    rollout: str
+    base_url: str
+    api_key: str = field(repr=False)
+    num_calls: int = 0
+    num_failed: int = 0
+    in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+
+    @property
+    def openai_url(self) -> str:
+        """The base URL for clients of OpenAI, which put `/responses` or `/chat/completions` behind it."""
+        return f"{self.base_url}/v1"
+
+    @property
+    def anthropic_url(self) -> str:
+        """The base URL for clients of Anthropic, which put `/v1/messages` behind it."""
+        return self.base_url
+
+
+class Gateway:
+    """An HTTP server on the loopback address, used with `async with`."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """
+        Args:
+            port: to listen on; 0: one that is free.
+        """
+        self._host = host
+        self._port = port
+        self._admitted: dict[str, tuple[Admission, Ask]] = {}
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> Self:
+        app = web.Application(middlewares=[told_in_json])
+        for dialect in DIALECTS:
+            for prefix in (PREFIX, PREFIX + CAPTURE):
+                app.router.add_post(prefix + dialect.path, self._handler(dialect))
+        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port)
+        try:
+            await site.start()
+        except OSError:
+            await self._runner.cleanup()
+            raise
+        self._port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    @asynccontextmanager
+    async def admit(self, rollout: str, ask: Ask) -> AsyncIterator[Admission]:
+        """Let a program ask the model for a rollout while the block runs; then its calls are cancelled.
+
+        Args:
+            rollout: any name; the id in the URL is made of it.
+            ask: makes the model call, see `asks_through`.
+        """
+        name = "".join(
+            letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in rollout
+        )
+        rollout_id = f"r{name[:96]}-{secrets.token_hex(4)}"
+        key = secrets.token_urlsafe(24)
+        hide(key)
+        admission = Admission(rollout_id, f"http://{self._host}:{self._port}/ng-rollout/{rollout_id}", key)
+        self._admitted[rollout_id] = (admission, ask)
+        try:
+            yield admission
+        finally:
+            del self._admitted[rollout_id]
+            for task in admission.in_flight:
+                task.cancel()
+
+    def _handler(self, dialect: Dialect) -> Any:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            admission, ask = self._admitted.get(request.match_info["rollout"], (None, None))
+            # Which rollouts there are is nobody's business who has no key.
+            check_key(request, admission.api_key if admission else secrets.token_hex())
+            assert admission is not None
+            assert ask is not None
+            body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
+            task = asyncio.current_task()
+            assert task is not None
+            admission.in_flight.add(task)
+            try:
+                reply = await answer(request, dialect, body, ask)
+            finally:
+                admission.in_flight.discard(task)
+            if reply.status == 200:
+                admission.num_calls += 1
+            else:
+                admission.num_failed += 1
+            return reply
+
+        return handle
+
+
+def rollout_id(request: web.Request) -> str:
+    """The rollout in a request's path.
+
+    Raises:
+        BridgeError: 404; it is no id.
+    """
+    given = request.match_info["rollout"]
+    if not _ID.fullmatch(given):
+        raise not_found("a rollout id is 1 to 128 of A-Z a-z 0-9 . _ - and begins with a letter or digit")
+    return given
+
+
+def asks_through(rollout: Rollout) -> Ask:
+    """Asks the model of an agent's rollout, in its name, within its time, and written into its journal if it has one.
+
+    Calls are made one after the other: only so does a replay find them in the same order. The caller's `model` does not
+    choose the model; the agent's option `model_server` does.
+
+    Raises:
+        RolloutError: AGENT_FAILED, the agent has no `model_server`.
+    """
+    server = rollout.options.model_server
+    if server is None:
+        raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
+    turn = asyncio.Lock()
+
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        async with turn:
+            request = Generate(
+                rollout=rollout.id,
+                timeout_s=min(rollout.time_left(), rollout.options.model_timeout_s),
+                params=params,
+                session=f"{rollout.id}/{rollout.attempt}",
+            )
+            key = f"generate {hashlib.blake2b(_canonical(params), digest_size=12).hexdigest()}"
+            generated = await rollout.call(subjects.model(server.name), request, Stage.MODEL, key=key)
+        assert isinstance(generated, Generated)
+        return checked_response(generated.response)
+
+    return ask
+
+
+def checked_response(response: Any) -> dict[str, Any]:
+    """A model's reply, if it is a Responses object.
+
+    Raises:
+        RolloutError: MODEL_FAILED; it is none.
+    """
+    try:
+        return responses.validate_response(response)
+    except responses.InvalidReply as error:
+        text = f"the model's reply is no Responses object: {error}"
+        raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None

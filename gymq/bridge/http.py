@@ -1,0 +1,123 @@
+"""Reading requests and writing answers: bounded, timed, and told in JSON when something is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gymq.bridge.failures import BridgeError, invalid
+from gymq.bridge.memory import MemoryBudget
+
+log = logging.getLogger("gymq.bridge")
+
+JSON = "application/json"
+SMALL_BYTES = 1 << 20  # bodies up to this size are read at once, so that slow large ones cannot hold them up
+ASSUMED_BYTES = 16 << 20  # of a body that does not say how long it is
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def json_response(body: bytes, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type=JSON)
+
+
+def error_response(error: BridgeError) -> web.Response:
+    headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
+    return web.Response(body=error.body(), status=error.status, content_type=JSON, headers=headers)
+
+
+@web.middleware
+async def told_in_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answers whatever a handler raises with a status and a body that says why."""
+    try:
+        return await handler(request)
+    except BridgeError as error:
+        return error_response(error)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        refused = error_response(BridgeError(error.status, "http", f"{request.method} {request.path}: {error.reason}"))
+        if isinstance(error, web.HTTPMethodNotAllowed):
+            refused.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
+        return refused
+    except (asyncio.CancelledError, ConnectionError):
+        raise
+    except Exception as error:
+        log.exception("%s %s failed", request.method, request.path)
+        return error_response(BridgeError(500, "bridge_failed", f"the bridge failed: {type(error).__name__}"))
+
+
+def check_key(request: web.Request, expected: str) -> None:
+    """Whether a request names the key, as `Authorization: Bearer` or, in Anthropic's way, as `x-api-key`.
+
+    Raises:
+        BridgeError: 401; it does not.
+    """
+    scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+    if scheme.lower() != "bearer":
+        given = request.headers.get("x-api-key", "")
+    if not hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), expected.encode()):
+        raise BridgeError(401, "unauthorized", "this needs the header `Authorization: Bearer KEY` with the right key")
+
+
+async def read_body(
+    request: web.Request, *, max_bytes: int, timeout_s: float, budget: MemoryBudget | None = None
+) -> bytes:
+    """The body of a request.
+
+    Args:
+        budget: what large bodies that are being read may take together; further ones wait for it.
+
+    Raises:
+        BridgeError: 413 it is larger than `max_bytes`; 408 it takes too long to arrive.
+    """
+    length = request.content_length
+    if length is not None and length > max_bytes:
+        raise _too_large(max_bytes)
+    if budget is None or (length is not None and length <= SMALL_BYTES):
+        return await _read(request, max_bytes, timeout_s)
+    async with budget.taken(ASSUMED_BYTES if length is None else length):
+        return await _read(request, max_bytes, timeout_s)
+
+
+async def _read(request: web.Request, max_bytes: int, timeout_s: float) -> bytes:
+    parts = []
+    size = 0
+    try:
+        async with asyncio.timeout(timeout_s):
+            async for part in request.content.iter_any():
+                size += len(part)
+                if size > max_bytes:
+                    raise _too_large(max_bytes)
+                parts.append(part)
+    except TimeoutError:
+        raise BridgeError(408, "timeout", f"the body did not arrive within {timeout_s:g} s") from None
+    except web.RequestPayloadError as error:
+        raise BridgeError(400, "bad_request", f"the body cannot be read: {error}") from None
+    return b"".join(parts)
+
+
+def _too_large(max_bytes: int) -> BridgeError:
+    return BridgeError(413, "too_large", f"a body may have {max_bytes} bytes at most")
+
+
+def parse_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in a body.
+
+    Raises:
+        BridgeError: 422; there is none.
+    """
+    try:
+        value = msgspec.json.decode(body)
+        body.decode()
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise invalid(f"the body is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise invalid(f"the body must be a JSON object, not {type(value).__name__}")
+    return value

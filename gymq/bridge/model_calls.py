@@ -1,0 +1,69 @@
+"""One model call over HTTP: in the dialect of whoever asks, whole or as events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from gymq.bridge.dialects import Body, Dialect, encode
+from gymq.bridge.events import COMMENT
+from gymq.bridge.failures import BridgeError, invalid, of_rollout_error
+from gymq.bridge.http import json_response, parse_object
+from gymq.outcomes import RolloutError
+
+PING_EVERY_S = 10.0  # so that nobody on the way takes a waiting stream for a dead one
+
+Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Asks the model: checked create parameters to a Responses object. Raises RolloutError or BridgeError."""
+
+
+async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) -> web.StreamResponse:
+    """Answer a request to a model; failures too, as the dialect tells them.
+
+    The model answers as a whole. To who wants a stream it is replayed as events once it is there.
+    """
+    try:
+        asked = parse_object(body)
+        if not isinstance(asked.get("stream"), bool | None):
+            raise invalid("stream: expected true or false")
+        params = dialect.params(asked)
+        if isinstance(params["input"], str):
+            params["input"] = [{"type": "message", "role": "user", "content": params["input"]}]
+        if asked.get("stream"):
+            return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params))
+        return json_response(encode(await _reply(dialect, asked, ask, params)))
+    except BridgeError as error:
+        return json_response(encode(dialect.error(error)), error.status)
+
+
+async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body) -> Body:
+    try:
+        return dialect.reply(await ask(params), asked)
+    except RolloutError as error:
+        raise of_rollout_error(error) from None
+
+
+async def _stream(request: web.Request, dialect: Dialect, asked: Body, reply: Awaitable[Body]) -> web.StreamResponse:
+    """Replay a reply as events. One that fails at once still has a status; one that fails later ends in an event."""
+    working = asyncio.ensure_future(reply)
+    stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+    try:
+        await asyncio.wait([working], timeout=PING_EVERY_S)
+        if working.done() and (failed := working.exception()) is not None:
+            raise failed
+        await stream.prepare(request)
+        while not working.done():
+            await stream.write(COMMENT)
+            await asyncio.wait([working], timeout=PING_EVERY_S)
+        try:
+            for event in dialect.to_events(working.result(), asked):
+                await stream.write(event)
+        except BridgeError as error:
+            await stream.write(dialect.error_event(error))
+        await stream.write_eof()
+        return stream
+    finally:
+        working.cancel()

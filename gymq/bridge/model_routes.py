@@ -1,0 +1,90 @@
+"""Models over HTTP, in three dialects; with a rollout in the path, for its calls."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from gymq import subjects
+from gymq.bridge.agent_routes import AgentRoutes
+from gymq.bridge.context import Context
+from gymq.bridge.dialects import DIALECTS, RESPONSES, Dialect, encode
+from gymq.bridge.directory import Place
+from gymq.bridge.failures import BridgeError, not_found
+from gymq.bridge.gateway import CAPTURE, PREFIX, checked_response, rollout_id
+from gymq.bridge.http import json_response
+from gymq.bridge.model_calls import Ask, answer
+from gymq.messages import Generate, Generated
+
+
+class _Named(msgspec.Struct):
+    model: str | None = None
+
+
+class ModelRoutes:
+    def __init__(self, context: Context, agents: AgentRoutes) -> None:
+        self._context = context
+        self._agents = agents
+
+    def routes(self) -> list[web.RouteDef]:
+        found = [web.get(f"{place}/v1/models", self.models) for place in ("", "/models/{instance}")]
+        for dialect in DIALECTS:
+            for place in ("", "/models/{instance}"):
+                for rollout in ("", PREFIX, PREFIX + CAPTURE):
+                    found.append(web.post(place + rollout + dialect.path, self._handler(dialect)))
+        return found
+
+    async def models(self, request: web.Request) -> web.Response:
+        """The model instances, as OpenAI lists models."""
+        self._context.admit(request)
+        place = self._context.place(request)
+        listed = [
+            {"id": model.name, "object": "model", "created": 0, "owned_by": "gymq"}
+            for model in self._context.directory.of_kind("models")
+            if place is None or place == model
+        ]
+        return json_response(msgspec.json.encode({"object": "list", "data": listed}))
+
+    def _handler(self, dialect: Dialect) -> Any:
+        async def handle(request: web.Request) -> web.StreamResponse:
+            try:
+                context = self._context
+                context.admit(request)
+                place = context.place(request)
+                if place is not None and place.kind == "agents" and dialect is RESPONSES:
+                    return await self._agents.respond_as(request, place)
+                rollout = rollout_id(request) if "rollout" in request.match_info else None
+                body = await context.body(request)
+                model = place or self._named_in(body, request.path)
+                if model.kind != "models":
+                    raise not_found(f"{request.path} is served by models; {model.name} is one of the {model.kind}")
+                return await answer(request, dialect, body, self._ask(model, rollout))
+            except BridgeError as error:
+                return json_response(encode(dialect.error(error)), error.status)
+
+        return handle
+
+    def _named_in(self, body: bytes, path: str) -> Place:
+        """The model that a body names, else the only one."""
+        try:
+            name = msgspec.json.decode(body, type=_Named).model
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            name = None  # whoever reads the whole body says what is wrong with it
+        found = self._context.directory.get(name or "")
+        return found if found is not None and found.kind == "models" else self._context.only("models", path)
+
+    def _ask(self, model: Place, rollout: str | None) -> Ask:
+        # Calls of one rollout reach the same engine, which has its prefix in the cache.
+        name = rollout or f"bridge-{secrets.token_hex(8)}"
+
+        async def ask(params: dict[str, Any]) -> dict[str, Any]:
+            timeout_s = self._context.settings.model_timeout_s
+            request = Generate(rollout=name, timeout_s=timeout_s, params=params, session=name)
+            generated = await self._context.calls.call(subjects.model(model.name), request)
+            assert isinstance(generated, Generated)
+            return checked_response(generated.response)
+
+        return ask

@@ -1,0 +1,104 @@
+"""Resources over HTTP: seed, tools, verify. A cookie is the session."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from gymq.bridge.context import Context
+from gymq.bridge.cookies import SessionCookies
+from gymq.bridge.directory import Place
+from gymq.bridge.failures import not_found
+from gymq.bridge.http import json_response
+from gymq.bridge.keys import HEADER
+from gymq.bridge.sessions import ResourcesCalls
+
+
+class ResourcesRoutes:
+    def __init__(self, context: Context, cookies: SessionCookies) -> None:
+        self._context = context
+        self._cookies = cookies
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.post("/seed_session", self.seed),
+            web.post("/verify", self.verify),
+            web.post("/close_session", self.close),
+            web.post("/resources/{instance}/seed_session", self.seed),
+            web.post("/resources/{instance}/verify", self.verify),
+            web.post("/resources/{instance}/close_session", self.close),
+            web.post("/resources/{instance}/{tool}", self.call_tool),
+            web.post("/{tool}", self.call_tool),  # last: every other path of one word goes before it
+        ]
+
+    async def seed(self, request: web.Request) -> web.Response:
+        """Open a session with a row. Its cookie belongs to all further calls."""
+        place, calls = self._admitted(request)
+        body = await self._context.body(request)
+        session = await calls.seed(body)
+        return self._with_cookie(json_response(b"{}"), place, session)
+
+    async def call_tool(self, request: web.Request) -> web.Response:
+        """Call a tool; the answer's text is what the model reads, whatever the status."""
+        self._context.admit(request)
+        place = self._context.place(request)
+        name = request.match_info["tool"]
+        if place is None or place.kind != "resources":
+            raise not_found(f"there is nothing at {request.path}")
+        _, calls = self._admitted(request)
+        arguments = await self._context.body(request)
+        session = self._session(request, place)
+        opened = None
+        if session is None and self._cookies.name(place.name) not in request.cookies:
+            session = opened = await calls.seed(None)
+        try:
+            result = await calls.call_tool(session, name, arguments, request.headers.get(HEADER))
+        except BaseException:
+            if opened is not None:
+                await calls.close(opened)
+            raise
+        if opened is not None and result.status >= 400:
+            await calls.close(opened)
+            opened = None
+        answer = web.Response(text=result.output, status=result.status, content_type=_content_type(result.output))
+        return answer if opened is None else self._with_cookie(answer, place, opened)
+
+    async def verify(self, request: web.Request) -> web.Response:
+        """Score a row with its response."""
+        place, calls = self._admitted(request)
+        body = await self._context.body(request)
+        session = self._session(request, place)
+        return json_response(await calls.verify(session, body, request.headers.get(HEADER)))
+
+    async def close(self, request: web.Request) -> web.Response:
+        """Give the session of a cookie up."""
+        place, calls = self._admitted(request)
+        session = self._session(request, place)
+        if session is not None:
+            await calls.close(session)
+        answer = json_response(b"{}")
+        answer.del_cookie(self._cookies.name(place.name), path="/")
+        return answer
+
+    def _admitted(self, request: web.Request) -> tuple[Place, ResourcesCalls]:
+        self._context.admit(request)
+        place = self._context.place_of_kind(request, "resources")
+        return place, ResourcesCalls(self._context.calls, place.name, self._context.settings.call_timeout_s)
+
+    def _session(self, request: web.Request, place: Place) -> str | None:
+        value = request.cookies.get(self._cookies.name(place.name))
+        return None if value is None else self._cookies.read(place.name, value)
+
+    def _with_cookie(self, answer: web.Response, place: Place, session: str | None) -> web.Response:
+        answer.set_cookie(
+            self._cookies.name(place.name),
+            self._cookies.make(place.name, session),
+            max_age=int(self._cookies.max_age_s),
+            path="/",
+            httponly=True,
+            samesite="Lax",
+        )
+        return answer
+
+
+def _content_type(text: str) -> str:
+    return "application/json" if text[:1] in ("{", "[") else "text/plain"

@@ -1,0 +1,150 @@
+"""Resources over HTTP: seed, tools and verify of one session, which a cookie stands for."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from gymq import subjects
+from gymq.agent import RESERVED_TOOL_NAMES
+from gymq.bridge.failures import BridgeError, invalid, not_found, of_rollout_error
+from gymq.jsonl import JsonlError, parse_object
+from gymq.messages import (
+    Call,
+    Close,
+    FailureClass,
+    Message,
+    Seed,
+    Seeded,
+    Stage,
+    ToolCall,
+    ToolResult,
+    Verified,
+    Verify,
+)
+from gymq.outcomes import RolloutError
+from gymq.rows import FAILURE_CLASS, MAX_INDEX, PARAMS
+from gymq.tokens import encode_json
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+class Caller(Protocol):
+    """Sends one request and gives the reply."""
+
+    async def call(self, subject: str, request: Call) -> Message: ...
+
+    async def tell(self, subject: str, request: Call) -> None: ...
+
+
+class ResourcesCalls:
+    """The calls of one instance's protocol.
+
+    A call has a number, and a session answers a repeated number from memory. Here the number is random, or made of the
+    key that the caller gives; so no bridge needs to remember how many calls a session has had.
+    """
+
+    def __init__(self, caller: Caller, resources: str, timeout_s: float) -> None:
+        self._caller = caller
+        self._resources = resources
+        self._timeout_s = timeout_s
+
+    async def seed(self, row: bytes | None) -> str | None:
+        """Open a session; its subject, None for a worker without state.
+
+        Args:
+            row: JSON text; None opens one that is not seeded yet.
+
+        Raises:
+            BridgeError
+        """
+        if row is not None:
+            _object(row)
+        request = Seed(rollout=self._rollout, timeout_s=self._timeout_s, row=row)
+        seeded = await self._call(subjects.seed(self._resources), request, Stage.SEED)
+        assert isinstance(seeded, Seeded)
+        return seeded.session
+
+    async def call_tool(self, session: str | None, name: str, arguments: bytes, key: str | None) -> ToolResult:
+        """Call a tool with the JSON text of its arguments; an empty text is null.
+
+        Raises:
+            BridgeError: 404, 422, or there is no answer.
+        """
+        if name in RESERVED_TOOL_NAMES:
+            raise not_found(f"there is no tool named {name!r}")
+        try:
+            text = arguments.decode() or "null"
+            msgspec.json.decode(text)
+        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+            raise invalid(f"the arguments are no JSON: {error}") from None
+        request = ToolCall(
+            rollout=self._rollout, timeout_s=self._timeout_s, number=_number(key), name=name, arguments=text
+        )
+        result = await self._call(session or subjects.stateless(self._resources), request, Stage.TOOL)
+        assert isinstance(result, ToolResult)
+        return result
+
+    async def verify(self, session: str | None, body: bytes, key: str | None) -> bytes:
+        """Score the `response` in a row; the row with the verdict, as JSON text.
+
+        Raises:
+            BridgeError: there is no verdict.
+        """
+        members = _object(body)
+        response = _decoded(members, "response")
+        if not isinstance(response, dict):
+            raise invalid("response: expected a Responses object; verify takes the row with the response in it")
+        if not isinstance(_decoded(members, PARAMS), dict):
+            raise invalid(f"{PARAMS}: expected an object; verify takes the row with the response in it")
+        row = msgspec.json.encode({name: value for name, value in members.items() if name != "response"})
+        request = Verify(
+            rollout=self._rollout, timeout_s=self._timeout_s, number=_number(key), row=row, response=response
+        )
+        verified = await self._call(session or subjects.stateless(self._resources), request, Stage.VERIFY)
+        assert isinstance(verified, Verified)
+        if verified.verdict.get(FAILURE_CLASS):
+            text = "the verifier answered with a failure in place of a reward"
+            raise BridgeError(500, str(verified.verdict[FAILURE_CLASS]), text, stage="verify")
+        return _encode({**members, **verified.verdict, "reward": verified.reward})
+
+    async def close(self, session: str) -> None:
+        """Give a session up."""
+        await self._caller.tell(session, Close(rollout=self._rollout, timeout_s=60.0))
+
+    @property
+    def _rollout(self) -> str:
+        return f"bridge/{self._resources}"
+
+    async def _call(self, subject: str, request: Call, stage: Stage) -> Message:
+        try:
+            return await self._caller.call(subject, request)
+        except RolloutError as error:
+            if error.failure_class is FailureClass.SESSION_LOST and not subject.startswith("gym.session."):
+                text = f"{self._resources} keeps state: seed a session first, and send its cookie"
+                raise BridgeError(400, "no_session", text, stage=str(stage)) from None
+            raise of_rollout_error(error.at(stage)) from None
+
+
+def _number(key: str | None) -> int:
+    """A call number that no other call of the session has."""
+    data = secrets.token_bytes(8) if key is None else hashlib.sha256(key.encode()).digest()
+    return int.from_bytes(data[:8], "big") % MAX_INDEX
+
+
+def _object(body: bytes) -> Mapping[str, Any]:
+    try:
+        return parse_object(body)
+    except (JsonlError, RecursionError) as error:
+        raise invalid(f"the body must be a row: {error}") from None
+
+
+def _decoded(members: Mapping[str, Any], name: str) -> Any:
+    try:
+        return msgspec.json.decode(members.get(name, b"null"))
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid(f"{name}: {error}") from None
