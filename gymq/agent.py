@@ -39,6 +39,7 @@ from gymq.messages import (
 )
 from gymq.outcomes import GOES_ON_ELSEWHERE, InvalidTask, RolloutError
 from gymq.resources import Verdict
+from gymq.staleness import StalenessLimit
 
 log = logging.getLogger("gymq.agent")
 
@@ -125,6 +126,7 @@ class Rollout:
         deadline: float,
         attempt: int = 0,
         stateless: set[str] | None = None,
+        staleness: StalenessLimit | None = None,
     ) -> None:
         """
         Args:
@@ -132,6 +134,7 @@ class Rollout:
             deadline: on the event loop's clock, seconds.
             attempt: attempts at this rollout before.
             stateless: resources that are known to keep no state, shared by rollouts: they need not be seeded.
+            staleness: how far the policy may move on; None: any number of updates.
 
         Raises:
             InvalidTask: the row has no usable `responses_create_params`.
@@ -154,6 +157,8 @@ class Rollout:
         self.options = options
         self._deadline = deadline
         self.stateless = set() if stateless is None else stateless
+        self._staleness = staleness
+        self._policy_versions: list[str] = []
         self._envelope: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
 
@@ -190,11 +195,15 @@ class Rollout:
         if self.options.model_server is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
         params = {**self.params, "input": self.input + self.output}
+        self.check_staleness()  # before more is spent on it
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
         subject = subjects.model(self.options.model_server.name)
         generated = await self.call(subject, request, Stage.MODEL, key=f"generate {len(params['input'])}")
         assert isinstance(generated, Generated)
+        for version in generated.policy_versions or [""]:
+            if version not in self._policy_versions:
+                self._policy_versions.append(version)
         try:
             response = responses.validate_response(generated.response)
         except responses.InvalidReply as error:
@@ -204,6 +213,16 @@ class Rollout:
         self._usage = responses.add_usage(self._usage, response.get("usage"))
         self._envelope = response
         return Reply(response)
+
+    @property
+    def policy_versions(self) -> list[str]:
+        """The policy versions that answered, each once, the first one first; empty if the model has none."""
+        return [] if self._policy_versions == [""] else list(self._policy_versions)
+
+    def check_staleness(self) -> None:
+        """Raises RolloutError, STALE: the policy has moved on by more updates than the rollout may be behind."""
+        if self._staleness is not None:
+            self._staleness.check(self._policy_versions)
 
     def record(self, item: dict[str, Any]) -> None:
         """Append an item, for example a tool's output, to what was said."""

@@ -7,10 +7,9 @@ import logging
 import time
 from typing import Any
 
-from gymq.agent import Agent
+from gymq.agent import Agent, Caller
 from gymq.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.bus import Bus, BusError
-from gymq.calls import Calls
 from gymq.cancel import Cancellations, cancelled_outcome
 from gymq.dead_letters import bury, bury_failure
 from gymq.jetstream import Delivery
@@ -31,7 +30,7 @@ class AgentRunner:
     """Takes tasks of one agent instance from the queue."""
 
     def __init__(
-        self, bus: Bus, calls: Calls, agent: Agent, *, worker: str, quarantine: Quarantine | None = None
+        self, bus: Bus, calls: Caller, agent: Agent, *, worker: str, quarantine: Quarantine | None = None
     ) -> None:
         """
         Args:

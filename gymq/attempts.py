@@ -8,16 +8,16 @@ import math
 import time
 from typing import Any
 
-from gymq.agent import Agent, Rollout
+from gymq.agent import Agent, Caller, Rollout
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
-from gymq.calls import Calls
 from gymq.journal import DiedAlone, Journal
 from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
 from gymq.messages import Rollout as RolloutMessage
 from gymq.outcome_store import OutcomeStore
 from gymq.outcomes import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone
 from gymq.resources import Verdict
+from gymq.staleness import Staleness, StalenessLimit
 
 log = logging.getLogger("gymq.agent")
 
@@ -31,13 +31,14 @@ class Settled(Exception):
 class Attempts:
     """Runs one agent instance over tasks."""
 
-    def __init__(self, bus: Bus, calls: Calls, agent: Agent, *, worker: str) -> None:
+    def __init__(self, bus: Bus, calls: Caller, agent: Agent, *, worker: str) -> None:
         self.agent = agent
         self._bus = bus
         self._calls = calls
         self._worker = worker
         self._outcomes = OutcomeStore(bus)
         self._stateless: set[str] = set()
+        self._staleness = Staleness(bus)
 
     async def outcome(
         self, task: Task, num_delivered: int, *, alone: bool | None = None
@@ -66,6 +67,7 @@ class Attempts:
             "worker": self._worker,
             "started_at": time.time(),
         }
+        staleness = await self._staleness_limit(task)
         journal: Journal | None = None
         attempt = 0
         tries = _Tries()
@@ -84,6 +86,7 @@ class Attempts:
                     deadline=deadline,
                     attempt=attempt,
                     stateless=self._stateless,
+                    staleness=staleness,
                 )
                 if alone is not None or self.agent.journals(rollout):
                     rollout.recorder = journal = await self._journal(
@@ -92,7 +95,8 @@ class Attempts:
                     tries.own += journal.attempt - attempt
                     attempt = rollout.attempt = journal.attempt
                 verdict = await self._verdict(rollout, deadline, task.timeout_s)
-                common["duration_s"] = loop.time() - started
+                rollout.check_staleness()
+                common |= {"duration_s": loop.time() - started, "policy_versions": rollout.policy_versions}
                 result = RolloutMessage(
                     **common,
                     attempt=attempt,
@@ -111,8 +115,14 @@ class Attempts:
                 log.exception("agent %s failed", self.agent.name)
                 failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
             common["duration_s"] = loop.time() - started
+            if rollout is not None:
+                common["policy_versions"] = rollout.policy_versions
             if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
-                return _unresolved(common, attempt, failed, rollout), journal
+                try:
+                    rollout.check_staleness()
+                    return _unresolved(common, attempt, failed, rollout), journal
+                except RolloutError as stale:
+                    failed = stale
             interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
             pause_s = tries.pause_s(failed, interrupted=interrupted, left_s=deadline - loop.time())
             if pause_s is None:
@@ -120,6 +130,12 @@ class Attempts:
             log.info("trying again after %s: %s", failed.failure_class, failed.message)
             await asyncio.sleep(pause_s)
             attempt += 1
+
+    async def _staleness_limit(self, task: Task) -> StalenessLimit | None:
+        model = self.agent.options.model_server
+        if task.max_staleness is None or model is None:
+            return None
+        return await self._staleness.limit(model.name, task.max_staleness)
 
     async def _verdict(self, rollout: Rollout, deadline: float, timeout_s: float) -> Verdict:
         """Run the agent's loop once.
@@ -185,7 +201,10 @@ class _Tries:
         return retry.pause_s(self.own, left_s=left_s)
 
 
-COMMON = ("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "worker", "started_at", "duration_s")
+COMMON = (
+    *("run", "task_index", "rollout_index", "num_rollouts", "agent", "row"),
+    *("worker", "started_at", "duration_s", "policy_versions"),
+)
 
 
 def failure_of(common: dict[str, Any], attempt: int, error: RolloutError) -> Failure:

@@ -16,6 +16,7 @@ from gymq import streams, subjects
 
 OPERATOR = "operator"
 SERVICES = "services"
+TRAINER = "trainer"
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,11 @@ SEED = _any("gym.seed.<resources>")
 STATELESS = _any("gym.resources.<resources>")
 SESSION = _any("gym.session.<worker>.<session>")
 MODEL = _any("gym.model.<model>")
+REPLICA = _any("gym.model.<model>.<worker>")
+LOAD = _any("gym.load.<model>")
+WEIGHTS = _any("gym.weights.<model>")
+PUSHED = _any("gym.pushed.<model>")
+WEIGHTS_PARTS = _any("gym.weights.<model>.<push>.<n>")
 JUDGE = _any("gym.judge.<model>")
 PING = _any("gym.ping.<worker>")
 CANCEL_CALL = _any("gym.cancel.<worker>")
@@ -129,7 +135,9 @@ _CLIENT = (
     *(JUDGE, *_CALLER),
 )
 
-_AGENT_CALLS = (MODEL, SEED, STATELESS, SESSION, *_CALLER)
+_AGENT_CALLS = (MODEL, REPLICA, SEED, STATELESS, SESSION, *_CALLER)
+
+_NEWEST_WEIGHTS = _last(streams.WEIGHTS, WEIGHTS)
 
 ROLES: tuple[Role, ...] = (
     Role(
@@ -137,6 +145,16 @@ ROLES: tuple[Role, ...] = (
         "submits rows, follows and reads runs, cancels them, gives dead letters back",
         publish=_CLIENT,
         subscribe=(_inbox("client"), DONE, CANCELLED),
+    ),
+    Role(
+        TRAINER,
+        "does what a client does, and gives models new weights",
+        publish=(
+            *_CLIENT,
+            *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS),
+            f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
+        ),
+        subscribe=(_inbox(TRAINER), DONE, CANCELLED),
     ),
     Role(
         "bridge",
@@ -155,18 +173,25 @@ ROLES: tuple[Role, ...] = (
             *(JOURNAL, _range(streams.JOURNAL), _last(streams.JOURNAL, JOURNAL)),
             *(subjects.dead_letters("agent"), f"{subjects.dead_letters('agent')}.*"),
             _range(streams.RUNS),  # which runs are cancelled
-            *_replies_to("client", "bridge", OPERATOR),  # that ask who is there
+            _NEWEST_WEIGHTS,  # which policy is the newest
+            *_replies_to("client", TRAINER, "bridge", OPERATOR),  # that ask who is there
         ),
-        subscribe=(_inbox("agent"), CANCELLED, *_WORKER),
+        subscribe=(_inbox("agent"), CANCELLED, LOAD, PUSHED, *_WORKER),
         never_publish=_consume(streams.TASKS, "intake"),
     ),
     Role(
         "model",
         "answers model calls",
-        publish=(*_CALL_BODIES, *_replies_to("agent", "resources", "client", "bridge", OPERATOR)),
+        publish=(
+            *(*_CALL_BODIES, LOAD),
+            *(_NEWEST_WEIGHTS, _last(streams.WEIGHTS, WEIGHTS_PARTS)),
+            *_replies_to("agent", "resources", "client", TRAINER, "bridge", OPERATOR),
+        ),
         subscribe=(
             _inbox("model"),
+            PUSHED,
             f"{MODEL} {subjects.MODEL_GROUP}",
+            f"{REPLICA} {subjects.MODEL_GROUP}",
             f"{JUDGE} {subjects.MODEL_GROUP}",
             *_WORKER,
         ),
@@ -174,7 +199,7 @@ ROLES: tuple[Role, ...] = (
     Role(
         "resources",
         "keeps sessions, runs tools, verifies; asks judges",
-        publish=(JUDGE, *_CALLER, *_replies_to("agent", "client", "bridge", OPERATOR)),
+        publish=(JUDGE, *_CALLER, *_replies_to("agent", "client", TRAINER, "bridge", OPERATOR)),
         subscribe=(
             _inbox("resources"),
             f"{SEED} {subjects.RESOURCES_GROUP}",
@@ -199,7 +224,7 @@ ROLES: tuple[Role, ...] = (
             *(subjects.dead_letters("janitor"), f"{subjects.dead_letters('janitor')}.*"),
             # Profiler: outcomes in, profiles out.
             *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
-            *_replies_to("client", "bridge", OPERATOR),
+            *_replies_to("client", TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(_inbox(SERVICES), *_WORKER),
     ),
@@ -227,6 +252,7 @@ def exports() -> list[Export]:
     return [
         *(Export(subject, "one") for subject in stored),
         Export(DONE, "heard"),
+        Export(PUSHED, "heard"),
         Export("$JS.API.INFO", "one"),
         Export("$JS.API.STREAM.>", "one"),
         *(Export(f"$JS.API.CONSUMER.{verb}.>", "one") for verb in ("CREATE", "DELETE", "INFO", "LIST", "NAMES")),

@@ -119,8 +119,11 @@ class Calls:
         self._background: set[asyncio.Task[None]] = set()
         bus.on_late_reply(self._on_late_reply)
 
-    async def call(self, subject: str, request: Call) -> Message:
+    async def call(self, subject: str, request: Call, *, first: str = "") -> Message:
         """Send a request and wait for its reply; where that is safe, repeat it until the request's time is over.
+
+        Args:
+            first: subject of one member of the group that serves `subject`, who is asked before all others.
 
         Raises:
             RolloutError: with the class of what went wrong.
@@ -132,8 +135,11 @@ class Calls:
             await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
             try:
-                return await self._once(subject, request, deadline)
+                return await self._once(first or subject, request, deadline)
             except NoWorker as error:
+                if first:
+                    first = ""  # gone or full: it did not run, and anybody else may have it
+                    continue
                 problem: RolloutError = error
                 interrupted = not self._bus.is_settled
             except CallLost as error:
@@ -144,6 +150,7 @@ class Calls:
                     raise
                 problem = error
                 interrupted = False
+            first = ""
             unserved = isinstance(problem, NoWorker) and not interrupted
             if unserved and subject.startswith("gym.session."):
                 text = f"the worker of {subject} is gone"

@@ -220,6 +220,7 @@ class Collection:
             row=row.json,
             timeout_s=self._options.rollout_timeout_s,
             replaces=self._in_flight[row.task_index, row.rollout_index],
+            max_staleness=self._options.max_staleness,
         )
         await submit(self._bus, task, once=self._start, urgent=self._options.urgent, patience_s=SUBMIT_PATIENCE_S)
 

@@ -87,8 +87,12 @@ class Listing:
         await self._bus.publish(message.reply, msgspec.json.encode(body))
 
 
-async def find_workers(bus: Bus, *, wait_s: float = 0.5) -> list[dict[str, Any]]:
-    """The STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id."""
+async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list[dict[str, Any]]:
+    """The STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
+
+    Args:
+        name: only those of this instance.
+    """
     found: list[dict[str, Any]] = []
 
     def on_reply(message: Msg) -> None:
@@ -99,7 +103,7 @@ async def find_workers(bus: Bus, *, wait_s: float = 0.5) -> list[dict[str, Any]]
 
     reply = bus.expect(on_reply)
     try:
-        await bus.publish("$SRV.STATS", b"", reply=reply)
+        await bus.publish(f"$SRV.STATS.{name}" if name else "$SRV.STATS", b"", reply=reply)
         await asyncio.sleep(wait_s)
     finally:
         bus.forget(reply)

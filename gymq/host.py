@@ -36,7 +36,9 @@ from gymq.quarantine import Quarantine
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 from gymq.resources_runner import ResourcesRunner
+from gymq.routing import RoutedCalls, Routes
 from gymq.serving import Server
+from gymq.weights_keeper import WeightsFailed
 
 log = logging.getLogger("gymq.host")
 
@@ -81,6 +83,7 @@ class Host:
         self.worker = f"{spec.role}-{os.getpid()}-{secrets.token_hex(4)}"
         self._workers: list[Worker] = []
         self._agents: list[AgentRunner] = []
+        self._models: list[ModelRunner] = []
         self._resources: list[ResourcesRunner] = []
         self._services: list[Intake | Janitor | Profiler] = []
         self._processes = KillableProcesses()
@@ -98,6 +101,9 @@ class Host:
         built = [build(instance) for instance in spec.instances]
         self._bus = bus = await Bus.connect(spec.url, role=spec.role, name=self.worker)
         calls = Calls(bus)
+        routes = Routes(bus)
+        if any(isinstance(worker, Agent) for worker in built):
+            await routes.start()
         self._server = server = Server(bus, self.worker)
         await server.start()
         for instance, worker in zip(spec.instances, built, strict=True):
@@ -106,22 +112,31 @@ class Host:
             except (Exception, SystemExit) as error:
                 raise WorkerFailed(f"{instance.name} cannot start", error) from error
             self._workers.append(worker)
-            await self._serve(instance, worker, bus, calls, server)
+            try:
+                await self._serve(instance, worker, bus, calls, routes, server)
+            except WeightsFailed as error:
+                raise WorkerFailed(f"{instance.name} cannot start", error) from error
         if spec.services:
             self._services = [Intake(bus), Janitor(bus), Profiler(bus)]
             for service in self._services:
                 await service.start()
 
-    async def _serve(self, instance: InstanceSpec, worker: Worker, bus: Bus, calls: Calls, server: Server) -> None:
+    async def _serve(
+        self, instance: InstanceSpec, worker: Worker, bus: Bus, calls: Calls, routes: Routes, server: Server
+    ) -> None:
         first = len(server.services)
+        model: ModelRunner | None = None
         if isinstance(worker, Agent):
-            runner = AgentRunner(bus, calls, worker, worker=self.worker, quarantine=self._quarantine)
+            routed = RoutedCalls(calls, routes)
+            runner = AgentRunner(bus, routed, worker, worker=self.worker, quarantine=self._quarantine)
             await runner.start()
             self._agents.append(runner)
             await self._list(instance, [subjects.tasks_of_agent(worker.name)], runner.stats)
             return
         if isinstance(worker, Model):
-            await ModelRunner(worker).serve(server)
+            model = ModelRunner(worker)
+            await model.serve(server)
+            self._models.append(model)
             sessions = None
         else:
             assert isinstance(worker, Resources)
@@ -139,6 +154,7 @@ class Host:
                 "processing_s": sum(service.processing_s for service in mine),
                 "load": sum(service.load for service in mine),
                 **({} if sessions is None else {"sessions": len(sessions)}),
+                **({} if model is None else model.stats()),
             }
 
         await self._list(instance, [service.subject for service in mine], stats)
@@ -162,6 +178,7 @@ class Host:
         await asyncio.gather(*(runner.drain(deadline_s) for runner in self._agents))
         for service in self._services:
             await service.stop()
+        await asyncio.gather(*(runner.stop() for runner in self._models))
         if self._server is not None:
             await self._server.leave("gym.seed.")
         await asyncio.gather(*(runner.drain(deadline_s) for runner in self._resources))

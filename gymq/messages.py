@@ -15,7 +15,7 @@ import sys
 from enum import StrEnum
 from functools import reduce
 from operator import or_
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import zstandard
@@ -34,6 +34,7 @@ _TOKEN = r"[A-Za-z0-9_-]{1,64}"
 Token = Annotated[str, msgspec.Meta(pattern=rf"\A{_TOKEN}\Z")]
 SessionSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.session\.{_TOKEN}\.{_TOKEN}\Z")]
 PartsSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.parts(\.{_TOKEN}){{2,5}}\Z")]
+PolicyVersion = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # SHA-256
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -58,6 +59,7 @@ class FailureClass(StrEnum):
     SATURATED = "saturated"  # the worker is full; another try may find room
     DEADLINE_EXCEEDED = "deadline_exceeded"
     AGENT_FAILED = "agent_failed"  # the agent's own code raised
+    STALE = "stale"  # the policy moved on too far while the rollout was made
     BAD_REQUEST = "bad_request"  # a body that could not be read
     NOT_STORABLE = "not_storable"  # the result could not be stored
     REDELIVERED_TOO_OFTEN = "redelivered_too_often"  # every delivery of the task ended without an outcome
@@ -105,6 +107,7 @@ class Task(Message, tag="task.v1", kw_only=True):
     timeout_s: Seconds
     num_rollouts: Count | None = None  # rollouts this task has in all, where known
     replaces: Index | None = None  # stream sequence of the failure that this try may replace
+    max_staleness: Index | None = None  # updates of the policy that may come after the first call of the rollout
 
 
 # Outcomes: exactly one is stored for each (run, task, rollout) ---------------------------------------------------
@@ -121,6 +124,7 @@ class _Outcome(Message, kw_only=True):
     worker: str = ""  # who made it
     started_at: float = 0.0  # Unix time, seconds
     duration_s: float = 0.0
+    policy_versions: list[str] = []  # that answered, in order; empty if the model has no versions
 
 
 class Rollout(_Outcome, tag="rollout.v1", kw_only=True):
@@ -260,6 +264,34 @@ class Generate(Call, tag="generate.v1", kw_only=True):
 
 class Generated(Message, tag="generated.v1", kw_only=True):
     response: dict[str, Any]
+    worker: str = ""  # that answered
+    policy_versions: list[str] = []  # that answered: one, or more if the weights changed meanwhile
+
+
+# Replicas of a model ----------------------------------------------------------------------------------------------
+
+
+class Load(Message, tag="load.v1", kw_only=True):
+    """How busy a model worker is; told about once a second, and when it changes."""
+
+    worker: Token
+    running: Index
+    waiting: Index
+    kv_cache_use: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+
+
+class Weights(Message, tag="weights.v1", kw_only=True):
+    """The newest weights of a model: at a path that its workers can read, or `parts` messages of the stream WEIGHTS."""
+
+    policy_version: PolicyVersion
+    mode: Literal["keep", "wait", "abort"] = "keep"
+    path: str | None = None
+    push: Token | None = None  # the parts are `gym.weights.<model>.<push>.<n>`
+    parts: Index = 0
+    num_bytes: Index = 0
+    sha256: Digest | None = None
+    before: list[str] = []  # the versions before this one, the newest last
+    at: float = 0.0  # Unix time, seconds
 
 
 # The journal of a rollout -----------------------------------------------------------------------------------------

@@ -3,34 +3,59 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import math
 from typing import Any
+
+import msgspec
 
 from gymq import responses, subjects, tokens
 from gymq.authoring import current_call
+from gymq.bus import BusError
 from gymq.calls import Calls
-from gymq.messages import Claim, FailureClass, Generate, Generated, decoder
+from gymq.messages import Claim, FailureClass, Generate, Generated, Load, decoder, encode
 from gymq.model import Model, ModelRequest
 from gymq.outcomes import JudgeFailed, RolloutError
-from gymq.serving import Server
+from gymq.serving import Server, Service
+from gymq.weights_keeper import WeightsKeeper
 
 log = logging.getLogger("gymq.model")
 
 JUDGE_TIMEOUT_S = 600.0
 
+LOOK_EVERY_S = 0.25  # at the load
+TELL_EVERY_S = 1.0  # a load that does not change
+
 _decode = decoder(Generate, Claim)
 
 
 class ModelRunner:
-    """Answers `Generate` requests with a model."""
+    """Answers `Generate` requests with a model, tells its load, and keeps it on the newest weights."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
+        self._worker = ""
+        self._services: list[Service] = []
+        self._weights: WeightsKeeper | None = None
+        self._telling: asyncio.Task[None] | None = None
+        self._load_hook_failed = False
 
     async def serve(self, server: Server) -> None:
+        """Load the newest weights, then take calls.
+
+        Raises:
+            WeightsFailed: those that were pushed last cannot be loaded.
+            BusError
+        """
+        self._worker = server.worker
+        if type(self.model).load_weights is not Model.load_weights:
+            self._weights = WeightsKeeper(server.bus, self.model)
+            await self._weights.start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
-        for subject in (subjects.model(self.model.name), subjects.judge(self.model.name)):
-            await server.serve(
+        own = subjects.replica(self.model.name, server.worker)
+        for subject, also in ((subjects.model(self.model.name), own), (subjects.judge(self.model.name), "")):
+            service = await server.serve(
                 self.model.name,
                 subject,
                 _decode,
@@ -38,7 +63,51 @@ class ModelRunner:
                 group=subjects.MODEL_GROUP,
                 limit=limit,
                 broken=FailureClass.MODEL_FAILED,
+                also=also,
             )
+            self._services.append(service)
+        self._telling = asyncio.create_task(self._tell(server))
+
+    async def stop(self) -> None:
+        """Tell no load any more, so that callers who choose choose others, and take no new weights."""
+        if self._telling is not None:
+            self._telling.cancel()
+        if self._weights is not None:
+            await self._weights.stop()
+
+    def stats(self) -> dict[str, Any]:
+        stats: dict[str, Any] = {}
+        if self.model.policy_version:
+            stats["policy_version"] = self.model.policy_version
+        if self._weights is not None:
+            stats["weights"] = self._weights.stats()
+        return stats
+
+    async def _tell(self, server: Server) -> None:
+        loop = asyncio.get_running_loop()
+        subject = subjects.load(self.model.name)
+        told, told_at = b"", -math.inf
+        while True:
+            body = encode(self._load())
+            if body != told or loop.time() - told_at >= TELL_EVERY_S:
+                told, told_at = body, loop.time()
+                with contextlib.suppress(BusError):
+                    await server.bus.publish(subject, body)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _load(self) -> Load:
+        try:
+            load = self.model.load()
+            if load is not None:
+                use = min(1.0, max(0.0, float(load.kv_cache_use)))
+                told = Load(worker=self._worker, running=load.running, waiting=load.waiting, kv_cache_use=use)
+                return msgspec.convert(msgspec.to_builtins(told), Load)  # its numbers are an author's
+        except Exception as error:
+            if not self._load_hook_failed:
+                log.warning("%s cannot tell its load: %s: %s", self.model.name, type(error).__name__, error)
+            self._load_hook_failed = True
+        running = sum(service.running for service in self._services)
+        return Load(worker=self._worker, running=running, waiting=sum(one.waiting for one in self._services))
 
     async def answer(self, _subject: str, request: Generate) -> Generated:
         """One model call.
@@ -48,6 +117,7 @@ class ModelRunner:
         """
         left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
         asked = ModelRequest(request.params, request.session, request.rollout, min(request.timeout_s, left_s))
+        version = self.model.policy_version
         try:
             response = await self.model.respond(asked)
             tokens.pack(response)
@@ -60,7 +130,8 @@ class ModelRunner:
         except Exception as error:
             text = f"{self.model.name}: {type(error).__name__}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
-        return Generated(response=response)
+        versions = list(dict.fromkeys((version, self.model.policy_version)))
+        return Generated(response=response, worker=self._worker, policy_versions=[] if versions == [""] else versions)
 
 
 class BusModels:

@@ -95,6 +95,9 @@ RETRIES: dict[FailureClass, Retries] = {
     FailureClass.SATURATED: Retries(
         call=Retry(tries=10_000, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ROLLOUT
     ),
+    # Its policy has moved on; the next try is made by the newest. Updates that always come faster than a rollout ends
+    # are a matter of settings.
+    FailureClass.STALE: Retries(rollout=Retry(tries=4, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)),
     # Told by the janitor of a task that has left the queue; whoever collects may submit it again.
     FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_ROLLOUT),
 }

@@ -19,6 +19,7 @@ from gymq.tokens import encode_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
 FAILURE_SEQUENCE = "_ng_failure_sequence"
+POLICY_VERSION = "policy_version"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -175,6 +176,9 @@ def _indexed(members: dict[str, Any], outcome: Rollout | Failure | Unresolved) -
     members.setdefault("agent_ref", {"name": outcome.agent})
     if outcome.attempt:
         members[ATTEMPT_INDEX] = outcome.attempt
+    if outcome.policy_versions:
+        versions = outcome.policy_versions
+        members[POLICY_VERSION] = versions[0] if len(versions) == 1 else versions
     return members
 
 

@@ -42,6 +42,7 @@ class CollectOptions:
     models: list[str] = field(default_factory=list)
     overwrite: bool = False
     urgent: bool = False
+    max_staleness: int | None = None  # updates of the policy while a rollout is made
 
 
 class RunSetup:

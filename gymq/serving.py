@@ -65,7 +65,7 @@ class _Job:
 
 
 class Service:
-    """One subject served by one handler."""
+    """One subject served by one handler, and perhaps a second one that is this process's own."""
 
     def __init__(
         self,
@@ -77,9 +77,11 @@ class Service:
         answer: Answer,
         limit: int,
         broken: FailureClass,
+        also: str,
     ) -> None:
         self.name = name
         self.subject = subject
+        self.also = also
         self.group = group
         self.limit = limit
         self.num_requests = 0
@@ -89,7 +91,7 @@ class Service:
         self._decode = decode
         self._answer = answer
         self._broken = broken
-        self._subscription: Subscription | None = None
+        self._subscriptions: list[Subscription] = []
         self._waiting: deque[_Job] = deque()
         self._running = 0
         self._joining = False
@@ -100,13 +102,23 @@ class Service:
         """Calls running or waiting."""
         return self._running + len(self._waiting)
 
+    @property
+    def running(self) -> int:
+        return self._running
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
     async def join(self) -> None:
         """Take calls, unless it does already or is leaving for good."""
-        if self._subscription is not None or self._joining or self._leaving:
+        if self._subscriptions or self._joining or self._leaving:
             return
         self._joining = True
         try:
-            self._subscription = await self._server.bus.subscribe(self.subject, self._on_message, group=self.group)
+            for subject in filter(None, (self.also, self.subject)):
+                subscription = await self._server.bus.subscribe(subject, self._on_message, group=self.group)
+                self._subscriptions.append(subscription)
         finally:
             self._joining = False
         if self._leaving:
@@ -118,8 +130,8 @@ class Service:
         await self._unsubscribe()
 
     async def _unsubscribe(self) -> None:
-        subscription, self._subscription = self._subscription, None
-        if subscription is not None:
+        subscriptions, self._subscriptions = self._subscriptions, []
+        for subscription in subscriptions:
             await self._server.bus.unsubscribe(subscription)
 
     async def _on_message(self, message: Msg) -> None:
@@ -143,9 +155,9 @@ class Service:
         else:
             self._waiting.append(job)
             # Beyond so many waiting calls other replicas should take them.
-            if len(self._waiting) >= max(self.limit, MOST_WAITING) and self.group and self._subscription is not None:
-                subscription, self._subscription = self._subscription, None
-                self._server.in_background(self._server.bus.unsubscribe(subscription))
+            full = len(self._waiting) >= max(self.limit, MOST_WAITING)
+            if full and self.group and self._subscriptions and not self._joining:
+                self._server.in_background(self._unsubscribe())
 
     def _start(self, job: _Job) -> None:
         self._running += 1
@@ -220,7 +232,7 @@ class Service:
     def _next(self) -> None:
         while self._waiting and self._running < self.limit:
             self._start(self._waiting.popleft())
-        if self._subscription is None and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
+        if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 
     def drop(self, job: _Job) -> None:
@@ -266,13 +278,15 @@ class Server:
         group: str = "",
         limit: int,
         broken: FailureClass = FailureClass.VERIFIER_FAILED,
+        also: str = "",
     ) -> Service:
         """Answer every request on `subject` with `answer(subject, request)`, at most `limit` at a time.
 
         Args:
             broken: what it is called when `answer` raises something else than a RolloutError.
+            also: a second subject with the same slots, for callers that want just this process.
         """
-        service = Service(self, name, subject, group, decode, answer, limit, broken)
+        service = Service(self, name, subject, group, decode, answer, limit, broken, also)
         self.services.append(service)
         await service.join()
         return service

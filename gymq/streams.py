@@ -14,6 +14,7 @@ ROLLOUTS = "ROLLOUTS"
 JOURNAL = "JOURNAL"
 PARTS = "PARTS"
 RUNS = "RUNS"
+WEIGHTS = "WEIGHTS"
 DEAD_LETTERS = "DEAD_LETTERS"
 ADVISORIES = "ADVISORIES"
 
@@ -58,6 +59,12 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
         | {
             "subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES, subjects.ALL_CANCELLED],
             "max_msgs_per_subject": 1,
+        },
+        WEIGHTS: common
+        | {
+            "subjects": ["gym.weights.*", "gym.weights.*.*.*"],
+            "max_msgs_per_subject": 1,
+            "republish": {"src": "gym.weights.*", "dest": "gym.pushed.$1", "headers_only": True},
         },
         DEAD_LETTERS: common
         | {

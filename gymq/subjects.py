@@ -17,6 +17,7 @@ ALL_PROFILES = "gym.profiles.*"
 ALL_RUNS = "gym.runs.*"
 ALL_CANCELLED = "gym.cancelled.*.*"
 ALL_DEAD_LETTERS = "gym.dead.>"
+ALL_LOADS = "gym.load.*"
 
 MODEL_GROUP = "model"
 RESOURCES_GROUP = "resources"
@@ -92,6 +93,30 @@ def sessions_of_worker(worker: str) -> str:
 
 def model(name: str) -> str:
     return f"gym.model.{token(name, 'model')}"
+
+
+def replica(name: str, worker: str) -> str:
+    return f"gym.model.{token(name, 'model')}.{token(worker, 'worker')}"
+
+
+def load(name: str) -> str:
+    return f"gym.load.{token(name, 'model')}"
+
+
+def weights(name: str) -> str:
+    return f"gym.weights.{token(name, 'model')}"
+
+
+def pushed(name: str) -> str:
+    return f"gym.pushed.{token(name, 'model')}"
+
+
+def weights_parts(name: str, push: str) -> str:
+    return f"gym.weights.{token(name, 'model')}.{token(push)}"
+
+
+def all_weights_parts(name: str) -> str:
+    return f"gym.weights.{token(name, 'model')}.*.*"
 
 
 def judge(name: str) -> str:
@@ -178,7 +203,12 @@ SUBJECTS = (
         "ToolCall → ToolResult, Verify → Verified, Seed → Seeded, Close → Closed",
     ),
     Subject("gym.model.<model>", "Generate → Generated", group="model"),
+    Subject("gym.model.<model>.<worker>", "Generate → Generated", group="model"),
     Subject("gym.judge.<model>", "Generate → Generated", group="model"),
+    Subject("gym.load.<model>", "Load"),
+    Subject("gym.weights.<model>", "Weights", "WEIGHTS"),
+    Subject("gym.pushed.<model>", "headers only"),
+    Subject("gym.weights.<model>.<push>.<n>", "raw bytes", "WEIGHTS"),
     Subject("gym.ping.<worker>", "Ping → Pong"),
     Subject("gym.cancel.<worker>", "Cancel"),
     Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS"),

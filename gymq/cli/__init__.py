@@ -16,6 +16,7 @@ COMMANDS = {
     "status": "Server, streams, workers, queues and runs.",
     "rollouts": "List the rollouts of a run, or read one whole.",
     "cancel": "Stop a run, or one task of it.",
+    "weights": "Give all replicas of a model new weights.",
     "dead-letters": "What was given up: list it, read it, give it back or drop it.",
     "score": "Verify stored rollouts again, without a model.",
     "list": "The workers there are, and what each needs.",

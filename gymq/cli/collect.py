@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import msgspec
 import pydantic
 from cyclopts import Parameter
+from cyclopts.validators import Number
 from rich.console import Console
 
 from gymq.authoring import first_problem
@@ -28,6 +29,7 @@ from gymq.prompt import PromptError, PromptTemplate
 from gymq.run_profile import profile_of_files
 from gymq.run_setup import DEFAULT_WINDOW
 from gymq.running import ProfileSnapshot
+from gymq.weights import MAX_VERSIONS
 
 FIND_TRIES = 10  # half a second each
 
@@ -49,6 +51,7 @@ def collect(
     weight: float = 1.0,
     priority: bool = False,
     timeout: float = 3600.0,
+    max_staleness: Annotated[int | None, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
     overwrite: bool = False,
     json: bool = False,
@@ -77,6 +80,8 @@ def collect(
         weight: share of the workers among runs that are collected at the same time; multiplies the concurrency.
         priority: let agents start these rollouts before those of other runs.
         timeout: seconds a rollout may take.
+        max_staleness: updates of the policy (`gymq weights push`) that may come between the first reply of a rollout
+            and its end; one that is older is made anew.
         nats: URL of a cluster to join.
         overwrite: delete what an earlier run left at the output.
         json: print the final statistics as JSON.
@@ -100,6 +105,7 @@ def collect(
             window=_window(concurrency, weight),
             urgent=priority,
             rollout_timeout_s=timeout,
+            max_staleness=max_staleness,
             config_digest=fingerprint(settings.tree) if settings.instances else "",
             overwrite=overwrite,
         )

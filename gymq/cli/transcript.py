@@ -68,6 +68,8 @@ def _head(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "agent", outcome.agent
     if outcome.worker:
         yield "worker", outcome.worker
+    if outcome.policy_versions:
+        yield "policy", ", ".join(version or "(as started)" for version in outcome.policy_versions)
     if outcome.attempt:
         yield "attempt", f"{outcome.attempt + 1} (those before it failed)"
     if outcome.started_at:

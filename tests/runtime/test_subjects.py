@@ -96,7 +96,7 @@ def matches(pattern: str, subject: str) -> bool:
 @builder
 def test_every_subject_that_is_built_stands_in_the_table(build: Callable[..., str]) -> None:
     built = build(**arguments_of(build))
-    if build in (subjects.rollout_parts, subjects.call_parts):
+    if build in (subjects.rollout_parts, subjects.call_parts, subjects.weights_parts):
         built = f"{built}.0"
     assert len([row for row in SUBJECTS if matches(row.pattern, built)]) == 1
 

@@ -136,5 +136,5 @@ def test_show_tells_all_subjects_of_a_role(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_an_unknown_role_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Refused, match=re.escape("there are client, bridge, agent")):
+    with pytest.raises(Refused, match=re.escape("there are client, trainer, bridge, agent")):
         show("root")

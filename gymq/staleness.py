@@ -1,0 +1,140 @@
+"""How far the policy may move on while a rollout is made.
+
+The newest version of a model, and those before it, are told with its newest weights (stream WEIGHTS). A version that is
+not among them is older than all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from nats.aio.msg import Msg
+
+from gymq import streams, subjects
+from gymq.bus import Bus, BusError
+from gymq.jetstream import JetStream, Stored
+from gymq.messages import BadMessage, FailureClass, Stage, Weights, decoder
+from gymq.outcomes import RolloutError
+
+log = logging.getLogger("gymq.agent")
+
+READ_AGAIN_S = 1.0
+
+_decode = decoder(Weights)
+
+
+class Stale(RolloutError):
+    """The rollout was begun by a policy that is too old by now."""
+
+    def __init__(self, behind: int, limit: int, version: str, newest: str) -> None:
+        text = f"begun with the policy {version!r}, {behind} updates before {newest!r}; at most {limit} are allowed"
+        super().__init__(FailureClass.STALE, text, stage=Stage.MODEL)
+
+
+class _Versions:
+    """The versions of one model."""
+
+    def __init__(self) -> None:
+        self.newest: str | None = None  # None: its weights are what they were at the start
+        self._updates: dict[str, int] = {}  # how many came after a version
+        self._before_all = 0
+        self._sequence = 0
+
+    def learn(self, stored: Stored) -> None:
+        """Take in the newest weights as they are stored."""
+        try:
+            weights: Weights = _decode(stored.data)
+        except BadMessage:
+            return
+        if stored.sequence <= self._sequence:
+            return
+        versions = [*weights.before, weights.policy_version]
+        self.newest, self._sequence, self._before_all = weights.policy_version, stored.sequence, len(versions)
+        self._updates = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
+
+    def behind(self, version: str) -> int:
+        return self._updates.get(version, self._before_all)
+
+
+class StalenessLimit:
+    """What one rollout is held to."""
+
+    def __init__(self, versions: _Versions, limit: int) -> None:
+        self._versions = versions
+        self._limit = limit
+
+    def check(self, policy_versions: Sequence[str]) -> None:
+        """Check the versions that answered so far, the first one first.
+
+        Raises:
+            Stale
+        """
+        newest = self._versions.newest
+        if newest is None or not policy_versions:
+            return
+        behind = self._versions.behind(policy_versions[0])
+        if behind > self._limit:
+            raise Stale(behind, self._limit, policy_versions[0], newest)
+
+
+class Staleness:
+    """Knows the versions of the models that limits were asked for."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._js = JetStream(bus)
+        self._models: dict[str, _Versions] = {}
+        self._starting = asyncio.Lock()
+        self._reading: asyncio.Task[None] | None = None
+
+    async def limit(self, model: str, max_staleness: int) -> StalenessLimit:
+        """The limit for a rollout of this model.
+
+        Raises:
+            BusError: it cannot be known which version is the newest.
+        """
+        async with self._starting:
+            if model not in self._models:
+                await self._follow(model)
+        return StalenessLimit(self._models[model], max_staleness)
+
+    async def _follow(self, model: str) -> None:
+        versions = _Versions()
+
+        async def on_push(_message: Msg) -> None:
+            await self._read_surely(model, versions)
+
+        subscription = await self._bus.subscribe(subjects.pushed(model), on_push)
+        try:
+            await self._bus.flush()
+            await self._read(model, versions)
+        except BusError:
+            await self._bus.unsubscribe(subscription)
+            raise
+        if not self._models:
+            self._bus.on_reconnect(self._read_again)
+        self._models[model] = versions
+
+    def _read_again(self) -> None:
+        # What was pushed while this process was away is not heard any more.
+        self._reading = asyncio.create_task(self._read_all())
+
+    async def _read_all(self) -> None:
+        for model, versions in list(self._models.items()):
+            await self._read_surely(model, versions)
+
+    async def _read_surely(self, model: str, versions: _Versions) -> None:
+        while not self._bus.lost.is_set():
+            try:
+                await self._read(model, versions)
+                return
+            except BusError as error:
+                log.warning("cannot read which policy is the newest: %s", error)
+                await asyncio.sleep(READ_AGAIN_S)
+
+    async def _read(self, model: str, versions: _Versions) -> None:
+        stored = await self._js.last(streams.WEIGHTS, subjects.weights(model))
+        if stored is not None:
+            versions.learn(stored)

@@ -1,0 +1,297 @@
+"""New weights for all replicas of a model: stored, loaded by each, confirmed.
+
+The bytes, or the path of a folder that all replicas can read, become the newest weights of the instance in the stream
+WEIGHTS. Replicas that run load them now, those that start later before they serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from gymq import streams, subjects
+from gymq.bus import Bus, NoAnswer, NoResponders
+from gymq.discovery import find_workers, is_running
+from gymq.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError
+from gymq.messages import BadMessage, Ping, Weights, decoder, encode
+from gymq.model import WeightsMode
+
+STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
+MAX_VERSIONS = 1000  # of the past that are remembered
+CONFIRM_S = 600.0
+_LOOK_S = 0.3  # how long replicas are given to answer each time they are asked
+
+_MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
+
+_decode = decoder(Weights)
+
+
+class _State(msgspec.Struct):
+    """What a replica tells of its weights."""
+
+    loaded: int
+    refused: int
+    problem: str
+
+
+class _Data(msgspec.Struct):
+    weights: _State | None = None
+
+
+class _Endpoint(msgspec.Struct):
+    data: _Data = msgspec.field(default_factory=_Data)
+
+
+class _Stats(msgspec.Struct):
+    endpoints: list[_Endpoint]
+
+
+class PushError(Exception):
+    """Weights that were not pushed; one sentence."""
+
+
+@dataclass
+class Pushed:
+    """What became of a push: the ids of the replicas that loaded it, and why others did not."""
+
+    policy_version: str
+    confirmed: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing
+
+
+async def push(
+    bus: Bus,
+    model: str,
+    policy_version: str,
+    *,
+    path: str | Path | None = None,
+    weights: bytes | Path | None = None,
+    mode: WeightsMode = "keep",
+    deadline_s: float = CONFIRM_S,
+) -> Pushed:
+    """Give all replicas of a model new weights; returns when each that lives has loaded them or told why not.
+
+    Args:
+        bus: connected as the role trainer or operator.
+        path: folder or file that every replica finds under this path, or
+        weights: a file in the safetensors format, or its bytes; they travel over NATS.
+        mode: what becomes of requests that run, see `gymq.WeightsUpdate`.
+        deadline_s: seconds for the replicas to load them. After that those that have not are told as missing; they go
+            on trying.
+
+    Raises:
+        PushError: nothing was pushed.
+        BusError: NATS was away; it is unknown whether it was.
+    """
+    if (path is None) == (weights is None):
+        raise PushError("give either a path or weights")
+    try:
+        subjects.token(model, "model")
+    except subjects.BadToken as error:
+        raise PushError(str(error)) from None
+    if not 0 < len(policy_version) <= 200:
+        raise PushError("a policy version is a text of 1 to 200 characters")
+    js = JetStream(bus)
+    try:
+        newest = await _newest(js, model)
+    except BadMessage as error:
+        raise PushError(f"what is stored as the newest weights of {model} cannot be read: {error}") from None
+    replicas = await _replicas(bus, model, was_pushed_before=newest is not None)
+    record = Weights(policy_version=policy_version, mode=mode, before=_before(newest, policy_version), at=time.time())
+    oldest_kept = None
+    if path is not None:
+        record = msgspec.structs.replace(record, path=str(path))
+    else:
+        assert weights is not None
+        with _opened(weights) as file:
+            record, oldest_kept = await _store_parts(bus, model, record, file)
+    sequence = await _store_record(js, model, record, 0 if newest is None else newest[0])
+    # Nobody needs what came before, and who is still fetching it finds that there is something newer.
+    below = oldest_kept or sequence
+    await js.api(
+        f"STREAM.PURGE.{streams.WEIGHTS}",
+        {"filter": subjects.all_weights_parts(model), "seq": below},
+        timeout_s=60.0,
+    )
+    return await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
+
+
+async def newest(bus: Bus, model: str) -> Weights | None:
+    """The weights that were pushed last for a model.
+
+    Raises:
+        BadMessage, BusError
+    """
+    found = await _newest(JetStream(bus), model)
+    return None if found is None else found[1]
+
+
+async def _newest(js: JetStream, model: str) -> tuple[int, Weights] | None:
+    stored = await js.last(streams.WEIGHTS, subjects.weights(model))
+    return None if stored is None else (stored.sequence, _decode(stored.data))
+
+
+def _before(newest: tuple[int, Weights] | None, policy_version: str) -> list[str]:
+    """The versions before a new one. A push that is repeated counts once."""
+    if newest is None:
+        return []
+    record = newest[1]
+    if record.policy_version == policy_version:
+        return record.before
+    return [*record.before, record.policy_version][-MAX_VERSIONS:]
+
+
+async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
+    """The replicas that run.
+
+    Raises:
+        PushError: there never was such a model, or it cannot load weights.
+    """
+    if not was_pushed_before and not await is_running(bus, model, "models"):
+        raise PushError(f"no model named {model!r} is running; `gymq status` lists those that are")
+    found = await find_workers(bus, model, wait_s=_LOOK_S)
+    if any(_weights_of(stats) is None for stats in found):
+        raise PushError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
+    return {stats["id"] for stats in found}
+
+
+@contextlib.contextmanager
+def _opened(weights: bytes | Path) -> Iterator[BinaryIO]:
+    """The safetensors file, at its beginning.
+
+    Raises:
+        PushError: it is none.
+    """
+    name = "the weights" if isinstance(weights, bytes) else str(weights)
+    try:
+        with io.BytesIO(weights) if isinstance(weights, bytes) else weights.open("rb") as file:
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            problem = _not_safetensors(file, size)
+            if problem:
+                raise PushError(f"{name}: not a safetensors file: {problem}")
+            file.seek(0)
+            yield file
+    except OSError as error:
+        raise PushError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _not_safetensors(file: BinaryIO, size: int) -> str:
+    """What is wrong with a file; a replica would find out only after it was stored.
+
+    The format: https://github.com/huggingface/safetensors#format
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, _MAX_HEADER_BYTES):
+        return "its header is longer than the file"
+    try:
+        header = msgspec.json.decode(file.read(length), type=dict[str, dict[str, Any]])
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+    except (msgspec.DecodeError, KeyError, IndexError, TypeError):
+        return "its header does not describe tensors"
+    expected = 8 + length + max(ends, default=0)
+    return "" if expected == size else f"it has {size} bytes, and by its header {expected}"
+
+
+async def _store_parts(bus: Bus, model: str, record: Weights, file: BinaryIO) -> tuple[Weights, int]:
+    """Store a file in parts: the record with where they are, and the stream sequence of the first."""
+    js = JetStream(bus)
+    name = secrets.token_hex(12)
+    below = subjects.weights_parts(model, name)
+    digest = hashlib.sha256()
+    first = count = size = 0
+    while piece := await asyncio.to_thread(file.read, bus.max_body_bytes):
+        digest.update(piece)
+        ack = await js.store_surely(f"{below}.{count}", piece, {}, patience_s=STORE_PATIENCE_S)
+        first = first or ack.seq
+        count += 1
+        size += len(piece)
+    where = {"push": name, "parts": count, "num_bytes": size, "sha256": digest.hexdigest()}
+    return msgspec.structs.replace(record, **where), first
+
+
+async def _store_record(js: JetStream, model: str, record: Weights, after: int) -> int:
+    """Make a record the newest one; its stream sequence.
+
+    Raises:
+        PushError: somebody else was faster.
+    """
+    subject, body = subjects.weights(model), encode(record)
+    headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+    try:
+        return (await js.store_surely(subject, body, headers, patience_s=STORE_PATIENCE_S)).seq
+    except JetStreamError as error:
+        if error.code != WRONG_LAST_SEQUENCE:
+            raise
+    # It may be our own, stored by a try whose acknowledgement was lost.
+    stored = await js.last(streams.WEIGHTS, subject)
+    if stored is not None and stored.data == body:
+        return stored.sequence
+    # The parts that were stored for nothing are removed by the next push.
+    raise PushError(f"somebody else pushed weights for {model} at the same time; theirs count")
+
+
+async def _confirmed(
+    bus: Bus, model: str, policy_version: str, sequence: int, replicas: set[str], deadline_s: float
+) -> Pushed:
+    """Ask the replicas until each has loaded the weights, refused them, or ended."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + deadline_s
+    confirmed: set[str] = set()
+    refused: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    while True:
+        for stats in await find_workers(bus, model, wait_s=_LOOK_S):
+            worker, state = stats["id"], _weights_of(stats)
+            if state is None:
+                continue
+            replicas.add(worker)
+            if state.loaded >= sequence:
+                confirmed.add(worker)
+            elif state.refused == sequence:
+                refused[worker] = state.problem
+            else:
+                problems[worker] = state.problem
+        waiting = replicas - confirmed - refused.keys()
+        for worker in list(waiting):
+            if await _is_gone(bus, worker):
+                waiting.discard(worker)
+                replicas.discard(worker)  # started again it loads them before it serves
+        if not waiting or loop.time() >= give_up:
+            break
+    silent = f"not loaded within {deadline_s:g} s"
+    missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
+    return Pushed(policy_version, sorted(confirmed), missing)
+
+
+async def _is_gone(bus: Bus, worker: str) -> bool:
+    try:
+        await bus.request(subjects.ping(worker), encode(Ping(inbox=bus.inbox, calls=[])), timeout_s=_LOOK_S)
+    except NoResponders:
+        return True
+    except NoAnswer:
+        pass  # one that loads may be busy with it
+    return False
+
+
+def _weights_of(stats: dict[str, Any]) -> _State | None:
+    """What a worker tells of its weights; None if it loads none, or is no worker at all."""
+    try:
+        subjects.token(stats["id"], "worker")
+        return msgspec.convert(stats, _Stats).endpoints[0].data.weights
+    except (msgspec.ValidationError, subjects.BadToken, IndexError):
+        return None

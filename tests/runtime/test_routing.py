@@ -1,0 +1,225 @@
+"""Calls to a model go to the replica that suits them, and to anybody else when that one cannot."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq import subjects
+from gymq.bus import Bus
+from gymq.calls import Calls
+from gymq.messages import Generate, Generated, Load, encode
+from gymq.model import ModelLoad, ModelRequest
+from gymq.model_runner import ModelRunner
+from gymq.routing import RoutedCalls, Routes
+from gymq.serving import Server
+from gymq.testing import reply
+
+from .waiting import until
+
+
+class Replica(gymq.Model):
+    """Notes which sessions it answered; its load is what the test says."""
+
+    def __init__(self, name: str, worker: str) -> None:
+        super().__init__(name=name)
+        self.worker = worker
+        self.told: ModelLoad | None = ModelLoad(0, 0)
+        self.sessions: list[str] = []
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def respond(self, request: ModelRequest) -> dict[str, Any]:
+        self.sessions.append(request.session)
+        await self.go.wait()
+        return reply(self.worker)
+
+    def load(self) -> ModelLoad | None:
+        return self.told
+
+
+class Cluster:
+    """Replicas of one model, each on its connection, and an agent's way to them."""
+
+    def __init__(self, url: str, name: str, bus: Bus) -> None:
+        self.url = url
+        self.name = name
+        self.routes = Routes(bus)
+        self.calls = RoutedCalls(Calls(bus), self.routes)
+        self.replicas: dict[str, Replica] = {}
+        self.servers: dict[str, Server] = {}
+        self.runners: dict[str, ModelRunner] = {}
+        self.buses: dict[str, Bus] = {}
+
+    async def add(self, *workers: str) -> None:
+        for worker in workers:
+            bus = self.buses[worker] = await Bus.connect(self.url, role="test", name=worker)
+            server = self.servers[worker] = Server(bus, worker)
+            await server.start()
+            replica = self.replicas[worker] = Replica(self.name, worker)
+            runner = self.runners[worker] = ModelRunner(replica)
+            await runner.serve(server)
+            await bus.flush()
+
+    async def told(self, *workers: str, **load: float) -> None:
+        """Wait until the agent has heard this load of these replicas."""
+        for worker in workers:
+            if load:
+                self.replicas[worker].told = ModelLoad(**load)  # type: ignore[arg-type]
+        await asyncio.gather(*(self._heard(worker) for worker in workers))
+
+    async def _heard(self, worker: str) -> None:
+        heard: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def on_load(message: Any) -> None:
+            wanted = self.runners[worker]._load()
+            if message.data == encode(wanted):
+                heard.put_nowait(message)
+
+        bus = self.buses[worker]
+        subscription = await bus.subscribe(subjects.load(self.name), on_load)
+        async with asyncio.timeout(30):
+            await heard.get()
+        await bus.unsubscribe(subscription)
+        await until(lambda: worker in self.routes._models.get(self.name, {}))
+
+    async def ask(self, session: str) -> str:
+        """Who answered."""
+        request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session=session)
+        async with asyncio.timeout(60):
+            generated = await self.calls.call(subjects.model(self.name), request)
+        assert isinstance(generated, Generated)
+        return generated.worker
+
+    async def close(self, worker: str) -> None:
+        await self.runners[worker].stop()
+        await self.servers[worker].drain(0.0)
+        await self.buses[worker].close()
+
+
+@asynccontextmanager
+async def cluster_of(url: str, name: str, bus: Bus, *workers: str) -> AsyncIterator[Cluster]:
+    cluster = Cluster(url, name, bus)
+    await cluster.routes.start()
+    await bus.flush()
+    await cluster.add(*workers)
+    yield cluster
+    for worker in cluster.buses:
+        await cluster.close(worker)
+
+
+@pytest.fixture
+async def two(shared_url: str, bus: Bus, run: str) -> AsyncIterator[Cluster]:
+    async with cluster_of(shared_url, run, bus, "a", "b") as cluster:
+        await cluster.told("a", "b")
+        yield cluster
+
+
+async def test_the_calls_of_a_session_reach_one_replica(two: Cluster) -> None:
+    for session in map(str, range(20)):
+        assert len({await two.ask(session) for _ in range(5)}) == 1
+
+
+async def test_sessions_are_spread_over_the_replicas(two: Cluster) -> None:
+    answered = Counter([await two.ask(str(session)) for session in range(40)])
+    assert min(answered["a"], answered["b"]) >= 10
+
+
+async def test_a_new_session_goes_to_the_replica_with_less_to_do(two: Cluster) -> None:
+    await two.told("a", running=500, waiting=0)
+    assert {await two.ask(f"new {number}") for number in range(20)} == {"b"}
+
+
+async def test_a_busy_replica_keeps_its_sessions_until_it_is_full(two: Cluster) -> None:
+    holder = await two.ask("s")
+    other = "b" if holder == "a" else "a"
+    await two.told(holder, running=500, waiting=3, kv_cache_use=0.5)
+    assert await two.ask("s") == holder
+    await two.told(holder, running=500, waiting=3, kv_cache_use=0.99)
+    assert await two.ask("s") == other
+
+
+async def test_when_all_replicas_are_full_a_session_stays_where_it_is(two: Cluster) -> None:
+    holder = await two.ask("s")
+    await two.told("a", "b", running=500, waiting=900, kv_cache_use=1.0)
+    assert {await two.ask("s") for _ in range(10)} == {holder}
+
+
+async def test_a_session_goes_on_elsewhere_when_its_replica_is_gone(two: Cluster) -> None:
+    holder = await two.ask("s")
+    await two.buses[holder].close()
+    other = "b" if holder == "a" else "a"
+    assert await two.ask("s") == other
+    assert len(two.replicas["a"].sessions) + len(two.replicas["b"].sessions) == 2  # each call ran once
+
+
+async def test_a_replica_that_took_more_than_it_can_hold_is_left_out_of_its_own_sessions(
+    two: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder = await two.ask("s")
+    await two.servers[holder].services[0]._unsubscribe()  # as a service does that has too many waiting
+    other = "b" if holder == "a" else "a"
+    assert await two.ask("s") == other
+
+
+async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: Bus, run: str) -> None:
+    async with cluster_of(shared_url, run, bus, "a") as cluster:
+        await cluster.told("a")
+        assert cluster.routes.choose(run, "s") == ""
+        assert await cluster.ask("s") == "a"
+
+
+async def test_replicas_that_tell_nothing_are_asked_through_the_group(
+    two: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.routing.EXPIRES_S", -1.0)
+    assert two.routes.choose(two.name, "s") == ""
+    assert await two.ask("s") in ("a", "b")
+
+
+async def test_a_new_replica_gets_new_sessions(two: Cluster) -> None:
+    await two.told("a", "b", running=50, waiting=0)
+    await two.add("c")
+    await two.told("c")
+    answered = Counter([await two.ask(f"{number}") for number in range(30)])
+    assert answered["c"] >= 10
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xff", b"{}", encode(Generate(rollout="r", timeout_s=1, params={}, session="s"))]
+)
+async def test_what_is_no_load_is_ignored(two: Cluster, bus: Bus, body: bytes) -> None:
+    await bus.publish(subjects.load(two.name), body)
+    await two.told("a")
+    assert await two.ask("s") in ("a", "b")
+
+
+async def test_a_made_up_replica_costs_no_call(two: Cluster, bus: Bus) -> None:
+    for _ in range(3):
+        await bus.publish(subjects.load(two.name), encode(Load(worker="nobody", running=0, waiting=0)))
+    await two.told("a", "b", running=100, waiting=0)
+    assert {await two.ask(f"{number}") for number in range(20)} <= {"a", "b"}
+
+
+async def test_a_replica_without_a_load_of_its_own_tells_its_calls(two: Cluster, bus: Bus) -> None:
+    replica = two.replicas["a"]
+    replica.told = None
+    replica.go.clear()
+    request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
+    calling = asyncio.create_task(Calls(bus).call(subjects.replica(two.name, "a"), request))
+    await until(lambda: two.runners["a"]._load().running == 1)
+    replica.go.set()
+    await calling
+    await until(lambda: two.runners["a"]._load().running == 0)
+
+
+@pytest.mark.parametrize("load", [ModelLoad(-1, 0), "much", ModelLoad(0, None)])  # type: ignore[arg-type]
+async def test_a_load_that_makes_no_sense_does_not_stop_a_replica(two: Cluster, load: Any) -> None:
+    two.replicas["a"].told = load
+    await two.told("a")
+    assert two.runners["a"]._load() == Load(worker="a", running=0, waiting=0)
+    assert await two.ask("s") in ("a", "b")

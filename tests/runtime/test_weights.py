@@ -1,0 +1,359 @@
+"""New weights reach every replica of a model, those that run and those that start later, and each says so."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq import parts, streams, subjects, weights
+from gymq.bus import Bus
+from gymq.calls import Calls
+from gymq.discovery import Listing
+from gymq.jetstream import JetStream
+from gymq.messages import Generate, Generated, Weights, encode
+from gymq.model import ModelRequest, WeightsUpdate
+from gymq.model_runner import ModelRunner
+from gymq.serving import Server
+from gymq.testing import reply
+from gymq.weights import Pushed, PushError, push
+from gymq.weights_keeper import WeightsFailed
+
+from .waiting import until, until_it_is
+
+
+def safetensors(text: bytes) -> bytes:
+    """One tensor of bytes in a file of the safetensors format."""
+    tensor = {"t": {"dtype": "U8", "shape": [len(text)], "data_offsets": [0, len(text)]}}
+    header = json.dumps(tensor).encode()
+    return len(header).to_bytes(8, "little") + header + text
+
+
+def tensor_of(file: bytes) -> bytes:
+    return file[8 + int.from_bytes(file[:8], "little") :]
+
+
+class Echo(gymq.Model):
+    """Answers with its weights."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name=name)
+        self.weights = b"as started"
+        self.updates: list[WeightsUpdate] = []
+        self.go = asyncio.Event()
+        self.go.set()
+
+    async def respond(self, request: ModelRequest) -> dict[str, Any]:
+        return reply(self.weights[:40].decode())
+
+    async def load_weights(self, update: WeightsUpdate) -> None:
+        self.updates.append(update)
+        await self.go.wait()
+        if update.policy_version.startswith("bad"):
+            raise ValueError("a tensor is missing")
+        body = await asyncio.to_thread(Path(update.path).read_bytes) if update.path else update.weights
+        assert body is not None
+        self.weights = tensor_of(body)
+
+
+class Fixed(gymq.Model):
+    """Loads nothing."""
+
+    async def respond(self, request: ModelRequest) -> dict[str, Any]:
+        return reply("fixed")
+
+
+class Replicas:
+    """Starts replicas as a worker process does, and ends them."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url = url
+        self.name = name
+        self.buses: dict[str, Bus] = {}
+        self.runners: dict[str, ModelRunner] = {}
+
+    async def start(self, worker: str, model: gymq.Model | None = None) -> Any:
+        bus = self.buses[worker] = await Bus.connect(self.url, role="test", name=worker)
+        server = Server(bus, worker)
+        await server.start()
+        started = model or Echo(self.name)
+        runner = self.runners[worker] = ModelRunner(started)
+        await runner.serve(server)
+        served = [service.subject for service in server.services]
+        listing = Listing(
+            bus,
+            name=self.name,
+            worker=worker,
+            kind="models",
+            implementation="echo",
+            subjects=served,
+            stats=runner.stats,
+        )
+        await listing.start()
+        await bus.flush()
+        return started
+
+    async def kill(self, worker: str) -> None:
+        await self.buses.pop(worker).close()
+        await self.runners.pop(worker).stop()
+
+
+@pytest.fixture
+async def replicas(shared_url: str, run: str) -> AsyncIterator[Replicas]:
+    started = Replicas(shared_url, run)
+    yield started
+    for worker in list(started.runners):
+        await started.kill(worker)
+
+
+async def ask(bus: Bus, model: str, worker: str) -> Generated:
+    request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
+    async with asyncio.timeout(60):
+        generated = await Calls(bus).call(subjects.replica(model, worker), request)
+    assert isinstance(generated, Generated)
+    return generated
+
+
+async def answer_of(bus: Bus, model: str, worker: str) -> tuple[str, list[str]]:
+    generated = await ask(bus, model, worker)
+    return generated.response["output"][0]["content"][0]["text"], generated.policy_versions
+
+
+async def num_parts(bus: Bus, model: str) -> int:
+    return len(await JetStream(bus).count_by_subject(streams.WEIGHTS, subjects.all_weights_parts(model)))
+
+
+async def test_all_replicas_answer_with_the_bytes_that_were_pushed(bus: Bus, replicas: Replicas, run: str) -> None:
+    await replicas.start("a")
+    await replicas.start("b")
+    assert await answer_of(bus, run, "a") == ("as started", [])
+    pushed = await push(bus, run, "v1", weights=safetensors(b"one"))
+    assert pushed == Pushed("v1", ["a", "b"], {})
+    assert await answer_of(bus, run, "a") == await answer_of(bus, run, "b") == ("one", ["v1"])
+
+
+async def test_a_path_is_told_as_it_is(bus: Bus, replicas: Replicas, run: str, tmp_path: Path) -> None:
+    model = await replicas.start("a")
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(safetensors(b"on disk"))
+    assert (await push(bus, run, "v1", path=file, mode="abort")).is_complete
+    assert model.updates == [WeightsUpdate("v1", str(file), None, "abort")]
+    assert await answer_of(bus, run, "a") == ("on disk", ["v1"])
+
+
+async def test_a_file_larger_than_a_message_arrives_whole(
+    bus: Bus, replicas: Replicas, run: str, tmp_path: Path
+) -> None:
+    model = await replicas.start("a")
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(safetensors(bytes(range(256)) * (2 * bus.max_body_bytes // 256 + 3)))
+    assert (await push(bus, run, "v1", weights=file)).is_complete
+    assert model.updates[0].weights == file.read_bytes()
+    assert await num_parts(bus, run) == 3
+
+
+async def test_only_the_newest_weights_are_kept(bus: Bus, replicas: Replicas, run: str, tmp_path: Path) -> None:
+    await replicas.start("a")
+    for number in range(3):
+        assert (await push(bus, run, f"v{number}", weights=safetensors(b"x%d" % number))).is_complete
+        assert await num_parts(bus, run) == 1
+    await push(bus, run, "elsewhere", path=tmp_path / "none", deadline_s=0.1)
+    assert await num_parts(bus, run) == 0
+
+
+async def test_a_replica_that_starts_later_serves_the_newest_weights_from_its_first_call(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    await push(bus, run, "v1", weights=safetensors(b"one"))
+    await push(bus, run, "v2", weights=safetensors(b"two"))
+    late = await replicas.start("late")
+    assert [update.policy_version for update in late.updates] == ["v2"]
+    assert await answer_of(bus, run, "late") == ("two", ["v2"])
+
+
+async def test_a_push_waits_until_the_slowest_replica_has_loaded(bus: Bus, replicas: Replicas, run: str) -> None:
+    await replicas.start("a")
+    slow = await replicas.start("slow")
+    slow.go.clear()
+    pushing = asyncio.create_task(push(bus, run, "v1", weights=safetensors(b"one")))
+    await until(lambda: slow.updates)
+    assert not pushing.done()
+    assert await answer_of(bus, run, "slow") == ("as started", [])
+    slow.go.set()
+    assert (await pushing).confirmed == ["a", "slow"]
+
+
+async def test_a_replica_that_dies_in_the_middle_holds_nobody_up_and_comes_back_with_the_newest(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    dying = await replicas.start("dying")
+    dying.go.clear()
+    pushing = asyncio.create_task(push(bus, run, "v1", weights=safetensors(b"one")))
+    await until(lambda: dying.updates)
+    await replicas.kill("dying")
+    assert await pushing == Pushed("v1", ["a"], {})
+    await replicas.start("again")
+    assert await answer_of(bus, run, "again") == ("one", ["v1"])
+
+
+async def test_a_replica_that_does_not_load_in_time_is_told_and_goes_on_with_the_old(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    slow = await replicas.start("slow")
+    slow.go.clear()
+    pushed = await push(bus, run, "v1", weights=safetensors(b"one"), deadline_s=0.5)
+    assert pushed == Pushed("v1", ["a"], {"slow": "not loaded within 0.5 s"})
+    assert await answer_of(bus, run, "slow") == ("as started", [])
+    slow.go.set()
+
+
+async def test_weights_that_do_not_load_are_told_with_the_reason_and_change_nothing(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    await push(bus, run, "v1", weights=safetensors(b"one"))
+    pushed = await push(bus, run, "bad", weights=safetensors(b"two"))
+    assert pushed.missing == {"a": f"{run} cannot load the weights 'bad': ValueError: a tensor is missing"}
+    assert await answer_of(bus, run, "a") == ("one", ["v1"])
+    assert (await push(bus, run, "v2", weights=safetensors(b"two"))).is_complete
+    assert await answer_of(bus, run, "a") == ("two", ["v2"])
+
+
+async def test_a_replica_does_not_start_with_other_weights_than_the_newest(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    await push(bus, run, "bad", weights=safetensors(b"two"))
+    with pytest.raises(WeightsFailed, match="cannot load the weights 'bad'"):
+        await replicas.start("later")
+
+
+async def test_damaged_bytes_are_not_loaded(bus: Bus, replicas: Replicas, run: str) -> None:
+    model = await replicas.start("a")
+    body = safetensors(b"one")
+    js = JetStream(bus)
+    await js.store(f"{subjects.weights_parts(run, 'p')}.0", b"x" * len(body))
+    record = Weights(policy_version="v1", push="p", parts=1, num_bytes=len(body), sha256=parts.digest(body))
+    await js.store(subjects.weights(run), encode(record))
+    await until(lambda: replicas.runners["a"].stats()["weights"]["problem"])
+    assert "the parts are not those that were pushed" in replicas.runners["a"].stats()["weights"]["problem"]
+    assert not model.updates
+
+
+async def test_weights_pushed_while_an_older_push_is_fetched_are_loaded(bus: Bus, replicas: Replicas, run: str) -> None:
+    model = await replicas.start("a")
+    model.go.clear()
+    first = asyncio.create_task(push(bus, run, "v1", weights=safetensors(b"one")))
+    await until(lambda: model.updates)
+    second = asyncio.create_task(push(bus, run, "v2", weights=safetensors(b"two")))
+    await until_it_is(lambda: weights.newest(bus, run), lambda newest: newest and newest.policy_version == "v2")
+    model.go.set()
+    assert (await second).is_complete
+    assert (await first).is_complete  # what it loaded is newer still
+    assert await answer_of(bus, run, "a") == ("two", ["v2"])
+
+
+async def test_of_two_pushes_at_the_same_time_one_is_refused(
+    bus: Bus, other_bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    ended = await asyncio.gather(
+        push(bus, run, "v1", weights=safetensors(b"one")),
+        push(other_bus, run, "v2", weights=safetensors(b"two")),
+        return_exceptions=True,
+    )
+    (winner,) = [one for one in ended if isinstance(one, Pushed)]
+    (loser,) = [one for one in ended if isinstance(one, PushError)]
+    assert "at the same time" in str(loser)
+    assert (await answer_of(bus, run, "a"))[1] == [winner.policy_version]
+
+
+async def test_the_versions_before_are_remembered_in_order(bus: Bus, replicas: Replicas, run: str) -> None:
+    await replicas.start("a")
+    for version in ("v1", "v2", "v2", "v3"):
+        await push(bus, run, version, weights=safetensors(version.encode()))
+    newest = await weights.newest(bus, run)
+    assert newest is not None
+    assert (newest.before, newest.policy_version) == (["v1", "v2"], "v3")
+
+
+async def test_an_answer_during_which_the_weights_changed_names_both_versions(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    class Slow(Echo):
+        asked = asyncio.Event()
+        may_answer = asyncio.Event()
+
+        async def respond(self, request: ModelRequest) -> dict[str, Any]:
+            self.asked.set()
+            await self.may_answer.wait()
+            return reply("late")
+
+    model = Slow(run)
+    await replicas.start("a", model)
+    await push(bus, run, "v1", weights=safetensors(b"one"))
+    answering = asyncio.create_task(ask(bus, run, "a"))
+    await model.asked.wait()
+    await push(bus, run, "v2", weights=safetensors(b"two"))
+    model.may_answer.set()
+    assert (await answering).policy_versions == ["v1", "v2"]
+
+
+async def test_a_model_that_loads_no_weights_is_not_pushed_to(bus: Bus, replicas: Replicas, run: str) -> None:
+    await replicas.start("a", Fixed(name=run))
+    with pytest.raises(PushError, match="loads no weights"):
+        await push(bus, run, "v1", weights=safetensors(b"one"))
+    assert await weights.newest(bus, run) is None
+
+
+async def test_a_model_that_is_not_there_is_not_pushed_to(bus: Bus, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
+    async def nobody(*_args: Any, **_options: Any) -> bool:
+        return False
+
+    monkeypatch.setattr("gymq.weights.is_running", nobody)
+    with pytest.raises(PushError, match=f"no model named '{run}' is running"):
+        await push(bus, run, "v1", weights=safetensors(b"one"))
+
+
+NO_SAFETENSORS = [b"", b"1234567", b"\xff" * 100, b"\x02" + bytes(7) + b"[]", safetensors(b"one")[:-1]]
+NO_SAFETENSORS += [
+    safetensors(b"one") + b"x",
+    (3).to_bytes(8, "little") + b"{x}",
+    (2).to_bytes(8, "little") + b"\xff\xff",
+]
+
+
+@pytest.mark.parametrize("body", NO_SAFETENSORS)
+async def test_what_is_no_safetensors_file_is_refused_before_it_is_stored(
+    bus: Bus, replicas: Replicas, run: str, tmp_path: Path, body: bytes
+) -> None:
+    await replicas.start("a")
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(body)
+    for given in (body, file):
+        with pytest.raises(PushError, match="not a safetensors file"):
+            await push(bus, run, "v1", weights=given)
+    assert await weights.newest(bus, run) is None
+
+
+@pytest.mark.parametrize(
+    ("model", "version", "given", "text"),
+    [
+        ("m", "v1", {}, "either a path or weights"),
+        ("m", "v1", {"path": "x", "weights": b"x"}, "either a path or weights"),
+        ("m.n", "v1", {"path": "x"}, "must be 1 to 64 characters"),
+        ("m", "", {"path": "x"}, "1 to 200 characters"),
+        ("m", "v" * 201, {"path": "x"}, "1 to 200 characters"),
+    ],
+)
+async def test_a_push_that_makes_no_sense_is_refused(
+    bus: Bus, model: str, version: str, given: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(PushError, match=text):
+        await push(bus, model, version, **given)
