@@ -64,7 +64,7 @@ class Engines:
             await engine.stop()
 
     async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
-        """What `exchange` gives with the session's engine.
+        """What `exchange` gives with the session's engine, without a session with the one that has least to do.
 
         An engine that cannot be reached is left alone for a while, and the request goes to the next.
 
@@ -75,7 +75,8 @@ class Engines:
         deadline = loop.time() + timeout_s
         tried: set[int] = set()
         while True:
-            index = self._ring.choose(session, loop.time(), tried)
+            loads = [engine.limit.in_flight for engine in self._engines]
+            index = self._ring.choose(session, loop.time(), tried, loads)
             engine = self._engines[index]
             try:
                 answer = await readable(exchange, AskedOverHTTP(engine, deadline))

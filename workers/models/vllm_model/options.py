@@ -31,9 +31,9 @@ class VLLMOptions(gymq.WorkerOptions):
     sampling_overrides: dict[str, Any] = pydantic.Field({})  # members of the body that nothing else changes
     default_headers: Headers = pydantic.Field({})
     audio_root: Path | None = None  # folder of the audio files that requests name
-    use_completions_api: bool = False
-    render_chat_template: bool = False
-    tokenizer: str | None = None
+    use_completions_api: bool = False  # for base models
+    render_chat_template: bool = False  # ask it for what a chat template makes of the messages
+    tokenizer: str | None = None  # whose template; None: the engine's
 
     @pydantic.field_validator("base_url", mode="before")
     @classmethod
@@ -56,14 +56,16 @@ class VLLMOptions(gymq.WorkerOptions):
 
     @pydantic.model_validator(mode="after")
     def _check_together(self) -> Self:
-        for name in ("use_completions_api", "render_chat_template", "tokenizer"):
-            if getattr(self, name):
-                raise ValueError(f"{name}: base models behind /v1/completions are not built; serve a chat template")
+        if self.render_chat_template and not self.use_completions_api:
+            raise ValueError("render_chat_template: only with use_completions_api; otherwise the engine renders")
+        if self.tokenizer is not None and not self.render_chat_template:
+            raise ValueError("tokenizer: only with render_chat_template; nothing else is done with it")
         if self.is_responses_native:
             excluded = {
                 "return_token_id_information": self.return_token_id_information,
                 "replace_developer_role_with_system": self.replace_developer_role_with_system,
                 "sequential_reasoning_allowed: false": not self.sequential_reasoning_allowed,
+                "use_completions_api": self.use_completions_api,
             }
             for name, is_set in excluded.items():
                 if is_set:

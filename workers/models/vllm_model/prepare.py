@@ -27,6 +27,7 @@ _PROMPT_MEMBERS = (
     "add_generation_prompt",
     "add_special_tokens",
     "continue_final_message",
+    "prompt",
     "mm_processor_kwargs",
     "required_prefix_token_ids",
 )
@@ -84,7 +85,7 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
 
 
 def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for `/tokenize` that gives the prompt tokens of a chat body."""
+    """The body for `/tokenize` that gives the prompt tokens of a body for chat or for completions."""
     return {name: body[name] for name in _PROMPT_MEMBERS if body.get(name) is not None}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 
 FIRST_PAUSE_S = 5.0
@@ -30,15 +30,20 @@ class Ring:
         """The engine of a session while all are up: the first 8 bytes of its SHA-256 modulo their number."""
         return int.from_bytes(hashlib.sha256(session.encode()).digest()[:8], "big") % self._num_engines
 
-    def choose(self, session: str, now: float, tried: Container[int] = ()) -> int:
+    def choose(self, session: str, now: float, tried: Container[int] = (), loads: Sequence[int] = ()) -> int:
         """The engine for a request.
 
         Args:
+            session: empty if the request belongs to none; then it goes where the load is least.
             now: seconds on any clock that never goes back.
             tried: engines that this request has been to; not all of them.
+            loads: requests on their way to each engine.
         """
-        home = self.home(session)
-        order = [(home + step) % self._num_engines for step in range(self._num_engines)]
+        if session:
+            home = self.home(session)
+            order = [(home + step) % self._num_engines for step in range(self._num_engines)]
+        else:
+            order = sorted(range(self._num_engines), key=lambda engine: loads[engine] if loads else 0)
         left = [engine for engine in order if engine not in tried]
         for engine in left:
             ejected = self._ejected.get(engine)

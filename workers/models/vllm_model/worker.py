@@ -17,6 +17,8 @@ from gymq.responses import (
 from workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
 from workers.models.vllm_model.audio import audio_urls
 from workers.models.vllm_model.chat_params import known_chat_params
+from workers.models.vllm_model.chat_template import ChatTemplate
+from workers.models.vllm_model.completions import Prompt, as_chat_completion, completions_body, plain_prompt
 from workers.models.vllm_model.engines import Engines
 from workers.models.vllm_model.options import VLLMOptions
 from workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
@@ -33,6 +35,7 @@ class VLLMModel(gymq.Model):
     options: VLLMOptions
 
     async def start(self) -> None:
+        self._template = None if self.options.tokenizer is None else ChatTemplate(self.options.tokenizer)
         self._backend = self.backend()
         await self._backend.start()
 
@@ -74,8 +77,11 @@ class VLLMModel(gymq.Model):
     async def _complete(self, request: gymq.ModelRequest, chat: dict[str, Any], answer_of: AnswerOf) -> dict[str, Any]:
         """The answer to a chat request, made of its chat completion."""
         options = self.options
+        prompt = None
         try:
             body = chat_body(chat, options, await audio_urls(chat.get("metadata"), options.audio_root))
+            if options.use_completions_api:
+                prompt = self._prompt(body)
         except ResponsesError as error:
             raise _unsendable(error) from None
         if not options.sequential_reasoning_allowed and ends_in_reasoning(body, options):
@@ -83,7 +89,10 @@ class VLLMModel(gymq.Model):
 
         async def exchange(asked: Asked) -> dict[str, Any]:
             try:
-                completion = await asked.post("/chat/completions", body)
+                if options.use_completions_api:
+                    completion, sent = await self._continue(asked, body, prompt)
+                else:
+                    completion, sent = await asked.post("/chat/completions", body), body
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
             check_completion(completion)
@@ -91,12 +100,29 @@ class VLLMModel(gymq.Model):
             if options.return_token_id_information:
                 tokens = read_tokens(completion)
                 if tokens.prompt_token_ids is None:
-                    tokens.prompt_token_ids = read_tokenized(await asked.tokenize(tokenize_body(body)))
+                    tokens.prompt_token_ids = await _prompt_ids(asked, sent)
                 tokens.put_on(completion)
                 check_completion(completion, token_ids=True)
             return answer_of(completion)
 
         return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
+
+    def _prompt(self, body: dict[str, Any]) -> Prompt | None:
+        """What a base model is to continue; None if its engine has to make it of the messages."""
+        if not self.options.render_chat_template:
+            return plain_prompt(body)
+        return None if self._template is None else self._template.render(body)
+
+    async def _continue(
+        self, asked: Asked, body: dict[str, Any], prompt: Prompt | None
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """What a base model makes of a chat body, as a chat completion, and the body that it was sent."""
+        if prompt is None:
+            prompt = read_tokenized(await asked.tokenize(tokenize_body(body)))
+        sent = completions_body(body, prompt, token_ids=self.options.return_token_id_information)
+        if self.options.render_chat_template:
+            sent["add_special_tokens"] = False  # the template has written them
+        return as_chat_completion(await asked.post("/completions", sent)), sent
 
     async def _pass_through(
         self, request: gymq.ModelRequest, body: dict[str, Any], params: dict[str, Any]
@@ -121,6 +147,11 @@ class VLLMModel(gymq.Model):
             split_reasoning=options.uses_reasoning_parser,
             token_ids=options.return_token_id_information,
         )
+
+
+async def _prompt_ids(asked: Asked, sent: dict[str, Any]) -> list[int]:
+    prompt = sent.get("prompt")
+    return prompt if isinstance(prompt, list) else read_tokenized(await asked.tokenize(tokenize_body(sent)))
 
 
 def _affinity(request: gymq.ModelRequest) -> str:

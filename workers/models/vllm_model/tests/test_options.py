@@ -30,8 +30,9 @@ GOOD = {
         ({"default_headers": {"X Y": "1"}}, "default_headers: 'X Y'"),
         ({"default_headers": {"X": "a\r\nb"}}, "default_headers: the value of X"),
         ({"extra_body": "top_k"}, "extra_body: "),
-        ({"use_completions_api": True}, "use_completions_api: base models"),
-        ({"tokenizer": "t"}, "tokenizer: base models"),
+        ({"render_chat_template": True}, "render_chat_template: only with use_completions_api"),
+        ({"use_completions_api": True, "tokenizer": "t"}, "tokenizer: only with render_chat_template"),
+        ({"is_responses_native": True, "use_completions_api": True}, "is_responses_native passes"),
         (
             {"is_responses_native": True, "return_token_id_information": True},
             "is_responses_native passes requests through and cannot go with return_token_id_information",

@@ -72,3 +72,10 @@ def test_if_all_are_down_the_home_is_tried_all_the_same(num_engines: int) -> Non
     for engine in range(num_engines):
         ring.eject(engine, 0.0)
     assert ring.choose("s", 1.0) == ring.home("s")
+
+
+def test_a_request_without_a_session_goes_where_the_load_is_least() -> None:
+    ring = Ring(3)
+    assert ring.choose("", 0.0, loads=[2, 0, 1]) == 1
+    ring.eject(1, 0.0)
+    assert ring.choose("", 1.0, loads=[2, 0, 1]) == 2
