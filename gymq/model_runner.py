@@ -130,8 +130,8 @@ class ModelRunner:
         except Exception as error:
             text = f"{self.model.name}: {type(error).__name__}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
-        versions = list(dict.fromkeys((version, self.model.policy_version)))
-        return Generated(response=response, worker=self._worker, policy_versions=[] if versions == [""] else versions)
+        versions = [version] if version == self.model.policy_version else [version, self.model.policy_version]
+        return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
 
 
 class BusModels:

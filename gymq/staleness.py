@@ -29,7 +29,7 @@ class Stale(RolloutError):
     """The rollout was begun by a policy that is too old by now."""
 
     def __init__(self, behind: int, limit: int, version: str, newest: str) -> None:
-        text = f"begun with the policy {version!r}, {behind} updates before {newest!r}; at most {limit} are allowed"
+        text = f"begun by the policy {version!r}, {behind} behind {newest!r}; at most {limit} updates are allowed"
         super().__init__(FailureClass.STALE, text, stage=Stage.MODEL)
 
 
