@@ -35,6 +35,9 @@ _ENVIRONMENT = {
 }
 
 
+_WORKS: set[tuple[Isolation, str]] = set()  # what was tried with success in this process, with the interpreter
+
+
 class LocalSandbox(Sandbox):
     """Programs as processes of this machine.
 
@@ -64,11 +67,13 @@ class LocalSandbox(Sandbox):
         for isolation in candidates():
             if self._wanted not in (None, isolation.name):
                 continue
-            problem = await self._problem_of(isolation)
+            problem = None if (isolation, self.python) in _WORKS else await self._problem_of(isolation)
             if problem is None:
                 self._isolation = isolation
-                level = logging.INFO if isolation.own_view else logging.WARNING
-                log.log(level, "sandbox: %s", self.describe())
+                if (isolation, self.python) not in _WORKS:
+                    _WORKS.add((isolation, self.python))
+                    level = logging.INFO if isolation.own_view else logging.WARNING
+                    log.log(level, "sandbox: %s", self.describe())
                 return
             problems.append(f"{isolation.name}: {problem}")
         wanted = self._wanted or "isolation"

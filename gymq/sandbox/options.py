@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import dataclasses
+from typing import Literal
 
 import pydantic
 
-from gymq.sandbox.interface import MIB, Limits, Sandbox
+from gymq.authoring import OptionsError
+from gymq.sandbox.interface import MIB, Limits, Sandbox, SandboxFailed
 from gymq.sandbox.local import LocalSandbox
 
 
@@ -24,9 +26,7 @@ class SandboxOptions(pydantic.BaseModel):
     max_running: pydantic.PositiveInt | None = None  # programs at a time in one worker process; default: one per core
     image: str | None = None  # docker: for programs that name none
     ray_address: str = "auto"
-    memory_mib: pydantic.PositiveInt = 1024
-    processes: pydantic.PositiveInt = 64
-    disk_mib: pydantic.PositiveInt = 256
+    memory_mib: pydantic.PositiveInt | None = None  # of a program; default: what the worker finds right
 
     @pydantic.model_validator(mode="after")
     def _check_provider(self) -> SandboxOptions:
@@ -38,14 +38,22 @@ class SandboxOptions(pydantic.BaseModel):
             raise ValueError("`image` is for the provider `docker`")
         return self
 
-    def limits(self, **others: Any) -> Limits:
-        """The limits that are options; `others` are the worker's own."""
-        return Limits(
-            **{"memory_bytes": self.memory_mib * MIB, "processes": self.processes, "disk_bytes": self.disk_mib * MIB}
-            | others
-        )
+    def limits(self, limits: Limits) -> Limits:
+        """A worker's limits with what the options say instead."""
+        if self.memory_mib is None:
+            return limits
+        return dataclasses.replace(limits, memory_bytes=self.memory_mib * MIB)
 
-    def sandbox(self) -> Sandbox:
-        """The provider; not started yet."""
+    async def started(self) -> Sandbox:
+        """The provider, ready to run programs.
+
+        Raises:
+            OptionsError: it cannot; the sentence says why.
+        """
         python = {} if self.python is None else {"python": self.python}
-        return LocalSandbox(self.max_running, self.isolation, **python)
+        sandbox = LocalSandbox(self.max_running, self.isolation, **python)
+        try:
+            await sandbox.start()
+        except SandboxFailed as error:
+            raise OptionsError(f"sandbox: {error.message}") from None
+        return sandbox

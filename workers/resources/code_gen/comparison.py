@@ -1,0 +1,36 @@
+"""Whether what a program gave is what was expected."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal, InvalidOperation
+from typing import Any
+
+RELATIVE, ABSOLUTE = 1e-5, 1e-8
+
+
+def same_output(printed: str, expected: str) -> bool:
+    """Line by line, without blanks at the ends; lines of decimal numbers agree if the numbers are the same."""
+    ours, theirs = (text.strip().split("\n") for text in (printed, expected))
+    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+
+
+def same_value(returned: Any, expected: Any) -> bool:
+    """Equal, or equal as JSON text, or close as floats, which numeric texts are too."""
+    if returned == expected or json.dumps(returned) == json.dumps(expected):
+        return True
+    try:
+        difference = abs(float(returned) - float(expected))
+        return difference <= ABSOLUTE + RELATIVE * abs(float(expected))
+    except (TypeError, ValueError, OverflowError):
+        return False
+
+
+def _same_line(ours: str, theirs: str) -> bool:
+    ours, theirs = ours.strip(), theirs.strip()
+    if ours == theirs:
+        return True
+    try:
+        return [Decimal(word) for word in ours.split()] == [Decimal(word) for word in theirs.split()]
+    except InvalidOperation:  # no number, or a NaN that signals
+        return False

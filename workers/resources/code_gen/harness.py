@@ -1,0 +1,71 @@
+"""Runs one test of a program. It lies beside the program, inside the sandbox: `harness.py [FUNCTION]`.
+
+Without a function the program reads its test from stdin. With one, each line of stdin is an argument as JSON, and the
+result goes to the original stdout as JSON, whatever the program prints.
+"""
+
+import json
+import os
+import resource
+import sys
+import traceback
+
+_IMPORTED = [
+    *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
+    *("itertools", "functools", "operator", "io", "sys", "json", "builtins", "typing"),
+]
+_MODULES = "\n".join(
+    [f"from {name} import *" for name in _IMPORTED] + [f"import {name}" for name in [*_IMPORTED, "os", "queue", "time"]]
+)
+_STACK_BYTES = 100 * 1024**2  # deep recursion, with room to spare below the 128 MiB that Linux keeps free
+_FAILED = 1
+
+
+def main(function_name: str | None) -> None:
+    sys.setrecursionlimit(50_000)
+    hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
+    resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES if hard == -1 else min(_STACK_BYTES, hard), hard))
+    with open("solution.py", encoding="utf-8") as file:
+        code = file.read()
+    if function_name is None:
+        _execute(code, "__main__")
+        return
+    answers = os.dup(1)
+    arguments = [json.loads(line) for line in sys.stdin.read().split("\n")]
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 0)
+    os.dup2(nothing, 1)
+    names = _execute(code, "solution")
+    owner = names["Solution"]() if "class Solution" in code else None
+    function = names[function_name] if owner is None else getattr(owner, function_name)
+    result = function(*arguments)
+    text = json.dumps(list(result) if isinstance(result, tuple) else result, default=_number)
+    with open(answers, "w") as file:
+        file.write(text)
+
+
+def _execute(code: str, name: str) -> dict:
+    names = {"__name__": name}
+    exec(_MODULES, names)
+    exec(compile(code, "solution.py", "exec", dont_inherit=True), names)
+    return names
+
+
+def _number(value: object) -> float:
+    """Numbers of other libraries as plain ones."""
+    return float(value)
+
+
+def _run() -> None:
+    try:
+        main(sys.argv[1] if len(sys.argv) > 1 else None)
+        sys.stdout.flush()
+    except SystemExit:
+        sys.stdout.flush()
+    except BaseException:
+        traceback.print_exc()
+        os._exit(_FAILED)
+
+
+if __name__ == "__main__":
+    _run()

@@ -1,0 +1,152 @@
+import json
+from pathlib import Path
+
+import pytest
+
+import gymq
+from gymq.sandbox import SandboxFailed
+from gymq.testing import Harness, prompt, reply
+from workers.resources.code_gen.comparison import same_output, same_value
+from workers.resources.code_gen.worker import CodeGen
+
+EXAMPLES = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "example.jsonl").open()]
+
+SOLUTIONS = [
+    "input()\nprint(sum(map(int, input().split())))",
+    "print(*reversed(input().split()))",
+    "s = input()\nfor _ in s:\n    for pair in ('()', '[]', '{}'):\n        s = s.replace(pair, '')\n"
+    "print('no' if s else 'yes')",
+    "class Solution:\n    def longest_run(self, values: List[int]) -> int:\n"
+    "        return max((len(list(run)) for _, run in groupby(values)), default=0)",
+    "h, w = map(int, input().split())\ngrid = [input() for _ in range(h)]\nseen = {(0, 0): 0}\nline = deque(seen)\n"
+    "while line:\n    y, x = line.popleft()\n"
+    "    for a, b in ((y + 1, x), (y - 1, x), (y, x + 1), (y, x - 1)):\n"
+    "        if 0 <= a < h and 0 <= b < w and grid[a][b] == '.' and (a, b) not in seen:\n"
+    "            seen[a, b] = seen[y, x] + 1\n            line.append((a, b))\n"
+    "print(seen.get((h - 1, w - 1), -1))",
+]
+
+
+def stdin_row(given: str, wanted: str) -> dict:
+    return {**prompt("q"), "verifier_metadata": {"unit_tests": {"inputs": [given], "outputs": [wanted]}}}
+
+
+def call_row(given: str, wanted: str, name: str = "f") -> dict:
+    tests = {"inputs": [given], "outputs": [wanted], "fn_name": name}
+    return {**prompt("q"), "verifier_metadata": {"unit_tests": tests}}
+
+
+async def verify(row: dict, code: str, **options) -> gymq.Verdict:
+    async with Harness(CodeGen, {"unit_test_timeout_secs": 30, **options}) as env:
+        return await env.verify(row, reply(f"```python\n{code}\n```"))
+
+
+@pytest.mark.parametrize("number", range(5))
+async def test_the_examples_can_be_solved(number):
+    assert (await verify(EXAMPLES[number], SOLUTIONS[number])).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(open(0).read().strip())",
+        "import sys\nprint(sys.stdin.buffer.readline().decode().strip() + sys.stdin.readline().strip())",
+        "for line in sys.stdin: print(line.strip())",
+        "x = 0\ndef f():\n    global x\n    x = input()\nf()\nprint(x)",
+        "if __name__ == '__main__':\n    print(input())\nx = 1",
+        "print(input())\nexit()\n1 / 0",
+        "print(input())\nsys.exit(1)",
+        "print(stdin.readline())",
+        "def f(n): return 0 if n == 0 else f(n - 1)\nf(20000)\nprint(input())",
+    ],
+)
+async def test_a_program_is_a_real_process(code):
+    verdict = await verify(stdin_row("7\n", "7"), code)
+    assert (verdict.reward, verdict.members["result"]) == (1.0, [True]), verdict.members["metadata"]
+
+
+async def test_what_a_called_function_prints_is_ignored():
+    verdict = await verify(
+        call_row("2", "[4]"), "import os\ndef f(x):\n    print(9)\n    os.system('echo 8')\n    return (x * x,)"
+    )
+    assert verdict.reward == 1.0
+
+
+async def test_a_program_cannot_read_what_is_expected():
+    code = (
+        "import glob\nprint(*(open(name).read() for name in glob.glob('/tmp/**', recursive=True) if 'secret' in name))"
+    )
+    verdict = await verify(stdin_row("", "secret-42"), code + "\nprint(open('/proc/1/environ').read())")
+    assert verdict.reward == 0.0
+
+
+async def test_a_program_that_never_ends_hits_the_time_limit():
+    verdict = await verify(stdin_row("", "1"), "while True: pass", unit_test_timeout_secs=1)
+    assert (verdict.members["result"], verdict.members["metadata"]["error_code"]) == ([-3], -3)
+
+
+async def test_memory_is_bounded():
+    verdict = await verify(stdin_row("", "1"), "x = bytes(10**12)\nprint(1)")
+    assert verdict.members["result"] == [-4]
+
+
+async def test_endless_output_is_a_wrong_output():
+    verdict = await verify(stdin_row("", "1"), "while True: print('x' * 10**6)")
+    assert verdict.members["result"] == [-2]
+
+
+async def test_a_program_that_kills_its_parent_only_ends_itself():
+    verdict = await verify(stdin_row("", "1"), "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nprint(1)")
+    assert verdict.members["result"] in ([True], [-4])
+
+
+async def test_a_sandbox_that_fails_is_no_reward():
+    async with Harness(CodeGen) as env:
+
+        async def fail(*_):
+            raise SandboxFailed("no more processes")
+
+        env.author._sandbox.run = fail
+        with pytest.raises(gymq.RolloutError) as raised:
+            await env.verify(EXAMPLES[0], reply("```\nprint(1)\n```"))
+    assert (raised.value.failure_class, raised.value.retryable) == (gymq.FailureClass.COMPONENT_FAILED, True)
+
+
+@pytest.mark.parametrize("tests", [None, {}, {"inputs": [], "outputs": []}, {"inputs": ["1"], "outputs": []}])
+async def test_a_row_without_tests_is_refused(tests):
+    row = {**prompt("q"), "verifier_metadata": {"unit_tests": tests}}
+    with pytest.raises(gymq.InvalidTask, match="unit_tests"):
+        await verify(row, "print(1)")
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [
+        ("1.0 2", "1 2.00", True),
+        ("1e2\n", "100", True),
+        (" a \n\n", "a", True),
+        ("a b", "a  b", False),
+        ("nan", "NaN", False),
+        ("0.1", "0.10000001", False),
+        ("1\n2", "1 2", False),
+        ("sNaN", "1", False),
+    ],
+)
+def test_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same):
+    assert same_output(printed, expected) is same
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected", "same"),
+    [
+        ([[1, 2]], [[1, 2]], True),
+        (0.333333, 1 / 3, True),
+        ("12", 12, True),
+        (1, 2, False),
+        ([1], 1, False),
+        (None, 0, False),
+        (10**400, 1.0, False),
+    ],
+)
+def test_values_are_compared_with_a_tolerance(returned, expected, same):
+    assert same_value(returned, expected) is same

@@ -1,0 +1,96 @@
+"""code_gen: the reply's program has to pass unit tests, each in a sandbox of its own."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, ClassVar
+
+import pydantic
+
+import gymq
+from gymq.authoring import first_problem
+from gymq.resources import Need
+from gymq.sandbox import SandboxOptions
+from workers.resources.code_gen.extraction import extract_code, misuses_think_tags
+from workers.resources.code_gen.unit_tests import Outcome, TestRun, UnitTests
+
+
+class CodeRow(gymq.Row):
+    verifier_metadata: dict[str, Any] | None = None  # `unit_tests` and `difficulty`
+
+
+class CodeGen(gymq.Resources[CodeRow]):
+    """Reward 1 if the reply's program passes all unit tests."""
+
+    class Options(gymq.WorkerOptions):
+        num_processes: pydantic.PositiveInt = 8
+        unit_test_timeout_secs: pydantic.PositiveFloat = 10.0
+        debug: bool = False
+        reasoning_format_penalty: float = 0.0
+        sandbox: SandboxOptions = SandboxOptions()
+
+    deterministic: ClassVar[bool] = False  # a program may be slow one time and fast enough the next
+    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+
+    async def start(self) -> None:
+        self._sandbox = await self.options.sandbox.started()
+        self._slots = asyncio.Semaphore(self.options.num_processes)
+
+    async def stop(self) -> None:
+        await self._sandbox.stop()
+
+    async def verify(self, request: gymq.VerifyRequest[CodeRow]) -> gymq.Verdict:
+        text, metadata = request.reply_text, request.row.verifier_metadata or {}
+        difficulty = metadata.get("difficulty")
+        if not text.strip():
+            return _verdict(0.0, difficulty)
+        tests = read_tests(metadata)
+        code = extract_code(text)
+        if not code:
+            return _verdict(0.0, difficulty, extracted_model_output=text)
+        run = TestRun(self._sandbox, self.options.sandbox, tests, self.options.unit_test_timeout_secs)
+        async with self._slots:
+            outcome = await run.outcome(code)
+        misused = misuses_think_tags(request.response)
+        reward = self.options.reasoning_format_penalty if misused else float(outcome.passed)
+        return _verdict(
+            reward,
+            difficulty,
+            extracted_model_output=text,
+            extracted_model_code=code,
+            outcome=outcome,
+            violation_rate=float(misused),
+        )
+
+
+def read_tests(metadata: dict[str, Any]) -> UnitTests:
+    """The unit tests of a row.
+
+    Raises:
+        InvalidTask: there are none, or they are no tests.
+    """
+    try:
+        return UnitTests.model_validate(metadata.get("unit_tests"))
+    except pydantic.ValidationError as error:
+        raise gymq.InvalidTask(f"row does not fit: verifier_metadata.unit_tests: {first_problem(error)}") from None
+
+
+def _verdict(
+    reward: float,
+    difficulty: Any,
+    *,
+    extracted_model_output: str | None = None,
+    extracted_model_code: str | None = None,
+    outcome: Outcome | None = None,
+    violation_rate: float = 0.0,
+) -> gymq.Verdict:
+    return gymq.Verdict(
+        reward,
+        extracted_model_output=extracted_model_output,
+        extracted_model_code=extracted_model_code,
+        result=outcome and outcome.results,
+        metadata=outcome and outcome.metadata,
+        unit_tests_time_taken=outcome and outcome.seconds,
+        reasoning_format_violation_rate=violation_rate,
+        difficulty=difficulty,
+    )
