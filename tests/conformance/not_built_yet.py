@@ -8,7 +8,6 @@ NOT_BUILT_YET = [
     "genrm_compare",
     "google_search",
     "jailbreak_detection",
-    "math_with_code",
     "mini_swe_agent",
     "newton_bench",
     "ns_tools",

@@ -1,0 +1,79 @@
+"""From a reply to the Lean program that is compiled."""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+Which = Literal["last", "first"]
+
+# The first tag with a block decides. The empty one takes any block, with its tag if that is another.
+_BLOCKS = tuple(re.compile(rf"```{tag}(.*?)```", re.DOTALL) for tag in ("lean4", "lean3", "lean", ""))
+_LONE_FENCES = re.compile(r"\A\s*```(?:lean4|lean3|lean)?\s*|\s*```\s*\Z")
+_BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
+_THEOREM = re.compile(r"\s*(?:theorem|example)\b")
+_BY = re.compile(r"\s*by(?:\s+|$)")
+
+
+def find_code(reply: str, which: Which) -> str:
+    """The code of a reply: a fenced block, or else the whole text without fences at its ends.
+
+    A block keeps its indentation, which means something to Lean.
+    """
+    for pattern in _BLOCKS:
+        blocks = pattern.findall(reply)
+        if blocks:
+            code = _trimmed(blocks[0 if which == "first" else -1])
+            if code:
+                return code
+            break
+    return _LONE_FENCES.sub("", reply).strip()
+
+
+def _trimmed(block: str) -> str:
+    starts_beside_the_tag = bool(block.partition("\n")[0].strip())
+    return block.strip() if starts_beside_the_tag else _BLANK_LINES.sub("", block).rstrip()
+
+
+def find_proof(code: str) -> str:
+    """The proof of the first theorem or example: what follows its first `:=`, without a leading `by`.
+
+    Code without a theorem is taken for a proof as it is.
+    """
+    lines = code.splitlines()
+    start = next((number for number, line in enumerate(lines) if _THEOREM.match(line)), len(lines))
+    end = next((number for number in range(start, len(lines)) if ":=" in lines[number]), None)
+    if end is None:
+        return code
+    before, _, after = lines[end].partition(":=")
+    rest = lines[end + 1 :]
+    if after.strip():
+        # Blanks in place of the statement leave the first tactic in its column.
+        first = " " * len(before + ":=") + after
+    else:
+        while rest and not rest[0].strip():
+            rest.pop(0)
+        first = rest.pop(0) if rest else ""
+    by = _BY.match(first)
+    if by is not None:
+        first = _aligned(first[by.end() :], by.end(), rest)
+    elif after.strip():
+        first = first.strip()
+    return "\n".join([first, *rest] if first else rest).rstrip()
+
+
+def _aligned(tactic: str, column: int, rest: list[str]) -> str:
+    """The tactic behind a `by`, in the column of the tactics below it.
+
+    What is further to the right than the tactic was goes on with it and stays so.
+    """
+    below = next((line for line in rest if line.strip()), None)
+    if not tactic or below is None:
+        return tactic
+    return " " * min(column, len(below) - len(below.lstrip())) + tactic
+
+
+def build_program(reply: str, header: str, statement: str, which: Which, *, strip_theorem: bool) -> str:
+    """Header, statement and proof as one program. The statement ends with `:= by` and a newline, or is empty."""
+    code = find_code(reply, which)
+    return header + statement + (find_proof(code) if strip_theorem else code)

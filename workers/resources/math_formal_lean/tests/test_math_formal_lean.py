@@ -1,0 +1,145 @@
+from contextlib import asynccontextmanager
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, prompt, reply
+from workers.resources.math_formal_lean import compiler, worker
+from workers.resources.math_formal_lean.tests import lean_servers
+from workers.resources.math_formal_lean.worker import FormalProofs
+
+ROW = {
+    **prompt("Prove it."),
+    "header": "import Mathlib\n\n",
+    "formal_statement": "theorem two_add (n : ℕ) (h : n = 2) : n + 2 = 4 := by\n",
+}
+
+
+@asynccontextmanager
+async def sandbox(answer=lean_servers.sandbox, **options):
+    async with lean_servers.serving("/execute", answer) as (host, port):
+        options |= {"sandbox_host": host, "sandbox_port": port}
+        async with Harness(FormalProofs, options) as env:
+            yield env
+
+
+@asynccontextmanager
+async def kimina(answer=lean_servers.kimina, key="the-key"):
+    async with lean_servers.serving("/api/check", answer) as (host, port):
+        options = {"kimina_url": f"http://{host}:{port}/", "kimina_api_key": key}
+        async with Harness(FormalProofs, options) as env:
+            yield env
+
+
+def proof(*tactics):
+    lines = "".join(f"  {tactic}\n" for tactic in tactics)
+    return reply(f"```lean4\n{ROW['formal_statement']}{lines}```")
+
+
+@pytest.mark.parametrize("place", [sandbox, kimina])
+@pytest.mark.parametrize(
+    ("tactic", "status"),
+    [("rfl", "completed"), ("wrong", "failed"), ("sorry", "has_sorry"), ("loop", "timeout")],
+)
+async def test_the_compiler_decides(place, tactic, status):
+    async with place() as env:
+        verdict = await env.verify(ROW, proof("subst h", tactic))
+    assert verdict.members["proof_status"] == status
+    assert verdict.reward == float(status == "completed")
+    assert verdict.members["needs_correction"] == (status != "completed")
+
+
+@pytest.mark.parametrize("place", [sandbox, kimina])
+async def test_what_is_wrong_comes_back_with_its_line(place):
+    async with place() as env:
+        verdict = await env.verify(ROW, proof("subst h", "wrong"))
+    assert "  wrong\n  ^^^^^\n```\nunknown identifier 'wrong'\n⊢ False" in verdict.members["error_feedback"]
+    assert verdict.members["error_feedback"] in verdict.members["correction_prompt"]
+    assert "subst h" in verdict.members["correction_prompt"]
+
+
+async def test_a_template_of_ones_own_is_filled_whatever_the_reply_holds():
+    async with sandbox(refinement_prompt_template="{proof_attempt}|{error_message}") as env:
+        verdict = await env.verify(ROW, reply("exact {error_message} loop"))
+    assert verdict.members["correction_prompt"].startswith("exact {error_message} loop|Compiling")
+
+
+def test_a_template_with_unknown_placeholders_is_refused():
+    with pytest.raises(gymq.OptionsError, match="proof_attempt"):
+        FormalProofs({"refinement_prompt_template": "Try {again}."})
+
+
+async def test_a_sorry_behind_a_long_output_is_found():
+    program_of_warnings = reply("```lean4\n" + "sorry\n" * 100 + "\n```")
+    async with sandbox(max_output_characters=10) as env:
+        verdict = await env.verify(ROW, program_of_warnings)
+    assert verdict.members["proof_status"] == "has_sorry"
+    assert len(verdict.members["compiler_output"]["stdout"]) == 10
+
+
+async def test_a_proof_that_prints_without_end_is_not_accepted(monkeypatch):
+    monkeypatch.setattr(compiler, "MAX_OUTPUT_CHARACTERS", 10)
+    monkeypatch.setattr(worker, "MAX_OUTPUT_CHARACTERS", 10)
+    async with sandbox() as env:
+        verdict = await env.verify(ROW, proof("sorry"))
+    assert (verdict.reward, verdict.members["proof_status"]) == (0.0, "output_too_long")
+
+
+async def test_a_sandbox_that_does_not_answer_in_time_counts_as_the_time_limit(monkeypatch):
+    monkeypatch.setattr(compiler, "SANDBOX_EXTRA_S", 0.1)
+    async with sandbox(lean_servers.hanging, compilation_timeout=0.1) as env:
+        verdict = await env.verify(ROW, proof("rfl"))
+    assert (verdict.reward, verdict.members["proof_status"]) == (0.0, "timeout")
+
+
+async def test_a_kimina_server_that_does_not_answer_is_a_failure_and_no_zero(monkeypatch):
+    monkeypatch.setattr(compiler, "KIMINA_EXTRA_S", -29.9)
+    async with kimina(lean_servers.hanging) as env:
+        with pytest.raises(gymq.ComponentFailed, match="no answer within"):
+            await env.verify(ROW, proof("rfl"))
+
+
+async def test_a_sandbox_that_is_not_there_is_a_failure_and_no_zero():
+    async with lean_servers.serving("/execute", lean_servers.sandbox) as (host, port):
+        pass
+    async with Harness(FormalProofs, {"sandbox_host": host, "sandbox_port": port}) as env:
+        with pytest.raises(gymq.ComponentFailed, match=f"{host}:{port}/execute"):
+            await env.verify(ROW, proof("rfl"))
+
+
+@pytest.mark.parametrize("place", [sandbox, kimina])
+@pytest.mark.parametrize(
+    ("status", "text", "reason"),
+    [
+        (502, "Bad Gateway", "status 502: Bad Gateway"),
+        (307, "", "status 307"),
+        (200, "<html>", "no JSON"),
+        (200, "[]", "no JSON object"),
+        (200, "{}", "has to have the texts|not that of a Kimina"),
+        (200, '{"process_status": "completed", "stdout": null, "stderr": ""}', "has to have the texts|not that of"),
+        (200, '{"results": [{"id": "0", "response": {"messages": [{}]}}]}', "has to have the texts|not that of"),
+    ],
+)
+async def test_an_answer_that_is_none_is_a_failure_and_no_zero(place, status, text, reason):
+    async with place(lean_servers.answering(status, text)) as env:
+        with pytest.raises(gymq.ComponentFailed, match=reason):
+            await env.verify(ROW, proof("rfl"))
+
+
+@pytest.mark.parametrize("trouble", ["crash", "unparsed"])
+async def test_a_lean_process_that_fails_is_a_failure_and_no_zero(trouble):
+    async with kimina() as env:
+        with pytest.raises(gymq.ComponentFailed, match=r"process ended|Could not parse"):
+            await env.verify(ROW, proof(trouble))
+
+
+async def test_a_wrong_key_is_a_failure_that_says_so():
+    async with kimina(key="another") as env:
+        with pytest.raises(gymq.ComponentFailed, match=r"401: .*invalid API key"):
+            await env.verify(ROW, proof("rfl"))
+
+
+async def test_the_number_of_the_attempt_comes_back():
+    async with sandbox() as env:
+        verdict = await env.verify(ROW | {"turn_index": 2}, proof("rfl"))
+    assert verdict.members["turn_index"] == 2

@@ -1,0 +1,145 @@
+"""math_formal_lean: a theorem stated in Lean 4, proved by the reply. The compiler decides.
+
+A proof that is not accepted gets feedback for another attempt; an agent may pass it on. The verifier has no state.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pydantic
+
+import gymq
+from gymq.judge import PromptTemplate
+from workers.resources.math_formal_lean.compiler import (
+    COMPLETED,
+    MAX_OUTPUT_CHARACTERS,
+    Compiler,
+    CompilerOutput,
+    Http,
+    Kimina,
+    Sandbox,
+)
+from workers.resources.math_formal_lean.feedback import CORRECTION_PROMPT, EMPTY, feedback
+from workers.resources.math_formal_lean.program import Which, build_program
+
+_SORRY = re.compile(r"\bsorry\b", re.IGNORECASE)
+
+
+class TheoremRow(gymq.Row):
+    header: str  # imports, options, namespaces
+    formal_statement: str  # up to `:= by` and a newline
+    informal_prefix: str | None = None
+    name: str | None = None
+    turn_index: int = 0  # number of attempts before this one
+
+
+class TheoremOptions(gymq.WorkerOptions):
+    sandbox_host: str = "127.0.0.1"
+    sandbox_port: int = 6000
+    kimina_url: str | None = None  # instead of the sandbox
+    kimina_api_key: str | None = None
+    compilation_timeout: pydantic.PositiveFloat = 30.0
+    max_output_characters: pydantic.NonNegativeInt = 1000  # of each stream that are kept in the result
+    extract_code_mode: Which = "last"
+    restate_formal_statement: bool = True
+    strip_theorem_from_proof: bool = True
+    refinement_prompt_template: str | None = None
+
+    @pydantic.field_validator("refinement_prompt_template")
+    @classmethod
+    def _check_template(cls, text: str | None) -> str | None:
+        _template(text)
+        return text
+
+
+class FormalProofs(gymq.Resources[TheoremRow]):
+    """Reward 1 if Lean accepts the proof and it leaves nothing out with `sorry`."""
+
+    Options = TheoremOptions
+
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"sandbox"})
+
+    async def start(self) -> None:
+        options = self.options
+        self._template = _template(options.refinement_prompt_template)
+        headers = {"Authorization": f"Bearer {options.kimina_api_key}"} if options.kimina_api_key else {}
+        self._http = Http(headers)
+        self._compiler: Compiler = (
+            Sandbox(f"http://{options.sandbox_host}:{options.sandbox_port}", self.post)
+            if options.kimina_url is None
+            else Kimina(options.kimina_url, self.post)
+        )
+
+    async def stop(self) -> None:
+        await self._http.close()
+
+    async def post(self, url: str, body: dict[str, Any], timeout_s: float) -> tuple[int, str]:
+        """See `compiler.Post`."""
+        return await self._http.post(url, body, timeout_s)
+
+    async def verify(self, request: gymq.VerifyRequest[TheoremRow]) -> gymq.Verdict:
+        row, options, reply = request.row, self.options, request.reply_text
+        if not reply.strip():
+            return self._verdict(row, "empty_generation", "", None, attempt="(empty)", error=EMPTY)
+        program = build_program(
+            reply,
+            row.header,
+            row.formal_statement if options.restate_formal_statement else "",
+            options.extract_code_mode,
+            strip_theorem=options.strip_theorem_from_proof,
+        )
+        output = await self._compiler.compile(program, options.compilation_timeout)
+        status = proof_status(output)
+        if status == COMPLETED:
+            return self._verdict(row, status, program, output)
+        return self._verdict(row, status, program, output, attempt=reply, error=feedback(output, program))
+
+    def _verdict(
+        self,
+        row: TheoremRow,
+        status: str,
+        program: str,
+        output: CompilerOutput | None,
+        *,
+        attempt: str = "",
+        error: str | None = None,
+    ) -> gymq.Verdict:
+        prompt = None if error is None else self._template.fill(proof_attempt=attempt, error_message=error)
+        return gymq.Verdict(
+            float(status == COMPLETED),
+            proof_status=status,
+            predicted_proof=program,
+            compiler_output=None if output is None else self._kept(output),
+            turn_index=row.turn_index,
+            needs_correction=error is not None,
+            error_feedback=error,
+            correction_prompt=prompt,
+        )
+
+    def _kept(self, output: CompilerOutput) -> dict[str, str]:
+        most = self.options.max_output_characters
+        return {
+            "process_status": output.process_status,
+            "stdout": output.stdout[:most],
+            "stderr": output.stderr[:most],
+        }
+
+
+def proof_status(output: CompilerOutput) -> str:
+    """`completed` for a proof that counts; otherwise what happened, in a word."""
+    if output.process_status != COMPLETED:
+        return output.process_status
+    if _SORRY.search(output.stdout) or _SORRY.search(output.stderr):
+        return "has_sorry"
+    # What follows may have been cut off, also a warning that something is left out.
+    if max(len(output.stdout), len(output.stderr)) >= MAX_OUTPUT_CHARACTERS:
+        return "output_too_long"
+    return COMPLETED
+
+
+def _template(text: str | None) -> PromptTemplate:
+    return PromptTemplate(text or CORRECTION_PROMPT, "proof_attempt", "error_message")
