@@ -162,7 +162,9 @@ class CaseRun:
         try:
             if call.name == "seed_session":
                 await session.seed(call.arguments)
-                return ToolResult(output="{}")
+                # An environment that brings its own observations and tools tells them after it was seeded.
+                tells = "reset" in self._harness.author.tools
+                return await session.call("reset", {}) if tells else ToolResult(output="{}")
             return await session.call(call.name, call.arguments)
         except RolloutError as error:
             statuses = {FailureClass.SESSION_LOST: 400, FailureClass.INVALID_TASK: 422}

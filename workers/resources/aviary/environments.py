@@ -1,0 +1,175 @@
+"""Aviary's environments over a list of problems, or over the library's own data sets.
+
+This imports Aviary, which takes seconds; the worker does it when it starts.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
+
+import pydantic
+from aviary.core import Environment
+from aviary.envs.gsm8k import CalculatorEnv, CalculatorEnvConfig, GSM8kDataset
+from aviary.envs.gsm8k.env import SafeMathEvaluator
+from aviary.envs.hotpotqa import HotPotQADataset, HotPotQAEnv, HotPotQAEnvConfig
+
+MAX_EXPRESSION_LENGTH = 10_000
+MAX_BITS = 12_000  # of an integer; Python does not write more than 4300 digits
+MAX_PAGES = 2_000
+
+
+class NumberProblem(pydantic.BaseModel):
+    question: str
+    answer: float
+
+
+class TextProblem(pydantic.BaseModel):
+    question: str
+    answer: str | float
+
+
+ProblemT = TypeVar("ProblemT", bound=pydantic.BaseModel)
+
+
+class TaskSet(Protocol):
+    """Makes the environment of a task by its index."""
+
+    def __len__(self) -> int: ...
+
+    def get_new_env_by_idx(self, idx: int) -> Environment[Any]: ...
+
+
+class PageCache(dict[str, str]):
+    """Wikipedia's answers by search key; the oldest goes when there are too many."""
+
+    def __setitem__(self, key: str, page: str) -> None:
+        super().__setitem__(key, page)
+        if len(self) > MAX_PAGES:
+            del self[next(iter(self))]
+
+
+class Gsm8k:
+    """GSM8K's word problems with a calculator."""
+
+    def __init__(self, problems: Sequence[NumberProblem] | None, split: str, config: dict[str, Any]) -> None:
+        self._config = CalculatorEnvConfig(**config)
+        self._problems = problems
+        self._data = None if problems is not None else GSM8kDataset(split, self._config)
+
+    def __len__(self) -> int:
+        return len(self._problems if self._data is None else self._data)
+
+    def get_new_env_by_idx(self, idx: int) -> BoundedCalculatorEnv:
+        if self._data is None:
+            problem = self._problems[idx]
+            return BoundedCalculatorEnv(str(idx), problem.question, problem.answer, self._config)
+        found = self._data.get_new_env_by_idx(idx)
+        return BoundedCalculatorEnv(found.problem_id, found.problem, found.answer, self._config)
+
+
+class HotPotQa:
+    """HotPotQA's questions with a search in Wikipedia."""
+
+    def __init__(
+        self, problems: Sequence[TextProblem] | None, split: str, config: dict[str, Any], pages: dict[str, str]
+    ) -> None:
+        self._config = HotPotQAEnvConfig(**config)
+        self._problems = problems
+        self._pages = pages
+        self._data = None if problems is not None else HotPotQADataset(split, self._config)
+
+    def __len__(self) -> int:
+        return len(self._problems if self._data is None else self._data)
+
+    def get_new_env_by_idx(self, idx: int) -> HotPotQAEnv:
+        if self._data is None:
+            problem, config = self._problems[idx], self._config
+            env = HotPotQAEnv(
+                None,
+                problem.question,
+                problem.answer,
+                correct_reward=config.correct_reward,
+                incorrect_reward=config.incorrect_reward,
+                tool_failure_reward=config.tool_failure_reward,
+                evaluation_mode=config.evaluation_mode,
+                proxy=config.proxy,
+            )
+        else:
+            env = self._data.get_new_env_by_idx(idx)
+        env.wiki_cache = self._pages
+        return env
+
+
+def task_set(
+    env: Literal["gsm8k", "hotpotqa"],
+    problems: list[dict[str, Any]] | None,
+    split: str,
+    config: dict[str, Any],
+    pages: dict[str, str],
+) -> TaskSet:
+    """The tasks of an environment.
+
+    Args:
+        problems: the tasks themselves; None takes those of the library's data set, which downloads it.
+        split: which part of that data set.
+        config: settings of the environment.
+        pages: where searches are remembered.
+
+    Raises:
+        pydantic.ValidationError: a problem or a setting does not fit.
+    """
+    if env == "gsm8k":
+        return Gsm8k(_checked(NumberProblem, problems), split, config)
+    return HotPotQa(_checked(TextProblem, problems), split, config, pages)
+
+
+def _checked(problem: type[ProblemT], problems: list[dict[str, Any]] | None) -> list[ProblemT] | None:
+    return None if problems is None else pydantic.TypeAdapter(list[problem]).validate_python(problems)
+
+
+def _bounded(compute: Callable[[Any, Any], Any], bits: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
+    """The operation, refused before it makes an integer of too many bits."""
+
+    def checked(left: Any, right: Any) -> Any:
+        if isinstance(left, int) and isinstance(right, int) and bits(left, right) > MAX_BITS:
+            raise ValueError("the result is too large")
+        return compute(left, right)
+
+    return checked
+
+
+def _bounded_round(number: Any, digits: int = 0) -> Any:
+    if abs(digits) > MAX_BITS:
+        raise ValueError("too many digits")
+    return round(number, digits) if digits else round(number)
+
+
+class BoundedEvaluator(SafeMathEvaluator):
+    """Refuses what would compute for minutes, or for ever: 9**9**9."""
+
+    SAFE_OPERATORS: ClassVar[dict[type, Callable[..., Any]]] = SafeMathEvaluator.SAFE_OPERATORS | {
+        ast.Pow: _bounded(operator.pow, lambda base, exponent: base.bit_length() * max(exponent, 0)),
+        ast.Mult: _bounded(operator.mul, lambda left, right: left.bit_length() + right.bit_length()),
+    }
+    SAFE_FUNCTIONS: ClassVar[dict[str, Callable[..., Any]]] = SafeMathEvaluator.SAFE_FUNCTIONS | {
+        "round": _bounded_round
+    }
+
+
+class BoundedCalculatorEnv(CalculatorEnv):
+    """The library's environment, with a calculator that always comes to an end."""
+
+    @functools.wraps(CalculatorEnv.calculator)  # its docstring tells the model about the tool
+    def calculator(self, expr: str) -> tuple[float | str, float, bool]:
+        try:
+            if len(expr) > MAX_EXPRESSION_LENGTH:
+                raise ValueError(f"the expression has more than {MAX_EXPRESSION_LENGTH} characters")
+            BoundedEvaluator.evaluate(expr.strip())
+        except Exception as error:
+            config = self.config
+            return f"Error using calculator: {error!r}.", config.tool_failure_reward, config.done_on_failure
+        return super().calculator(expr)
