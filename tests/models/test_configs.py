@@ -17,9 +17,12 @@ ENDPOINT = [
 ]
 
 
-@pytest.mark.parametrize("name", ["azure_openai_model", "openai_model", "replay_model", "simulated_model", "vllm_model"])
+@pytest.mark.parametrize(
+    "name", ["azure_openai_model", "genrm_model", "openai_model", "replay_model", "simulated_model", "vllm_model"]
+)
 def test_the_shipped_configuration_fits_the_worker(name: str) -> None:
     config = load([str(MODELS / name / "config.yaml")], ENDPOINT, env_yaml=None)
     (instance,) = config.instances
-    assert (instance.name, instance.kind, instance.implementation) == ("policy_model", "models", name)
+    assert instance.name == (name if name == "genrm_model" else "policy_model")
+    assert (instance.kind, instance.implementation) == ("models", name)
     find("models", name)(dict(instance.options), name=instance.name)

@@ -1,4 +1,7 @@
-"""One or many running vLLM engines: chat templates, reasoning parsers and token ids for training."""
+"""One or many running vLLM engines: chat templates, reasoning parsers and token ids for training.
+
+`local_vllm_model` overrides `backend`, to answer with an engine of its own, and `genrm_model` overrides `body`.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +82,7 @@ class VLLMModel(gymq.Model):
         options = self.options
         prompt = None
         try:
-            body = chat_body(chat, options, await audio_urls(chat.get("metadata"), options.audio_root))
+            body = self.body(chat, await audio_urls(chat.get("metadata"), options.audio_root))
             if options.use_completions_api:
                 prompt = self._prompt(body)
         except ResponsesError as error:
@@ -106,6 +109,17 @@ class VLLMModel(gymq.Model):
             return answer_of(completion)
 
         return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
+
+    def body(self, chat: dict[str, Any], audio: list[str]) -> dict[str, Any]:
+        """What an engine is sent for a chat request; a worker with messages of its own overrides it.
+
+        Args:
+            audio: data URIs of what the last user says.
+
+        Raises:
+            ResponsesError: it cannot be said.
+        """
+        return chat_body(chat, self.options, audio)
 
     def _prompt(self, body: dict[str, Any]) -> Prompt | None:
         """What a base model is to continue; None if its engine has to make it of the messages."""

@@ -1,0 +1,89 @@
+"""What a generative reward model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import gymq
+from workers.models.genrm_model.worker import GenRMModel
+from workers.models.openai_model.tests.replies import completion
+from workers.models.openai_model.tests.stand_in import StandIn, as_json
+from workers.models.vllm_model.tests.conftest import ask
+
+USER = {"role": "user", "content": "Name a prime."}
+ANSWERS = {"response_1": "2", "response_2": "4"}
+OPTIONS = {"model": "judge", "return_token_id_information": False, "uses_reasoning_parser": True}
+
+Start = Callable[..., Awaitable[GenRMModel]]
+
+
+@pytest.fixture
+async def start(server: StandIn) -> AsyncIterator[Start]:
+    """Starts workers that ask the server, and stops them."""
+    server.answers = [as_json(completion("2 is better", reasoning="4 is even."))]
+    async with AsyncExitStack() as stack:
+
+        async def started(**options: Any) -> GenRMModel:
+            worker = GenRMModel({"base_url": server.url, **OPTIONS, **options}, name="genrm_model")
+            await worker.start()
+            stack.push_async_callback(worker.stop)
+            return worker
+
+        yield started
+
+
+async def shown(worker: GenRMModel, server: StandIn, metadata: dict[str, str] | None) -> dict[str, Any]:
+    await ask(worker, input=[USER], **({} if metadata is None else {"metadata": metadata}))
+    return server.asked[-1].body
+
+
+async def test_criterion_and_answers_stand_behind_the_conversation_in_their_roles(
+    start: Start, server: StandIn
+) -> None:
+    body = await shown(await start(), server, {**ANSWERS, "principle": "Be right."})
+    assert body["messages"] == [
+        USER,
+        {"role": "principle", "content": "Be right."},
+        {"role": "response_1", "content": "2"},
+        {"role": "response_2", "content": "4"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "principle"), [({}, {"principle": ""}), ({"supports_principle_role": False}, {"principle": "x"})]
+)
+async def test_a_criterion_that_is_empty_or_not_understood_is_left_out(
+    start: Start, server: StandIn, options: dict[str, Any], principle: dict[str, str]
+) -> None:
+    body = await shown(await start(**options), server, {**ANSWERS, **principle})
+    assert [message["role"] for message in body["messages"]] == ["user", "response_1", "response_2"]
+
+
+@pytest.mark.parametrize("metadata", [None, {"response_1": ""}])
+async def test_only_answers_that_are_there_are_shown_be_they_empty(
+    start: Start, server: StandIn, metadata: dict[str, str] | None
+) -> None:
+    body = await shown(await start(), server, metadata)
+    assert body["messages"][1:] == [{"role": name, "content": ""} for name in metadata or {}]
+
+
+async def test_metadata_is_used_up(start: Start, server: StandIn) -> None:
+    metadata = {**ANSWERS, "extra_body": '{"top_k": 3}', "note": "not sent"}
+    body = await shown(await start(), server, metadata)
+    assert "metadata" not in body
+    assert body["top_k"] == 3
+
+
+async def test_its_reasoning_is_apart_from_its_verdict(start: Start, server: StandIn) -> None:
+    reply = await ask(await start(), input=[USER], metadata=ANSWERS)
+    assert [item["type"] for item in reply["output"]] == ["reasoning", "message"]
+
+
+@pytest.mark.parametrize("option", ["is_responses_native", "use_completions_api"])
+def test_dialects_without_roles_are_refused(option: str) -> None:
+    with pytest.raises(gymq.OptionsError, match=option):
+        GenRMModel({**OPTIONS, "base_url": "http://a/v1", option: True})

@@ -1,0 +1,35 @@
+"""Generative reward models that compare two answers: running engines at `base_url`, or one started here."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import pydantic
+
+from workers.models.genrm_model.comparison import comparison_body
+from workers.models.local_vllm_model.options import LocalVLLMOptions
+from workers.models.local_vllm_model.worker import LocalVLLMModel
+
+
+class GenRMOptions(LocalVLLMOptions):
+    """Those of `local_vllm_model`."""
+
+    supports_principle_role: bool = True  # the chat template has a role for the criterion
+
+    @pydantic.model_validator(mode="after")
+    def _check_dialect(self) -> Self:
+        for name in ("is_responses_native", "use_completions_api"):
+            if getattr(self, name):
+                raise ValueError(f"{name}: answers are compared in roles of their own, which only chat has")
+        return self
+
+
+class GenRMModel(LocalVLLMModel):
+    """Shows the model a conversation and two answers, in the roles that its chat template knows."""
+
+    Options = GenRMOptions
+    options: GenRMOptions
+
+    def body(self, chat: dict[str, Any], audio: list[str]) -> dict[str, Any]:
+        body = super().body(chat, audio)
+        return comparison_body(body, supports_principle_role=self.options.supports_principle_role)
