@@ -9,6 +9,7 @@ import msgspec
 
 from gymq.tokens import encode_json
 from workers.models.simulated_model.filler import END_OF_TURN, Sampled, num_tokens, sampled, tokens
+from workers.models.simulated_model.prefix_cache import PrefixCache
 
 _END_OF_TURN = sampled(array("i", [END_OF_TURN]))
 
@@ -65,13 +66,18 @@ class Output:
         """Add the token by which an engine ends a turn."""
         self._add(_END_OF_TURN)
 
-    def response(self, params: dict[str, Any], *, incomplete: bool) -> dict[str, Any]:
+    def response(self, params: dict[str, Any], cache: PrefixCache | None, *, incomplete: bool) -> dict[str, Any]:
         """The Responses object; `incomplete` says that the limit of output tokens cut it short."""
-        if self._sampled is None:
+        num_cached_tokens = 0
+        if self._sampled is None and cache is None:
             num_input_tokens = num_tokens(len(encode(params["input"])))
         else:
             prompt = _prompt_ids(params)
             num_input_tokens = len(prompt)
+        if cache is not None:
+            num_cached_tokens = cache.num_cached(prompt)
+            cache.keep(prompt if self._sampled is None else prompt + self._sampled.ids)
+        if self._sampled is not None:
             last = self.items[-1]
             last["prompt_token_ids"] = prompt
             last["generation_token_ids"] = self._sampled.ids
@@ -89,7 +95,7 @@ class Output:
             "tools": params.get("tools") or [],
             "usage": {
                 "input_tokens": num_input_tokens,
-                "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
+                "input_tokens_details": {"cached_tokens": num_cached_tokens, "cache_write_tokens": 0},
                 "output_tokens": self.num_tokens,
                 "output_tokens_details": {"reasoning_tokens": self.num_reasoning_tokens},
                 "total_tokens": num_input_tokens + self.num_tokens,

@@ -18,6 +18,7 @@ from gymq.responses import split_at_first_generated
 from workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
 from workers.models.simulated_model.filler import Filler
 from workers.models.simulated_model.invention import BadSchema, invent
+from workers.models.simulated_model.prefix_cache import PrefixCache
 from workers.models.simulated_model.reply import Output, encode
 from workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
 
@@ -38,6 +39,7 @@ class SimulatedModel(gymq.Model):
         output_tokens: pydantic.NonNegativeInt = 0  # mean of the padding
         tool_use: Probability = 0.0  # without a script: how likely the first turn calls a tool
         token_ids: bool = False
+        cache_blocks: pydantic.NonNegativeInt = 0  # of 16 tokens, in the prefix cache; 0: there is none
         failure_rate: Probability = 0.0  # of the replies, so many are failures
         hang_rate: Probability = 0.0  # so many never come
         empty_rate: Probability = 0.0  # so many are messages without text
@@ -54,6 +56,7 @@ class SimulatedModel(gymq.Model):
     async def start(self) -> None:
         self._chance = Chance(self.options.seed)
         self._filler = Filler()
+        self._cache = PrefixCache(self.options.cache_blocks) if self.options.cache_blocks else None
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options, params = self.options, request.params
@@ -92,10 +95,10 @@ class SimulatedModel(gymq.Model):
 
         limit = params.get("max_output_tokens")
         if limit is None or output.num_tokens <= limit:
-            return output.response(params, incomplete=False)
+            return output.response(params, self._cache, incomplete=False)
         cut = Output(turn[:16].hex(), token_ids=options.token_ids)
         cut.add_message(*self._filler.cut(words, limit))
-        return cut.response(params, incomplete=True)
+        return cut.response(params, self._cache, incomplete=True)
 
     def _succeeds(self, session: bytes, task: bytes) -> bool:
         """The rollout's luck against the task's difficulty: the same in every turn."""
