@@ -1,5 +1,7 @@
 """Programs that nobody has read, run where they can do no harm. docs/sandbox.md says what is guaranteed."""
 
+from gymq.sandbox.interface import GIB as GIB
+from gymq.sandbox.interface import MIB as MIB
 from gymq.sandbox.interface import Finished as Finished
 from gymq.sandbox.interface import Limits as Limits
 from gymq.sandbox.interface import Program as Program

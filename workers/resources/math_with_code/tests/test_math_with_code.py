@@ -1,0 +1,161 @@
+import json
+
+import pytest
+
+import gymq
+from gymq.sandbox import SandboxFailed
+from gymq.testing import Harness, prompt, reply
+from workers.resources.math_with_code.answers import find_answer, last_box, same_answer
+from workers.resources.math_with_code.worker import MathWithCode
+
+ROW = {**prompt("q"), "expected_result": "32"}
+
+
+async def run(session, code: str) -> dict:
+    result = await session.call("execute_python", {"code": code})
+    assert result.status == 200, result.output
+    return json.loads(result.output)
+
+
+@pytest.fixture
+async def env():
+    async with Harness(MathWithCode, {"max_execution_time": 60}) as harness:
+        yield harness
+
+
+@pytest.mark.parametrize(
+    ("code", "result"),
+    [
+        ("def f(n):\n    return 1 if n < 2 else n * f(n - 1)\nf(5)", "120"),
+        ("import math\ndef area(r):\n    return math.floor(math.pi * r)\narea(2)", "6"),
+        ("n = 3\nsum(n * i for i in range(4))", "18"),
+        ("class A:\n    x = 5\nA().x", "5"),
+        ("sorted([3, 1]), round(2.5), isinstance(1, int)", "([1, 3], 2, True)"),
+        ("forty = 40\nforty", "40"),
+        ("acc = []\nacc.append(1)", None),
+        ("np.arange(3).sum() + numpy.ones(2).sum()", "np.float64(5.0)"),
+        ("", None),
+        ("# nothing", None),
+        ("print(3)", None),
+        ("x = 1; x + 1", "2"),
+    ],
+)
+async def test_ordinary_python_works(env, code, result):
+    answer = await run(await env.session(ROW), code)
+    assert (answer["success"], answer["result"]) == (True, result), answer
+
+
+async def test_the_last_line_runs_once(env):
+    session = await env.session(ROW)
+    await run(session, "acc = []\nacc.append(1)")
+    assert (await run(session, "len(acc)"))["result"] == "1"
+
+
+async def test_what_was_printed_before_an_exception_is_kept(env):
+    answer = await run(await env.session(ROW), "print('so far')\n{}['k']")
+    assert (answer["success"], answer["stdout"], answer["error_message"]) == (False, "so far\n", "'k'")
+
+
+async def test_hundreds_of_steps_in_one_session(env):
+    session = await env.session(ROW)
+    await run(session, "n = 0")
+    for _ in range(300):
+        await run(session, "n += 1")
+    assert (await run(session, "n"))["result"] == "300"
+
+
+async def test_sessions_are_separate(env):
+    one, other = await env.session(ROW), await env.session(ROW)
+    await run(one, "x = 1")
+    assert not (await run(other, "x"))["success"]
+
+
+@pytest.mark.parametrize(
+    "code", ["import sys\nsys.exit()", "import os\nos._exit(1)", "import os\nos.kill(os.getpid(), 9)"]
+)
+async def test_a_session_goes_on_after_code_that_ends_the_interpreter(env, code):
+    session = await env.session(ROW)
+    assert not (await run(session, code))["success"]
+    assert (await run(session, "1 + 1"))["result"] == "2"
+
+
+@pytest.mark.parametrize(
+    "code", ["while True:\n    try:\n        while True: pass\n    except: pass", "10 ** 10 ** 10"]
+)
+async def test_code_that_holds_on_to_its_time_is_stopped_from_outside(code):
+    async with Harness(MathWithCode, {"max_execution_time": 1}) as env:
+        session = await env.session(ROW)
+        assert (await run(session, code))["error_message"] == "code timed-out"
+        assert (await run(session, "1 + 1"))["result"] == "2"
+
+
+async def test_names_survive_the_time_limit():
+    async with Harness(MathWithCode, {"max_execution_time": 1}) as env:
+        session = await env.session(ROW)
+        await run(session, "kept = 5")
+        assert (await run(session, "while True: pass"))["error_message"] == "code timed-out"
+        assert (await run(session, "kept"))["result"] == "5"
+
+
+async def test_end_session_forgets_the_names(env):
+    session = await env.session(ROW)
+    await run(session, "x = 1")
+    assert json.loads((await session.call("end_session", {})).output)["success"]
+    assert not (await run(session, "x"))["success"]
+
+
+async def test_verification_ends_the_interpreter(env):
+    session = await env.session(ROW)
+    await run(session, "1")
+    await session.verify(ROW, reply("\\boxed{32}"))
+    assert not env.author._sandbox._sessions
+
+
+async def test_a_sandbox_that_fails_ends_the_rollout_and_is_no_tool_output(env):
+    session = await env.session(ROW)
+
+    async def fail(*_):
+        raise SandboxFailed("no more processes")
+
+    env.author._sandbox.open = fail
+    with pytest.raises(gymq.RolloutError) as raised:
+        await session.call("execute_python", {"code": "1"})
+    assert raised.value.retryable
+
+
+async def test_code_that_is_no_text_is_refused(env):
+    assert (await (await env.session(ROW)).call("execute_python", {"code": 1})).status == 422
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [("\\boxed{1} \\boxed{ {2} }", "{2}"), ("\\boxed{1} \\boxed{2", None), ("\\boxed{}", ""), ("boxed{1}", None)],
+)
+def test_the_last_box_is_read_by_counting_braces(text, box):
+    assert last_box(text) == box
+
+
+def test_printed_boxes_count_only_where_no_message_has_one():
+    printed = {"type": "function_call_output", "call_id": "c", "output": '{"stdout": "\\\\boxed{7}"}'}
+    null = {"type": "function_call_output", "call_id": "c", "output": '{"stdout": null}'}
+    said = {"type": "message", "role": "assistant", "content": "\\boxed{8}"}
+    assert find_answer([printed, null]) == "7"
+    assert find_answer([said, printed]) == "8"
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "same"),
+    [
+        ("\\( 32 \\)", "$32$", True),
+        ("\\text{two  words}", "two words", True),
+        ("1e1", "10", True),
+        ("1_000", "1000", True),
+        ("0.3333334", "0.3333333", True),
+        ("0.33334", "0.33333", False),
+        ("50\\%", "50", False),
+        ("nan", "NaN", False),
+        ("inf", "1e999", False),
+    ],
+)
+def test_answers_are_compared_as_text_and_as_numbers(answer, expected, same):
+    assert same_answer(answer, expected) is same

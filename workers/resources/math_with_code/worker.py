@@ -1,0 +1,72 @@
+"""math_with_code: problems with a Python tool that keeps its names; the boxed answer is compared."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import pydantic
+
+import gymq
+from gymq.resources import Need
+from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from workers.resources.math_with_code.answers import find_answer, same_answer
+
+TIMED_OUT = "code timed-out"
+
+
+class MathRow(gymq.Row):
+    expected_result: str
+    expected_code_contains: str = ""  # part of the row format, not used
+
+
+class MathWithCode(gymq.Resources[MathRow]):
+    """Reward 1 if the boxed answer is the expected one, as text or as a number."""
+
+    class Options(gymq.WorkerOptions):
+        max_execution_time: pydantic.PositiveInt = 10  # seconds for one call
+        sandbox: SandboxOptions = SandboxOptions()
+
+    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+
+    async def start(self) -> None:
+        self._sandbox = await self.options.sandbox.started()
+        self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
+
+    async def stop(self) -> None:
+        await self._sandbox.stop()
+
+    def open(self, row: gymq.Row) -> PythonSession:
+        return PythonSession(self._sandbox, self._limits)
+
+    def open_unseeded(self) -> PythonSession:
+        return PythonSession(self._sandbox, self._limits)
+
+    async def close(self, state: PythonSession) -> None:
+        await state.close()
+
+    @gymq.tool
+    async def execute_python(self, state: PythonSession, code: str) -> dict[str, Any]:
+        """Run Python code. Names survive until the next call; the value of a last line that is an expression is
+        returned. numpy, scipy and pandas are there."""
+        step = await state.run(code, self.options.max_execution_time)
+        return {
+            "success": step.success,
+            "stdout": step.stdout,
+            "stderr": step.stderr,
+            "error_message": TIMED_OUT if step.timed_out else step.error,
+            "result": step.result,
+        }
+
+    @gymq.tool
+    async def end_session(self, state: PythonSession) -> dict[str, Any]:
+        """End the Python session; the next call starts with no names."""
+        await state.close()
+        return {"success": True, "stdout": "", "stderr": "", "error_message": None, "result": None}
+
+    async def verify(self, request: gymq.VerifyRequest[MathRow], state: PythonSession | None) -> gymq.Verdict:
+        answer = find_answer(request.response["output"])
+        accuracy = answer is not None and same_answer(answer, request.row.expected_result)
+        if state is not None:
+            await state.close()
+        return gymq.Verdict(float(accuracy), extracted_answer=answer, accuracy=accuracy)
