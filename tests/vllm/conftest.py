@@ -1,0 +1,43 @@
+"""A real vLLM with a real, very small policy, on the CPU. Skipped where vLLM is not installed."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from workers.models.local_vllm_model.worker import LocalVLLMModel
+
+from .lab import ON_CPU, POLICY, options
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    if importlib.util.find_spec("vllm") is not None:
+        return
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.skip(reason="vLLM is not installed here; `make test-vllm` installs it"))
+
+
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def model() -> AsyncIterator[LocalVLLMModel]:
+    """One engine for all tests that leave it alive."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in ON_CPU.items():
+            patch.setenv(name, value)
+        worker = LocalVLLMModel(options(), name="policy_model")
+        await worker.start()
+        yield worker
+        await worker.stop()
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Path:
+    """A copy of the policy that the test may change."""
+    return Path(shutil.copytree(POLICY, tmp_path / "checkpoint"))

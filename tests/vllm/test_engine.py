@@ -1,0 +1,183 @@
+"""The engine in the worker: answers, tokens, chains, limits and ends of requests."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq import responses
+from workers.models.local_vllm_model.worker import LocalVLLMModel
+
+from .lab import ADD, MAX_MODEL_LEN, POLICY, asked, options
+
+pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
+
+ENDLESS = {"max_output_tokens": 400, "metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
+
+
+def text_of(reply: dict[str, Any]) -> str:
+    return responses.last_assistant_text(reply["output"]) or ""
+
+
+async def settled(model: LocalVLLMModel, num_running: int) -> None:
+    """Wait until the engine works on so many requests."""
+    async with asyncio.timeout(60.0):
+        while (load := model.load()) is None or load.running != num_running or load.waiting:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def steps_alone(model: LocalVLLMModel) -> int:
+    """How many requests the engine's scheduler runs, as it says itself, next to one that is asked now."""
+    running = []
+
+    async def watch() -> None:
+        while True:
+            running.append(model._engine.recorder.running)
+            await asyncio.sleep(0.005)
+
+    watching = asyncio.create_task(watch())
+    await model.respond(asked("What is 1 + 1?", **{**ENDLESS, "max_output_tokens": 100}))
+    watching.cancel()
+    return max(running[1:])
+
+
+async def test_the_policy_answers(model: LocalVLLMModel) -> None:
+    reply = await model.respond(asked("What is 3 + 4?", temperature=0.0))
+    assert reply["status"] == "completed"
+    assert text_of(reply).startswith("\\boxed{")
+
+
+async def test_a_reply_carries_its_tokens_and_their_log_probs(model: LocalVLLMModel) -> None:
+    reply = await model.respond(asked("What is 3 + 4?"))
+    item = reply["output"][-1]
+    tokenizer = model._engine._tokenizer
+    assert tokenizer.decode(item["prompt_token_ids"]).endswith("What is 3 + 4?<|im_end|>\n<|im_start|>assistant\n")
+    assert tokenizer.decode(item["generation_token_ids"], skip_special_tokens=True) == text_of(reply)
+    assert len(item["generation_log_probs"]) == len(item["generation_token_ids"]) == reply["usage"]["output_tokens"]
+    assert all(log_prob <= 0.0 for log_prob in item["generation_log_probs"])
+
+
+async def test_a_tool_call_is_parsed_and_the_next_prompt_begins_with_what_was_sampled(model: LocalVLLMModel) -> None:
+    first = await model.respond(asked("What is 3 + 4?", tools=[ADD], temperature=0.0))
+    (call,) = responses.function_calls(first["output"])
+    assert json.loads(call["arguments"]) == {"a": 3, "b": 4}
+    history = [
+        responses.user_message("What is 3 + 4?"),
+        *first["output"],
+        responses.function_call_output(call["call_id"], "7"),
+    ]
+    second = await model.respond(asked(history, tools=[ADD], temperature=0.0))
+    sampled = first["output"][-1]
+    known = [*sampled["prompt_token_ids"], *sampled["generation_token_ids"]]
+    prompt = list(second["output"][-1]["prompt_token_ids"])
+    assert prompt[: len(known)] == known
+    assert model._engine._tokenizer.decode(prompt[len(known) :]).endswith(
+        "<|im_start|>tool\n7<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert text_of(second) == "\\boxed{7}"
+
+
+async def test_a_later_prompt_keeps_tokens_that_its_text_would_not_give(model: LocalVLLMModel) -> None:
+    tokenizer = model._engine._tokenizer
+    first = await model.respond(asked("What is 3 + 4?", temperature=0.0))
+    item = first["output"][-1]
+    # The same text, spelt in single bytes: no tokenizer would write it like this.
+    spelt = [tokenizer.encode(character, add_special_tokens=False)[0] for character in text_of(first)]
+    spelt.append(tokenizer.eos_token_id)
+    assert spelt != list(item["generation_token_ids"])
+    item |= {"generation_token_ids": spelt, "generation_log_probs": [0.0] * len(spelt)}
+    history = [responses.user_message("What is 3 + 4?"), item, responses.user_message("What is 1 + 1?")]
+    second = await model.respond(asked(history))
+    known = [*item["prompt_token_ids"], *spelt]
+    assert list(second["output"][-1]["prompt_token_ids"])[: len(known)] == known
+
+
+async def test_a_history_that_the_agent_changed_is_not_brought_back(model: LocalVLLMModel) -> None:
+    first = await model.respond(asked("What is 3 + 4?", temperature=0.0))
+    history = [responses.user_message("What is 5 + 5?"), *first["output"], responses.user_message("What is 1 + 1?")]
+    second = await model.respond(asked(history))
+    assert "5 + 5" in model._engine._tokenizer.decode(second["output"][-1]["prompt_token_ids"])
+
+
+async def test_a_reply_is_held_to_a_schema(model: LocalVLLMModel) -> None:
+    schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
+    extra = {"response_format": {"type": "json_schema", "json_schema": {"name": "sum", "schema": schema}}}
+    reply = await model.respond(
+        asked("What is 3 + 4?", metadata={"extra_body": json.dumps(extra)}, temperature=0.0, max_output_tokens=30)
+    )
+    assert text_of(reply).lstrip().startswith("{")
+
+
+async def test_a_prompt_that_does_not_fit_gives_an_incomplete_reply_with_the_reason(model: LocalVLLMModel) -> None:
+    reply = await model.respond(asked("x y " * MAX_MODEL_LEN))
+    assert (reply["status"], reply["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+
+
+async def test_a_reply_has_what_room_the_context_leaves(model: LocalVLLMModel) -> None:
+    extra = json.dumps({"ignore_eos": True})
+    reply = await model.respond(asked("x " * 200, max_output_tokens=9999, metadata={"extra_body": extra}))
+    assert (reply["status"], reply["incomplete_details"]) == ("incomplete", {"reason": "max_output_tokens"})
+    assert reply["usage"]["total_tokens"] == MAX_MODEL_LEN
+    assert reply["usage"]["output_tokens"] > 0
+
+
+async def test_a_request_that_vllm_does_not_take_fails_for_good_in_its_words(model: LocalVLLMModel) -> None:
+    with pytest.raises(gymq.RolloutError, match=r"policy_model: 400: .*top_k") as caught:
+        await model.respond(asked("hi", metadata={"extra_body": json.dumps({"top_k": -5})}))
+    assert not caught.value.retryable
+
+
+async def test_many_requests_run_at_once(model: LocalVLLMModel) -> None:
+    tasks = [asyncio.create_task(model.respond(asked("What is 3 + 4?", **ENDLESS))) for _ in range(32)]
+    await settled(model, 32)
+    replies = await asyncio.gather(*tasks)
+    assert {reply["usage"]["output_tokens"] for reply in replies} == {400}
+    await settled(model, 0)
+
+
+async def test_a_cancelled_request_leaves_the_engine(model: LocalVLLMModel) -> None:
+    tasks = [asyncio.create_task(model.respond(asked("What is 3 + 4?", **ENDLESS))) for _ in range(8)]
+    await settled(model, 8)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert (await steps_alone(model)) == 1
+    await settled(model, 0)
+
+
+async def test_a_request_leaves_the_engine_at_its_deadline(model: LocalVLLMModel) -> None:
+    await model._engine._llm.pause_generation(mode="keep")
+    try:
+        with pytest.raises(gymq.RolloutError, match=r"no answer within 0\.2 s") as caught:
+            await model.respond(asked("What is 3 + 4?", timeout_s=0.2, **ENDLESS))
+    finally:
+        await model._engine._llm.resume_generation()
+    assert caught.value.failure_class is gymq.FailureClass.DEADLINE_EXCEEDED
+    assert (await steps_alone(model)) == 1
+
+
+async def test_the_worker_takes_a_few_more_calls_than_the_engine_runs(model: LocalVLLMModel) -> None:
+    assert 64 < model.max_concurrency < 128
+
+
+async def test_an_argument_that_vllm_does_not_know_is_named() -> None:
+    worker = LocalVLLMModel(options(vllm_serve_kwargs={"no_such_thing": 3}), name="policy_model")
+    with pytest.raises(ValueError, match=r"^vllm_serve_kwargs: unrecognized arguments: --no-such-thing"):
+        await worker.start()
+
+
+async def test_with_a_base_url_no_engine_is_started() -> None:
+    worker = LocalVLLMModel(options(base_url="http://127.0.0.1:9/v1"), name="policy_model")
+    await worker.start()
+    assert worker.load() is None
+    with pytest.raises(gymq.RolloutError, match="cannot connect"):
+        await worker.respond(asked("What is 3 + 4?"))
+    await worker.stop()
+
+
+def test_the_policy_is_there() -> None:
+    assert (POLICY / "model.safetensors").stat().st_size < 1 << 20

@@ -1,0 +1,121 @@
+"""New weights in a running engine: they answer, or the old ones do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+import gymq
+from workers.models.local_vllm_model.checkpoint import UnusableWeights
+from workers.models.local_vllm_model.worker import LocalVLLMModel
+
+from .lab import POLICY, asked
+
+pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
+
+FILE = "model.safetensors"
+QUESTION = "What is 3 + 4?"
+
+
+def mute(checkpoint: Path) -> None:
+    """Set the output layer to zero: every token becomes equally likely."""
+    from safetensors import torch as safetensors
+
+    tensors = safetensors.load_file(checkpoint / FILE)
+    tensors["lm_head.weight"].zero_()
+    safetensors.save_file(tensors, checkpoint / FILE, metadata={"format": "pt"})
+
+
+async def certainty(model: LocalVLLMModel) -> float:
+    """The mean log prob of a greedy reply."""
+    reply = await model.respond(asked(QUESTION, temperature=0.0, max_output_tokens=4))
+    log_probs = list(reply["output"][-1]["generation_log_probs"])
+    return sum(log_probs) / len(log_probs)
+
+
+async def restore(model: LocalVLLMModel) -> None:
+    await model.load_weights(gymq.WeightsUpdate("0", path=str(POLICY)))
+
+
+async def test_weights_of_a_folder_answer(model: LocalVLLMModel, checkpoint: Path) -> None:
+    before = await certainty(model)
+    mute(checkpoint)
+    await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint)))
+    after = await certainty(model)
+    await restore(model)
+    assert after < -5.0 < before
+    assert await certainty(model) == pytest.approx(before, abs=1e-4)
+
+
+async def test_weights_that_come_as_bytes_answer(model: LocalVLLMModel, checkpoint: Path) -> None:
+    mute(checkpoint)
+    await model.load_weights(gymq.WeightsUpdate("1", weights=(checkpoint / FILE).read_bytes()))
+    after = await certainty(model)
+    await restore(model)
+    assert after < -5.0 < await certainty(model)
+
+
+@pytest.mark.parametrize("mode", ["keep", "wait"])
+async def test_requests_that_run_are_answered_in_full(model: LocalVLLMModel, mode: str) -> None:
+    extra = {"extra_body": json.dumps({"ignore_eos": True})}
+    tasks = [
+        asyncio.create_task(model.respond(asked(QUESTION, max_output_tokens=300, metadata=extra))) for _ in range(8)
+    ]
+    while (load := model.load()) is None or load.running < 8:  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    await model.load_weights(gymq.WeightsUpdate("1", path=str(POLICY), mode=mode))
+    assert [reply["usage"]["output_tokens"] for reply in await asyncio.gather(*tasks)] == [300] * 8
+
+
+async def test_the_cache_of_the_old_weights_is_not_used(model: LocalVLLMModel, checkpoint: Path) -> None:
+    long = asked("x " * 100, max_output_tokens=1)
+    await model.respond(long)
+    hits = model._engine.recorder.prefix_hits
+    await model.respond(long)
+    assert model._engine.recorder.prefix_hits > hits
+    await restore(model)
+    hits = model._engine.recorder.prefix_hits
+    await model.respond(long)
+    assert model._engine.recorder.prefix_hits == hits
+
+
+async def test_weights_of_another_shape_are_refused_and_the_old_ones_answer(
+    model: LocalVLLMModel, checkpoint: Path
+) -> None:
+    from safetensors import torch as safetensors
+
+    tensors = safetensors.load_file(checkpoint / FILE)
+    tensors["model.norm.weight"] = tensors["model.norm.weight"][:-1].clone()
+    safetensors.save_file(tensors, checkpoint / FILE)
+    before = await certainty(model)
+    with pytest.raises(UnusableWeights, match=r"the new model\.norm\.weight has the shape \[63\], the model's has"):
+        await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint)))
+    assert await certainty(model) == pytest.approx(before, abs=1e-4)
+
+
+async def test_a_file_that_breaks_off_is_refused_and_the_old_weights_come_back(
+    model: LocalVLLMModel, checkpoint: Path
+) -> None:
+    before = await certainty(model)
+    content = (checkpoint / FILE).read_bytes()
+    (checkpoint / FILE).write_bytes(content[: len(content) // 2])
+    with pytest.raises(UnusableWeights, match="cannot be loaded"):
+        await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint)))
+    assert await certainty(model) == pytest.approx(before, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("update", "reason"),
+    [
+        (gymq.WeightsUpdate("1", weights=b"nonsense"), "no file in the safetensors format"),
+        (gymq.WeightsUpdate("1", path="/no/such/folder"), "no folder with .safetensors files"),
+        (gymq.WeightsUpdate("1"), "neither a path nor weights"),
+    ],
+)
+async def test_what_are_no_weights_is_refused(model: LocalVLLMModel, update: gymq.WeightsUpdate, reason: str) -> None:
+    with pytest.raises(UnusableWeights, match=reason):
+        await model.load_weights(update)
+    assert await certainty(model) > -5.0

@@ -1,0 +1,232 @@
+"""vLLM's engine and its OpenAI application in this process. Imports vLLM."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+from vllm.engine.arg_utils import AsyncEngineArgs
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+from vllm.v1.engine.async_llm import AsyncLLM
+
+from gymq import ModelLoad, WeightsUpdate
+from workers.models.local_vllm_model import asgi
+from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_in, shapes_in_folder
+from workers.models.local_vllm_model.continuation import continued_prompt, last_sampled
+from workers.models.local_vllm_model.load_recorder import LoadRecorder
+from workers.models.local_vllm_model.vllm_versions import find
+
+log = logging.getLogger("gymq.local_vllm_model")
+
+CHAT = "/v1/chat/completions"
+_TOKENIZE = "/tokenize"
+_TOKEN_MEMBERS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+_LENGTHS = ("max_tokens", "max_completion_tokens")
+_OK = 200
+
+
+class ArgumentsError(ValueError):
+    """`vllm serve` does not take these arguments; one sentence."""
+
+
+class EngineBroken(Exception):
+    """The engine can answer no more."""
+
+
+class _Parser(FlexibleArgumentParser):
+    def error(self, message: str) -> Any:
+        raise ArgumentsError(f"vllm_serve_kwargs: {message}")
+
+
+class Engine:
+    """One engine. The environment has to be set before this module is imported."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        """
+        Args:
+            arguments: as after `vllm serve`.
+
+        Raises:
+            ArgumentsError: vLLM does not take them.
+        """
+        parser = find("make_arg_parser")(_Parser())
+        self._args = parser.parse_args(list(arguments))
+        try:
+            find("validate_parsed_serve_args")(self._args)
+        except (TypeError, ValueError) as error:
+            raise ArgumentsError(f"vllm_serve_kwargs: {error}") from None
+        self.recorder = LoadRecorder()
+        # vLLM's processes are bound to the thread that starts them, so this one lives as long as the engine.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="vllm")
+        self._told_of_breaks = False
+        self._is_broken = False
+
+    async def start(self) -> None:
+        """Load the model; takes seconds to minutes, during which the event loop goes on.
+
+        Raises:
+            Exception: whatever vLLM says about a model that it cannot serve.
+        """
+        loop = asyncio.get_running_loop()
+        self._llm = llm = await loop.run_in_executor(self._thread, self._make)
+        tasks = await llm.get_supported_tasks()
+        self._app = find("build_app")(self._args, tasks, llm.model_config)
+        await find("init_app_state")(llm, self._app.state, self._args, tasks)
+        self._app.state.server = SimpleNamespace()  # what vLLM tells to exit when the engine breaks; there is no server
+        self._tokenizer = llm.get_tokenizer()
+        self._ends_of_turn = _ends_of_turn(llm.model_config, self._tokenizer)
+        self._max_model_len = llm.model_config.max_model_len
+        self._path: str | None = self._args.model  # the weights to go back to; None: they came as bytes
+
+    def _make(self) -> AsyncLLM:
+        folder = Path(self._args.model)
+        self._shapes = shapes_in_folder(folder) if any(folder.glob("*.safetensors")) else None
+        config = AsyncEngineArgs.from_cli_args(self._args).create_engine_config()
+        return AsyncLLM.from_vllm_config(
+            config,
+            disable_log_stats=self._args.disable_log_stats,
+            stat_loggers=[self.recorder.factory],
+        )
+
+    async def stop(self) -> None:
+        """End vLLM's processes."""
+        self._llm.shutdown()
+        self._thread.shutdown(wait=False)
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether the engine can answer no more. It does not recover."""
+        return self._is_broken or bool(self._llm.errored)
+
+    @property
+    def max_num_seqs(self) -> int:
+        """Requests that run at the same time."""
+        return int(self._llm.vllm_config.scheduler_config.max_num_seqs)
+
+    def load(self) -> ModelLoad:
+        """As of the engine's last step; requests that were aborted since are not counted."""
+        unfinished = self._llm.output_processor.get_num_unfinished_requests()
+        running = min(self.recorder.running, unfinished)
+        return ModelLoad(running, unfinished - running, self.recorder.kv_cache_use)
+
+    async def post(self, path: str, body: Mapping[str, Any], _session: str = "") -> tuple[int, bytes]:
+        """The answer to a request in one of vLLM's dialects. A chat goes on with the tokens of its earlier turns."""
+        if path == CHAT:
+            body = await self._with_exact_prompt(body)
+        return await asgi.post(self._app, path, body)
+
+    async def _with_exact_prompt(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The chat with the prompt it must have, if a reply in its history says which tokens it was sampled as."""
+        history = body["messages"]
+        messages = [{name: part for name, part in one.items() if name not in _TOKEN_MEMBERS} for one in history]
+        plain = {**body, "messages": messages}
+        for name in _LENGTHS:
+            if isinstance(body.get(name), int):
+                plain[name] = min(body[name], self._max_model_len)  # the engine gives what room there is
+        last = last_sampled(history)
+        # Tokens say nothing of images and sounds.
+        if last is None or any(_has_media(message) for message in messages):
+            return plain
+        rendered = await self._render(plain, messages, begins_reply=True)
+        so_far = await self._render(plain, messages[: last + 1], begins_reply=False)
+        if rendered is None or so_far is None:
+            return plain
+        prompt = continued_prompt(
+            history,
+            rendered,
+            so_far,
+            ends_of_turn=self._ends_of_turn,
+            decode=lambda ids: str(self._tokenizer.decode(ids, skip_special_tokens=False)),
+        )
+        if prompt is None:
+            if not self._told_of_breaks:
+                log.warning("a chat was rendered anew: its history was changed, or the template does not end turns")
+                self._told_of_breaks = True
+            return plain
+        return {**plain, "kv_transfer_params": {**body.get("kv_transfer_params", {}), "prompt_token_ids": prompt}}
+
+    async def _render(
+        self, body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], *, begins_reply: bool
+    ) -> list[int] | None:
+        """The tokens that the template makes of messages; None if the engine refuses them."""
+        members = ("model", "tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs")
+        request = {name: body[name] for name in members if body.get(name) is not None}
+        request |= {"messages": messages, "add_generation_prompt": begins_reply}
+        status, answer = await asgi.post(self._app, _TOKENIZE, request)
+        return list(msgspec.json.decode(answer)["tokens"]) if status == _OK else None
+
+    async def load_weights(self, update: WeightsUpdate) -> None:
+        """Replace the weights; see `WeightsUpdate`.
+
+        Raises:
+            UnusableWeights: they do not fit, or cannot be read; the old ones answer.
+            EngineBroken: the old ones could not be brought back.
+        """
+        await asyncio.to_thread(self._check, update)
+        await self._llm.pause_generation(mode=update.mode)
+        try:
+            await self._replace(update)
+            await self._llm.update_weight_version(update.policy_version)
+        finally:
+            if not self.is_broken:
+                # What the old weights computed says nothing to the new ones.
+                await self._llm.reset_prefix_cache()
+                await self._llm.resume_generation()
+
+    def _check(self, update: WeightsUpdate) -> None:
+        """Once the engine began to load, there is no way back but to load the old weights again."""
+        if update.weights is not None:
+            shapes = shapes_in(BytesIO(update.weights), "what came as bytes")
+        elif update.path is not None:
+            shapes = shapes_in_folder(Path(update.path))
+        else:
+            raise UnusableWeights("neither a path nor weights are given")
+        if self._shapes is not None:
+            check_fit(shapes, self._shapes)
+
+    async def _replace(self, update: WeightsUpdate) -> None:
+        try:
+            if update.weights is not None:
+                await self._llm.collective_rpc("load_bytes", args=(update.weights,))
+            else:
+                await self._reload(update.path)
+        except Exception as error:
+            await self._go_back()
+            raise UnusableWeights(f"the weights cannot be loaded: {_first_line(error)}") from None
+        self._path = update.path
+
+    async def _go_back(self) -> None:
+        try:
+            if self._path is None:
+                raise EngineBroken("the old weights came as bytes")
+            await self._reload(self._path)
+        except Exception as error:
+            self._is_broken = True
+            reason = _first_line(error)
+            raise EngineBroken(f"new weights cannot be loaded, nor the old ones again: {reason}") from None
+
+    async def _reload(self, path: str | None) -> None:
+        await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
+
+
+def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:
+    """The tokens at which sampling stops."""
+    given = (model_config.try_get_generation_config() or {}).get("eos_token_id")
+    ends = given if isinstance(given, list) else [given]
+    return frozenset(token for token in (*ends, tokenizer.eos_token_id) if token is not None)
+
+
+def _has_media(message: Mapping[str, Any]) -> bool:
+    content = message.get("content")
+    return isinstance(content, list) and any(part.get("type") != "text" for part in content)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,68 @@
+"""From the options to the command line and the environment of `vllm serve`. Nothing here does I/O."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from workers.models.local_vllm_model.options import LocalVLLMOptions
+
+PLUGIN = "gymq_engine_processes"
+"""Name of the entry point that binds vLLM's processes to ours."""
+
+OWNED = "GYMQ_OWNS_VLLM"
+"""Environment variable: vLLM's processes were started by a worker and end with it."""
+
+_WEIGHTS_EXTENSION = "workers.models.local_vllm_model.weight_extension.TakesWeights"
+
+
+def arguments(options: LocalVLLMOptions) -> list[str]:
+    """The arguments as one would write them after `vllm serve`."""
+    given = {name.replace("-", "_"): value for name, value in options.vllm_serve_kwargs.items()}
+    given.setdefault("worker_extension_cls", _WEIGHTS_EXTENSION)
+    if not options.show_vllm_engine_stats:
+        given.setdefault("disable_log_stats", True)
+    given.setdefault("disable_uvicorn_access_log", True)
+    if options.hf_home is not None:
+        given.setdefault("download_dir", str(options.hf_home.resolve() / "hub"))
+    given["model"] = given["served_model_name"] = options.model
+    return [part for name, value in given.items() for part in _argument(name, value)]
+
+
+def _argument(name: str, value: Any) -> list[str]:
+    flag = "--" + name.replace("_", "-")
+    if value is None:
+        return []
+    if value is True:
+        return [flag]
+    if value is False:
+        return ["--no-" + name.replace("_", "-")]
+    if isinstance(value, Mapping):
+        return [flag, json.dumps(value)]
+    if isinstance(value, list):
+        return [flag, *map(str, value)]
+    return [flag, str(value)]
+
+
+def environment(options: LocalVLLMOptions, present: Mapping[str, str], sockets: str) -> dict[str, str]:
+    """The variables to set before vLLM is imported.
+
+    Args:
+        present: the environment so far. What the configuration does not set stays as it is there.
+        sockets: folder for the sockets between vLLM's processes, which it does not remove.
+    """
+    defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_RPC_BASE_PATH": sockets}
+    wanted = {name: value for name, value in defaults.items() if name not in present}
+    if options.debug:
+        wanted["VLLM_LOGGING_LEVEL"] = "DEBUG"
+    if options.hf_home is not None:
+        wanted["HF_HOME"] = str(options.hf_home.resolve())
+    if options.hf_token is not None:
+        wanted["HF_TOKEN"] = options.hf_token.get_secret_value()
+    wanted |= options.vllm_serve_env_vars
+    wanted[OWNED] = "1"
+    plugins = wanted.get("VLLM_PLUGINS", present.get("VLLM_PLUGINS"))
+    if plugins is not None and PLUGIN not in plugins.split(","):
+        wanted["VLLM_PLUGINS"] = f"{plugins},{PLUGIN}" if plugins else PLUGIN
+    return wanted

@@ -1,0 +1,35 @@
+"""Names that vLLM moves from one release to the next, found in whichever place they are. vLLM 0.27 to 0.33."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+_CLI = (  # newest first
+    "vllm.entrypoints.common.cli_args",
+    "vllm.entrypoints.launchers.cli_args",
+    "vllm.entrypoints.openai.cli_args",
+)
+_PLACES = {
+    "make_arg_parser": _CLI,
+    "validate_parsed_serve_args": _CLI,
+    "init_app_state": (
+        "vllm.entrypoints.launchers.api_server.app_state",
+        "vllm.entrypoints.openai.api_server",
+    ),
+    "build_app": ("vllm.entrypoints.launchers.app", "vllm.entrypoints.openai.api_server"),
+}
+
+
+def find(name: str) -> Any:
+    """A function of vLLM.
+
+    Raises:
+        ImportError: this version has it in none of the known places.
+    """
+    for module in _PLACES[name]:
+        try:
+            return getattr(import_module(module), name)
+        except (ModuleNotFoundError, AttributeError):
+            continue
+    raise ImportError(f"this version of vLLM has no {name} where gymq looks for it; 0.27 to 0.33 are known to work")

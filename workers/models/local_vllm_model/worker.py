@@ -1,0 +1,68 @@
+"""vLLM's engine inside the worker process: no HTTP server, requests come over NATS."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import tempfile
+
+import gymq
+from workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
+from workers.models.local_vllm_model.options import LocalVLLMOptions
+from workers.models.local_vllm_model.serve_args import arguments, environment
+from workers.models.vllm_model.asked import Backend
+from workers.models.vllm_model.worker import VLLMModel
+
+_INSTALL = "pip install 'gymq[vllm]'"
+
+
+class LocalVLLMModel(VLLMModel):
+    """Starts an engine, keeps it busy, and answers as `vllm_model` does."""
+
+    Options = LocalVLLMOptions
+    options: LocalVLLMOptions
+
+    _engine: AnyEngine | None = None
+
+    async def start(self) -> None:
+        options = self.options
+        if not options.base_url:
+            if options.return_token_id_information:
+                # The engine is ours: it names the tokens itself, in numbers and in the same reply.
+                self.options = options.model_copy(update={"request_prompt_and_generation_token_ids": True})
+            self._sockets = tempfile.TemporaryDirectory(prefix="gymq-vllm-")
+            os.environ.update(environment(options, os.environ, self._sockets.name))
+            self._engine = await asyncio.to_thread(_make_engine, self.options)
+        await super().start()
+        if self._engine is not None:
+            # A few more than run at a time, so that the next is there when one ends.
+            self.max_concurrency = self._engine.max_num_seqs * 5 // 4  # type: ignore[misc]
+
+    async def stop(self) -> None:
+        await super().stop()
+        if self._engine is not None:
+            self._sockets.cleanup()
+
+    def backend(self) -> Backend:
+        return super().backend() if self._engine is None else LocalBackend(self._engine, self.name)
+
+    def load(self) -> gymq.ModelLoad | None:
+        return None if self._engine is None else self._engine.load()
+
+    async def load_weights(self, update: gymq.WeightsUpdate) -> None:
+        if self._engine is None:
+            raise NotImplementedError(
+                f"{self.name}: the engines at base_url are given new weights by whoever runs them"
+            )
+        await self._engine.load_weights(update)
+
+
+def _make_engine(options: LocalVLLMOptions) -> AnyEngine:
+    """The engine, not started yet. Importing vLLM takes seconds."""
+    try:
+        from workers.models.local_vllm_model.engine import Engine  # heavy, and not needed with base_url
+    except ImportError as error:
+        if error.name == "vllm":
+            raise ModuleNotFoundError(f"vLLM is not installed here: {_INSTALL}", name="vllm") from None
+        raise
+    return Engine(arguments(options))
