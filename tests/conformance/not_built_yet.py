@@ -7,9 +7,7 @@ NOT_BUILT_YET = [
     "ether0",
     "genrm_compare",
     "jailbreak_detection",
-    "mini_swe_agent",
     "newton_bench",
-    "ns_tools",
     "swerl_gen",
     "tavily_search",
 ]

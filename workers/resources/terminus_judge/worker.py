@@ -1,0 +1,125 @@
+"""terminus_judge: one step of a terminal agent. A batch of keystrokes, written as JSON, is compared with a reference.
+
+The batch has to have the right form. Then its keystrokes are compared as texts, and if they are not alike enough a
+judge model says whether both batches do the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import pydantic
+
+import gymq
+from gymq.judge import (
+    Judge,
+    Judgement,
+    JudgeOptions,
+    Label,
+    check_distinct,
+    chosen_template,
+    compare,
+    first_label,
+    last_label,
+    last_text,
+)
+from workers.resources.terminus_judge.batches import Batch, similarity
+from workers.resources.terminus_judge.gates import BatchRow, Findings, pass_gates
+from workers.resources.terminus_judge.prompt import FIELDS, default_template
+
+END = 200  # characters at the end of the judge's reply, in which the last label counts
+
+
+class BatchOptions(JudgeOptions):
+    judge_model_server: gymq.Reference | None = None
+    judge_prompt_template: str | None = None
+    judge_prompt_template_fpath: str | None = None
+    judge_equal_label: Label = "[[A=B]]"
+    judge_not_equal_label: Label = "[[A!=B]]"
+    enable_string_similarity: bool = False
+    string_similarity_threshold: float = 0.95
+    enable_llm_judge: bool = True
+    check_twice_swap: bool = False
+    reward_if_swap_fails: float = 0.0
+
+    @pydantic.model_validator(mode="after")
+    def _check_judge(self) -> BatchOptions:
+        if self.enable_llm_judge and self.judge_model_server is None:
+            raise ValueError("enable_llm_judge is on, so judge_model_server has to name a model")
+        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
+        return self
+
+
+class TerminusJudge(gymq.Resources[BatchRow]):
+    """Reward 1 if the batch has the right form and types what the reference types, or by a judge does the same."""
+
+    Options = BatchOptions
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge"})
+
+    # Of comparing keystrokes, which takes more than linear time.
+    similarity_timeout_s: ClassVar[float] = 30.0
+
+    async def start(self) -> None:
+        options = self.options
+        swap_fails = options.reward_if_swap_fails
+        self.reward_range = (min(0.0, swap_fails), max(1.0, swap_fails))
+        self._template = chosen_template(
+            self.name,
+            options.judge_prompt_template,
+            options.judge_prompt_template_fpath,
+            default_template(options.judge_equal_label, options.judge_not_equal_label),
+            *FIELDS,
+        )
+        self._judge = Judge.of(self, options) if options.enable_llm_judge else None
+
+    async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
+        row = request.row
+        findings = Findings()
+        batches = pass_gates(row, request.response, findings)
+        reward = 0.0 if batches is None else await self._compare(row, *batches, findings)
+        return gymq.Verdict(reward, **asdict(findings), metadata=row.metadata, threshold=row.threshold, uuid=row.uuid)
+
+    async def _compare(self, row: BatchRow, expected: Batch, given: Batch, findings: Findings) -> float:
+        if self.options.enable_string_similarity:
+            threshold = self.options.string_similarity_threshold if row.threshold is None else row.threshold
+            score = await self.processes.run(self.similarity_timeout_s, similarity, expected, given)
+            findings.similarity_score = score
+            findings.string_similarity_passed = score >= threshold
+            if findings.string_similarity_passed:
+                return 1.0
+            if self._judge is None:
+                findings.fail("string_similarity_below_threshold")
+                return 0.0
+        if self._judge is None:
+            return 1.0
+        return await self._ask(self._judge, findings)
+
+    async def _ask(self, judge: Judge, findings: Findings) -> float:
+        async def ask(one: str, other: str) -> Judgement:
+            prompt = self._template.fill(expected_answer=one, generated_answer=other)
+            return await judge.ask(prompt, self._verdict)
+
+        compared = await compare(
+            ask,
+            findings.expected_answer,
+            findings.model_output,
+            equal_label=self.options.judge_equal_label,
+            swap=self.options.check_twice_swap,
+        )
+        findings.judge_evaluations = compared.members()
+        findings.judge_passed = compared.agrees
+        if compared.agrees:
+            return 1.0
+        if compared.judgements[-1].label is None:
+            findings.fail("judge_swap_parsing_failed" if compared.swap_fails else "judge_parsing_failed")
+            return 0.0
+        findings.fail("judge_not_equivalent")
+        return self.options.reward_if_swap_fails if compared.swap_fails else 0.0
+
+    def _verdict(self, response: dict[str, Any]) -> str | None:
+        labels = (self.options.judge_equal_label, self.options.judge_not_equal_label)
+        text = last_text(response)
+        return last_label(text[-END:], *labels) or first_label(text, *labels)
