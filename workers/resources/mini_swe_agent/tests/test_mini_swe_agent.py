@@ -1,0 +1,160 @@
+import asyncio
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, prompt, reply
+from workers.resources.mini_swe_agent import harness
+from workers.resources.mini_swe_agent.patch import find_patch
+from workers.resources.mini_swe_agent.report import reward_of
+from workers.resources.mini_swe_agent.worker import MiniSwe
+
+STAND_IN = Path(__file__).with_name("swebench_stand_in.py")
+NAME = "demo__shapes-7"
+ROW = {**prompt("Repair it."), "instance_id": NAME, "FAIL_TO_PASS": ["t::b"], "PASS_TO_PASS": ["t::a"]}
+
+
+@pytest.fixture
+def swebench(monkeypatch):
+    monkeypatch.setattr(harness, "COMMAND", (sys.executable, str(STAND_IN)))
+    monkeypatch.setattr(harness, "MODULE", "json")
+
+
+def patch_that(does):
+    return f"diff --git a/shapes.py b/shapes.py\n--- a/shapes.py\n+++ b/shapes.py\n@@ -1 +1 @@\n-wrong\n+{does}\n"
+
+
+@pytest.mark.usefixtures("swebench")
+@pytest.mark.parametrize(
+    ("does", "reward"), [("right", 1.0), ("wrong again", 0.0), ("does not apply", 0.0), ("slow", 0.0)]
+)
+async def test_the_harness_decides(does, reward):
+    async with Harness(MiniSwe) as env:
+        verdict = await env.verify(ROW, reply("THOUGHT: done", patch_that(does)))
+    assert verdict.reward == reward
+    assert verdict.members["instance_id"] == NAME
+    assert verdict.members["timed_out"] == (does == "slow")
+
+
+@pytest.mark.usefixtures("swebench")
+async def test_the_report_comes_back():
+    async with Harness(MiniSwe) as env:
+        verdict = await env.verify(ROW, reply(patch_that("right")))
+    status = verdict.members["metadata"]["eval_report"][NAME]["tests_status"]
+    assert status["FAIL_TO_PASS"] == {"success": ["t::b"], "failure": []}
+
+
+@pytest.mark.usefixtures("swebench")
+@pytest.mark.parametrize(
+    ("does", "reason"),
+    [
+        ("no docker", "cannot connect to the Docker daemon"),
+        ("crash", "the container is gone"),
+        ("disk full", "has a fault"),
+        ("garbled", "cannot be read"),
+    ],
+)
+async def test_a_harness_that_cannot_run_the_tests_is_a_failure_and_no_zero(does, reason):
+    async with Harness(MiniSwe) as env:
+        with pytest.raises(gymq.ComponentFailed, match=reason):
+            await env.verify(ROW, reply(patch_that(does)))
+
+
+@pytest.mark.usefixtures("swebench")
+async def test_a_harness_that_does_not_end_is_killed_and_no_zero(monkeypatch):
+    monkeypatch.setattr(harness, "SETUP_S", 0.0)
+    async with Harness(MiniSwe, {"eval_timeout": 1}) as env:
+        with pytest.raises(gymq.ComponentFailed, match="did not end within 1 s"):
+            await env.verify(ROW, reply(patch_that("hang")))
+
+
+async def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    with pytest.raises(gymq.ComponentFailed, match="pip install swebench"):
+        await harness.Harness(10, 1).evaluate(ROW, patch_that("right"))
+
+
+async def test_an_episode_without_a_patch_is_worth_nothing_and_needs_no_harness():
+    async with Harness(MiniSwe) as env:
+        for response in (reply(), reply(""), reply("I give up.")):
+            assert (await env.verify(ROW, response)).reward == 0.0
+
+
+@pytest.mark.usefixtures("swebench")
+async def test_evaluations_wait_for_their_turn(monkeypatch):
+    running, most = 0, 0
+    run = harness.Harness._run
+
+    async def counted(self, *arguments):
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        try:
+            return await run(self, *arguments)
+        finally:
+            running -= 1
+
+    monkeypatch.setattr(harness.Harness, "_run", counted)
+    async with Harness(MiniSwe, {"concurrency": 2}) as env:
+        verdicts = await asyncio.gather(*(env.verify(ROW, reply(patch_that("right"))) for _ in range(4)))
+    assert [verdict.reward for verdict in verdicts] == [1.0] * 4
+    assert most == 2
+
+
+DIFF = patch_that("right")
+
+
+@pytest.mark.parametrize(
+    ("response", "patch"),
+    [
+        (reply(DIFF), DIFF),
+        (reply(f"Here it is:\n```diff\n{DIFF}```\nThat is all."), DIFF),
+        (reply(f"  diff --git of mine:\n{DIFF}\n\n"), DIFF),
+        (reply(DIFF, "It was wrong, forget it."), ""),
+        (reply("x", {"type": "message", "role": "user", "content": DIFF}), DIFF),
+        (reply(DIFF, {"type": "reasoning", "id": "rs_1", "summary": []}), DIFF),
+        (reply({"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": DIFF}]}), ""),
+        (reply(), ""),
+    ],
+)
+def test_where_the_patch_is(response, patch):
+    assert find_patch(response) == patch
+
+
+def entry(resolved=True, **status):
+    return {"resolved": resolved, "tests_status": status}
+
+
+ONE = {"success": ["t"], "failure": []}
+
+
+@pytest.mark.parametrize(
+    ("found", "reward"),
+    [
+        (entry(FAIL_TO_PASS=ONE, PASS_TO_PASS=ONE), 1.0),
+        (entry(FAIL_TO_PASS=ONE), 1.0),
+        (entry(PASS_TO_PASS={"success": ["t"]}), 1.0),
+        (entry(FAIL_TO_PASS={"success": [], "failure": ["t"]}), 1.0),  # the harness's flag decides
+        (entry(False, FAIL_TO_PASS=ONE), 0.0),
+        (entry("true", FAIL_TO_PASS=ONE), 0.0),
+        (entry(FAIL_TO_PASS={"success": [], "failure": []}), 0.0),
+        (entry(FAIL_TO_PASS={"success": None}, PASS_TO_PASS=ONE), 0.0),
+        (entry(FAIL_TO_PASS={"success": "t"}, PASS_TO_PASS=ONE), 0.0),
+        (entry(FAIL_TO_PASS=None, PASS_TO_PASS=ONE), 0.0),
+        (entry(), 0.0),
+        ({"tests_status": {"FAIL_TO_PASS": ONE}}, 0.0),
+        ({"resolved": True, "tests_status": None}, 0.0),
+        ({"resolved": True}, 0.0),
+        (None, 0.0),
+    ],
+)
+def test_what_a_report_is_worth(found, reward):
+    assert reward_of({"eval_report": {NAME: found}}, NAME) == reward
+
+
+@pytest.mark.parametrize("report", [None, {}, [], {"eval_report": None}, {"eval_report": {}}, {"eval_report": []}])
+def test_a_report_without_the_instance_is_worth_nothing(report):
+    assert reward_of(report, NAME) == 0.0
