@@ -7,11 +7,11 @@ from typing import Any, Literal
 
 import pydantic
 
-import gymq
 from workers.models.openai_model.connection import ApiKey, BaseUrl, Headers, request_headers, secrets_of
+from workers.models.openai_model.endpoint_model import EndpointOptions
 
 
-class OpenAIOptions(gymq.WorkerOptions):
+class OpenAIOptions(EndpointOptions):
     """Where the endpoint is and how it wants to be asked. Keys and header values are not shown in any text."""
 
     openai_base_url: BaseUrl

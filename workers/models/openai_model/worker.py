@@ -17,6 +17,7 @@ from gymq.responses import (
 )
 from gymq.tokens import TOKEN_MEMBERS
 from workers.models.openai_model.endpoint import Endpoint, Refused
+from workers.models.openai_model.endpoint_model import EndpointModel
 from workers.models.openai_model.options import OpenAIOptions
 
 # How endpoints say that prompt and reply do not fit into the model's context, as an error code or in words.
@@ -26,7 +27,7 @@ _CONTEXT_OVERFLOW = re.compile(
 _OURS = frozenset({*TOKEN_MEMBERS, "routed_experts"})  # members of items that foreign endpoints do not know
 
 
-class OpenAIModel(gymq.Model):
+class OpenAIModel(EndpointModel):
     """Sends each request to one endpoint and checks what comes back."""
 
     Options = OpenAIOptions
@@ -42,13 +43,15 @@ class OpenAIModel(gymq.Model):
         )
 
     async def start(self) -> None:
+        await super().start()
         self._endpoint = self.make_endpoint()
         await self._endpoint.start()
 
     async def stop(self) -> None:
         await self._endpoint.stop()
+        await super().stop()
 
-    async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+    async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         chat = self.options.dialect == "chat"
         try:
             params = self._sendable(request.params)

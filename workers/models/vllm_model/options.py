@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import pydantic
 
-import gymq
 from workers.models.openai_model.connection import ApiKey, Headers, check_url, request_headers, secrets_of
+from workers.models.openai_model.endpoint_model import EndpointOptions
 
 
-class VLLMOptions(gymq.WorkerOptions):
+class VLLMOptions(EndpointOptions):
     """Where the engines are and how they want to be asked. Keys and header values are not shown in any text."""
 
     base_url: list[str]  # one URL or several; each ends in /v1 as a rule

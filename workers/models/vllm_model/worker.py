@@ -17,6 +17,7 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
+from workers.models.openai_model.endpoint_model import EndpointModel
 from workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
 from workers.models.vllm_model.audio import audio_urls
 from workers.models.vllm_model.chat_params import known_chat_params
@@ -31,25 +32,27 @@ from workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
 
 
-class VLLMModel(gymq.Model):
+class VLLMModel(EndpointModel):
     """Sends each request to one of the engines; all requests of a rollout to the same."""
 
     Options = VLLMOptions
     options: VLLMOptions
 
     async def start(self) -> None:
+        await super().start()
         self._template = None if self.options.tokenizer is None else ChatTemplate(self.options.tokenizer)
         self._backend = self.backend()
         await self._backend.start()
 
     async def stop(self) -> None:
         await self._backend.stop()
+        await super().stop()
 
     def backend(self) -> Backend:
         """The engines that answer."""
         return Engines(self.options)
 
-    async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+    async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options = self.options
         try:
             params = validate_params(request.params)
