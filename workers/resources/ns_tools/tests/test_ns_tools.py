@@ -1,0 +1,101 @@
+import json
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, prompt, reply
+from workers.resources.ns_tools.worker import NsTools
+
+ROW = {**prompt("q"), "verifier_type": "choice", "options": [{"A": "one"}, {"B": "two"}], "expected_answer": "B"}
+OPTIONS = {"verifiers": {"choice": {"name": "mcqa"}}, "python_tool": {"exec_timeout_s": 60}}
+TOOL = "stateful_python_code_exec"
+
+
+async def run(session, code: str) -> dict:
+    result = await session.call(TOOL, {"code": code})
+    assert result.status == 200, result.output
+    return json.loads(result.output)
+
+
+@pytest.fixture
+async def env():
+    async with Harness(NsTools, OPTIONS) as harness:
+        yield harness
+
+
+async def test_the_notebook_shows_the_value_of_the_last_line_and_keeps_names(env):
+    session = await env.session(ROW)
+    assert await run(session, "x = 2") == {"process_status": "completed", "stdout": "", "stderr": ""}
+    assert (await run(session, "print('a')\nx + 1"))["stdout"] == "a\n3\n"
+
+
+async def test_an_exception_is_shown_with_its_traceback(env):
+    answer = await run(await env.session(ROW), "print('so far')\n1 / 0")
+    assert (answer["process_status"], answer["stdout"]) == ("error", "so far\n")
+    assert "ZeroDivisionError: division by zero" in answer["stderr"]
+
+
+async def test_a_time_limit_is_told_and_counted():
+    async with Harness(NsTools, OPTIONS | {"python_tool": {"exec_timeout_s": 0.5}}) as env:
+        session = await env.session(ROW)
+        assert (await run(session, "while True: pass"))["process_status"] == "timeout"
+        verdict = await session.verify(ROW, reply("Answer: B"))
+    members = verdict.members
+    assert (members["num_tool_calls"], members["tool_timeout_count"]) == (1, 1)
+
+
+async def test_the_verdict_is_that_of_the_verifier_of_the_row(env):
+    verdict = await (await env.session(ROW)).verify(ROW, reply("\\boxed{B}"))
+    assert verdict.reward == 1.0
+    assert verdict.members["delegated_response"]["extracted_answer"] == "B"
+    assert (await env.verify(ROW, reply("\\boxed{A}"))).reward == 0.0
+
+
+async def test_an_unknown_verifier_makes_the_row_invalid(env):
+    with pytest.raises(gymq.InvalidTask, match="'else'"):
+        await env.verify(ROW | {"verifier_type": "else"}, reply("B"))
+
+
+async def test_a_row_that_does_not_fit_the_verifier_is_invalid(env):
+    with pytest.raises(gymq.InvalidTask, match="options"):
+        await env.verify({**prompt("q"), "verifier_type": "choice", "options": 3}, reply("B"))
+
+
+async def test_a_verifier_that_fails_is_no_reward(env):
+    async def fail(_):
+        raise KeyError("gone")
+
+    env.author._verifiers["choice"]._author.verify = fail
+    with pytest.raises(gymq.RolloutError) as raised:
+        await env.verify(ROW, reply("B"))
+    assert (raised.value.failure_class, raised.value.retryable) == (gymq.FailureClass.COMPONENT_FAILED, True)
+
+
+async def test_arguments_that_do_not_fit_are_told_to_the_model_and_counted(env):
+    session = await env.session(ROW)
+    assert "code" in json.loads((await session.call(TOOL, {})).output)["error"]
+    assert (await session.verify(ROW, reply("B"))).members["num_tool_calls"] == 1
+
+
+async def test_no_tools_is_said():
+    async with Harness(NsTools, OPTIONS | {"tools": []}) as env:
+        result = await (await env.session(ROW)).call(TOOL, {"code": "1"})
+    assert json.loads(result.output) == {"error": "No tools configured"}
+
+
+async def test_verification_ends_the_notebook_even_if_it_is_refused(env):
+    session = await env.session(ROW)
+    await run(session, "1")
+    with pytest.raises(gymq.InvalidTask):
+        await session.verify(ROW | {"verifier_type": "else"}, reply("B"))
+    assert not env.author._sandbox._sessions
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"tools": ["rocket"]}, "rocket"), ({"verifiers": {"x": {"name": "math_with_code"}}}, "keeps a state")],
+)
+async def test_options_that_cannot_work_are_refused_at_the_start(options, said):
+    with pytest.raises(gymq.OptionsError, match=said):
+        async with Harness(NsTools, options):
+            pass

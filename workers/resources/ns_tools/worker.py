@@ -1,0 +1,168 @@
+"""ns_tools: a Python notebook as a tool; the verdict is that of another verifier, which the row names."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import pydantic
+
+import gymq
+from gymq.resources import Need
+from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from workers.resources.ns_tools.verifiers import DelegatedVerifier, VerifierOptions
+
+PYTHON_TOOL = "stateful_python_code_exec"
+
+
+class ToolsRow(gymq.Row):
+    verifier_type: str | None = None
+
+
+@dataclass
+class CallRecord:
+    """One call of a tool."""
+
+    seconds: float
+    timed_out_inside: bool = False  # the tool says so in its result
+    timed_out: bool = False  # the tool did not answer
+
+
+@dataclass
+class ToolSession:
+    """The notebook of one rollout, and what was called."""
+
+    notebook: PythonSession
+    calls: list[CallRecord] = field(default_factory=list)
+
+
+class PythonToolOptions(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    exec_timeout_s: pydantic.PositiveFloat = 10.0
+
+
+class NsToolsOptions(gymq.WorkerOptions):
+    default_verifier: str = "math_with_judge"
+    verifiers: dict[str, VerifierOptions] = pydantic.Field({"math_with_judge": {}}, validate_default=True)
+    tools: list[str] = pydantic.Field([PYTHON_TOOL])
+    python_tool: PythonToolOptions = PythonToolOptions()
+    sandbox: SandboxOptions = SandboxOptions()
+
+    @pydantic.field_validator("verifiers", mode="before")
+    @classmethod
+    def _check_verifiers(cls, verifiers: Any) -> Any:
+        """A list of names stands for the workers of these names, with their default options."""
+        return {name: {} for name in verifiers} if isinstance(verifiers, list) else verifiers
+
+
+class NsTools(gymq.Resources[ToolsRow]):
+    """Reward of the verifier that the row names; the tool is a Python notebook."""
+
+    Options = NsToolsOptions
+
+    deterministic: ClassVar[bool] = False  # the verifier may ask a judge
+    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+
+    async def start(self) -> None:
+        for name in self.options.tools:
+            self.check_tool(name)
+        self._sandbox = await self.options.sandbox.started()
+        self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
+        self._verifiers: dict[str, DelegatedVerifier] = {}
+        for name, options in self.options.verifiers.items():
+            self._verifiers[name] = self.make_verifier(name, options)
+            await self._verifiers[name].start()
+
+    async def stop(self) -> None:
+        for verifier in self._verifiers.values():
+            await verifier.stop()
+        await self._sandbox.stop()
+
+    def check_tool(self, name: str) -> None:
+        """Raises OptionsError if there is no such tool."""
+        if name != PYTHON_TOOL:
+            raise gymq.OptionsError(f"tools: there is no tool {name!r}, only {PYTHON_TOOL}")
+
+    def make_verifier(self, name: str, options: VerifierOptions) -> DelegatedVerifier:
+        """The verifier that rows call by a name."""
+        return DelegatedVerifier(name, options, self)
+
+    def open(self, row: gymq.Row) -> ToolSession:
+        return self.open_unseeded()
+
+    def open_unseeded(self) -> ToolSession:
+        return ToolSession(PythonSession(self._sandbox, self._limits))
+
+    async def close(self, state: ToolSession) -> None:
+        await state.notebook.close()
+
+    @gymq.tool
+    async def stateful_python_code_exec(self, state: ToolSession, code: str) -> dict[str, str]:
+        """Run Python code in a notebook that keeps its names. The value of a last expression is shown."""
+        step = await state.notebook.run(code, self.options.python_tool.exec_timeout_s)
+        if step.timed_out:
+            return {"process_status": "timeout", "stdout": step.stdout, "stderr": step.stderr + "Timed out\n"}
+        shown = step.stdout if step.result is None else f"{step.stdout}{step.result}\n"
+        if step.success:
+            return {"process_status": "completed", "stdout": shown, "stderr": step.stderr}
+        problem = step.traceback or f"{step.error}\n"
+        return {"process_status": "error", "stdout": shown, "stderr": step.stderr + problem}
+
+    async def call_tool(self, state: ToolSession, name: str, arguments: Any) -> Any:
+        if not self.options.tools:
+            return {"error": "No tools configured"}
+        if name not in self.options.tools:
+            return {"error": f"Unknown tool: {name}"}
+        began = time.monotonic()
+        try:
+            result = await self.execute(state, name, arguments)
+        except TimeoutError:
+            state.calls.append(CallRecord(time.monotonic() - began, timed_out=True))
+            return {"error": "Request timeout", "process_status": "timeout"}
+        except gymq.RolloutError:
+            raise
+        except Exception as error:
+            state.calls.append(CallRecord(time.monotonic() - began))
+            return {"error": str(error)}
+        state.calls.append(CallRecord(time.monotonic() - began, timed_out_inside=_says_timeout(result)))
+        return result
+
+    async def execute(self, state: ToolSession, name: str, arguments: Any) -> Any:
+        """Run a tool; whatever it raises is told to the model."""
+        return await super().call_tool(state, name, arguments)
+
+    async def verify(self, request: gymq.VerifyRequest[ToolsRow], state: ToolSession | None) -> gymq.Verdict:
+        calls, seconds = [], 0.0
+        if state is not None:
+            calls, state.calls = state.calls, []
+            seconds = sum(call.seconds for call in calls)
+            await state.notebook.close()
+        answer = await self._verifier_of(request.row).answer(request)
+        return gymq.Verdict(
+            answer["reward"],
+            delegated_response=answer,
+            num_tool_calls=len(calls),
+            tool_timeout_count=sum(call.timed_out_inside for call in calls),
+            tool_request_timeout_count=sum(call.timed_out for call in calls),
+            total_tool_execution_time_seconds=seconds,
+            avg_tool_call_time_seconds=seconds / len(calls) if calls else 0.0,
+        )
+
+    def _verifier_of(self, row: ToolsRow) -> DelegatedVerifier:
+        name = row.verifier_type or self.options.default_verifier
+        if name not in self._verifiers:
+            known = ", ".join(self._verifiers) or "none"
+            raise gymq.InvalidTask(f"verifier_type: there is no verifier {name!r} in the configuration, only {known}")
+        return self._verifiers[name]
+
+
+def _says_timeout(result: Any) -> bool:
+    if isinstance(result, str):
+        try:
+            result = json.loads(result)
+        except (ValueError, RecursionError):
+            return False
+    return isinstance(result, dict) and result.get("process_status") == "timeout"
