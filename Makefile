@@ -2,11 +2,13 @@
 # make test   linters, types and the test-suite, against a real NATS server
 # make chaos SEEDS=50 FIRST_SEED=1   processes killed and frozen while thousands of rollouts run
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
+# make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
+# make demo-vllm   a collection with a tiny trained policy on that vLLM
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo test lint unit chaos bench bench-floor clean
+.PHONY: help test-vllm demo-vllm bench-vllm demo test lint unit chaos bench bench-floor clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -51,5 +53,29 @@ bench: $(VENV)/installed-dev
 bench-floor: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks --floor
 
+VENV_VLLM ?= .venv-vllm
+BIN_VLLM := $(VENV_VLLM)/bin
+VLLM_PINS := tests/vllm/requirements.txt
+
+# Resolved once and pinned: left to itself pip adds CUDA builds that do not import on a CPU.
+$(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
+	$(PYTHON) -m venv $(VENV_VLLM)
+	$(BIN_VLLM)/python -m pip install --quiet --no-deps --no-compile --requirement $(VLLM_PINS)
+	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) --editable '.[resources,ray]' \
+		psutil pytest pytest-asyncio pytest-timeout
+	@echo 'compiling what an engine imports'; env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -c 'import vllm.v1.engine.core, \
+		vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2, workers.models.local_vllm_model.engine'
+	@touch $@
+
+test-vllm: $(VENV_VLLM)/installed
+	$(BIN_VLLM)/python -m pytest tests/vllm workers/models/local_vllm_model
+
+demo-vllm: $(VENV_VLLM)/installed
+	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
+		--output runs/demo-vllm/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
+
+bench-vllm: $(VENV_VLLM)/installed
+	$(BIN_VLLM)/python -m benchmarks.vllm
+
 clean:
-	rm -rf $(VENV) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) .gymq runs
