@@ -131,7 +131,8 @@ def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
     try:
         responses.validate_params(params)
     except responses.InvalidRequest as error:
-        raise invalid(f"{PARAMS}.{error}") from None
+        where = ".".join(part for part in (PARAMS, error.path) if part)
+        raise invalid(f"{where}: {error.reason}") from None
     return members
 
 

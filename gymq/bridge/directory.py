@@ -79,8 +79,15 @@ class Directory:
 
 def config_body(tree: Mapping[str, Any]) -> bytes:
     """A mapping as YAML in a JSON text, in ASCII."""
-    text = yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=False, width=2**31)
+    text = yaml.dump(dict(tree), Dumper=_Quoting, sort_keys=False, allow_unicode=False, width=2**31)
     return msgspec.json.encode(text)
+
+
+class _Quoting(yaml.SafeDumper):
+    """Quotes every text: readers differ in what else they take a text such as 1e3 or yes for."""
+
+
+_Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
 
 def directory_of(config: Config, host: str, port: int) -> Directory:

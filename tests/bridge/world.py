@@ -77,6 +77,8 @@ class World:
 
     async def add_resources(self, name: str, author: Resources[Any], copies: int = 1) -> None:
         author.name = self.name(name)
+        await author.start()
+        self._stack.push_async_callback(author.stop)
         for _ in range(copies):
             server = await self._server()
             author.models = BusModels(Calls(self.bus))
