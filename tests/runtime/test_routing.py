@@ -157,13 +157,24 @@ async def test_a_session_goes_on_elsewhere_when_its_replica_is_gone(two: Cluster
     assert len(two.replicas["a"].sessions) + len(two.replicas["b"].sessions) == 2  # each call ran once
 
 
-async def test_a_replica_that_took_more_than_it_can_hold_is_left_out_of_its_own_sessions(
-    two: Cluster, monkeypatch: pytest.MonkeyPatch
+async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessions_until_it_has_room(
+    two: Cluster, bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     holder = await two.ask("s")
-    await two.servers[holder].services[0]._unsubscribe()  # as a service does that has too many waiting
     other = "b" if holder == "a" else "a"
+    replica, service = two.replicas[holder], two.servers[holder].services[0]
+    monkeypatch.setattr("gymq.serving.MOST_WAITING", 2)
+    service.limit = 1
+    replica.go.clear()
+    request = Generate(rollout="r/0/0", timeout_s=60.0, params={"input": []}, session="filler")
+    filling = [Calls(bus).call(subjects.replica(two.name, holder), request) for _ in range(3)]
+    filled = asyncio.gather(*filling)
+    await until(lambda: service.waiting == 2 and not service._subscriptions)
     assert await two.ask("s") == other
+    replica.go.set()
+    await filled
+    await until(lambda: len(service._subscriptions) == 2)
+    assert (await Calls(bus).call(subjects.replica(two.name, holder), request)).worker == holder
 
 
 async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: Bus, run: str) -> None:
