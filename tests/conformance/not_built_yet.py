@@ -6,7 +6,6 @@ A name leaves this list when its suite or worker is added: a case file whose nam
 NOT_BUILT_YET = [
     "ether0",
     "genrm_compare",
-    "jailbreak_detection",
     "newton_bench",
     "swerl_gen",
     "tavily_search",
