@@ -6,10 +6,14 @@ The pool is Pebble's: its workers are ended at a task's time limit, which the st
 from __future__ import annotations
 
 import asyncio
+import math
 import multiprocessing
 import os
 import pickle
-from collections.abc import Callable
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from multiprocessing import forkserver
 from typing import Any, ParamSpec, TypeVar
 
@@ -23,17 +27,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+class CpuTimeUsedUp(Exception):
+    """A computation needed more processor time than it is given. Unlike a timeout this says something about it."""
+
+
 class KillableProcesses:
     """A bounded pool of processes; started at the first use.
 
     Args:
         max_workers: processes at a time; default: one per core.
         prepare: run once in each new process, outside of any time limit; for example a heavy import.
+        cpu_s: seconds of processor time for one computation, rounded up; None: no limit but that on the time it takes.
     """
 
-    def __init__(self, max_workers: int | None = None, prepare: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        max_workers: int | None = None,
+        prepare: Callable[[], None] | None = None,
+        cpu_s: float | None = None,
+    ) -> None:
         self._max_workers = max_workers or os.cpu_count() or 1
         self._prepare = prepare
+        self._cpu_s = cpu_s
         self._pool: ProcessPool | None = None
         self._futures: set[Any] = set()
 
@@ -41,10 +56,11 @@ class KillableProcesses:
         """`function(*args, **kwargs)` in a process. Function, arguments and result must be picklable.
 
         Args:
-            timeout_s: seconds of computing; waiting for a free process does not count.
+            timeout_s: seconds until it is given up; waiting for a free process does not count.
 
         Raises:
             TimeoutError: it did not finish in time and its process was killed.
+            CpuTimeUsedUp: it used up its processor time and its process was killed.
             ChildProcessError: its process died.
             Exception: whatever the function raised.
         """
@@ -53,11 +69,13 @@ class KillableProcesses:
             context = multiprocessing.get_context("forkserver")
             self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=(self._prepare,), context=context)
         work = _Work(pickle.dumps((function, args, kwargs)))
-        future: Any = self._pool.schedule(_answer, args=[work], timeout=timeout_s)
+        future: Any = self._pool.schedule(_answer, args=[work, self._cpu_s], timeout=timeout_s)
         self._futures.add(future)
         try:
             succeeded, value = pickle.loads(await asyncio.wrap_future(future))
         except ProcessExpired as error:
+            if self._cpu_s is not None and error.exitcode == -signal.SIGXCPU:
+                raise CpuTimeUsedUp(f"more than {self._cpu_s:g} s of processor time") from None
             raise ChildProcessError(f"the process died with exit code {error.exitcode}") from None
         finally:
             self._futures.discard(future)
@@ -106,17 +124,33 @@ class _Work:
         return function(*args, **kwargs)
 
 
-def _answer(work: _Work) -> bytes:
+def _answer(work: _Work, cpu_s: float | None) -> bytes:
     """Runs in a process: whether the function succeeded, and its result or error, in a form that surely arrives.
 
     The pool itself breaks for good over an error that cannot be unpickled, and sys.exit() would end whoever waits.
     """
     try:
-        return pickle.dumps((True, work.do()))
+        with _cpu_limit(cpu_s):
+            return pickle.dumps((True, work.do()))
     except SystemExit as error:
         return pickle.dumps((False, ChildProcessError(f"the process exited with status {error.code}")))
     except Exception as error:
         return _portable(error)
+
+
+@contextmanager
+def _cpu_limit(cpu_s: float | None) -> Iterator[None]:
+    """The kernel ends this process when what is done here has used up its processor time."""
+    if cpu_s is None:
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_CPU)
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(used.ru_utime + used.ru_stime + cpu_s), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_CPU, before)
 
 
 def _portable(error: Exception) -> bytes:

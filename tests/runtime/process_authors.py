@@ -123,6 +123,13 @@ def pid() -> int:
     return os.getpid()
 
 
+def compute_and_give_pid(cpu_s: float) -> int:
+    end = time.process_time() + cpu_s
+    while time.process_time() < end:
+        pass
+    return os.getpid()
+
+
 def wait_and_give_pid(seconds: float) -> int:
     time.sleep(seconds)
     return os.getpid()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from gymq.processes import KillableProcesses
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 
 from .waiting import until
 
@@ -163,3 +163,34 @@ async def test_what_computes_ends_with_the_process_that_asked_for_it(
     assert is_alive(int(pid_file.read_text()))
     process.kill()
     await until(lambda: not is_alive(int(pid_file.read_text())))
+
+
+@pytest.fixture(scope="module")
+def limited(authors: Any) -> Iterator[KillableProcesses]:
+    """One process, and one second of processor time for each computation."""
+    pool = KillableProcesses(1, cpu_s=1.0)
+    yield pool
+    pool.close()
+
+
+@pytest.mark.parametrize("deed", ["loop_for_ever", "ignore_signals_and_loop"])
+async def test_what_uses_up_its_processor_time_is_killed(limited: KillableProcesses, authors: Any, deed: str) -> None:
+    with pytest.raises(CpuTimeUsedUp, match="1 s"):
+        await limited.run(300, getattr(authors, deed))
+    assert await limited.run(60, authors.add, 1, 2) == 3
+
+
+async def test_time_in_which_it_does_not_compute_is_not_its_processor_time(
+    limited: KillableProcesses, authors: Any
+) -> None:
+    assert await limited.run(60, authors.wait_and_give_pid, 2.5) != os.getpid()
+
+
+async def test_each_computation_has_processor_time_of_its_own(limited: KillableProcesses, authors: Any) -> None:
+    pids = [await limited.run(60, authors.compute_and_give_pid, 0.6) for _ in range(3)]
+    assert len(set(pids)) == 1
+
+
+async def test_waiting_too_long_is_no_matter_of_processor_time(limited: KillableProcesses, authors: Any) -> None:
+    with pytest.raises(TimeoutError):
+        await limited.run(0.5, authors.sleep_for_ever)

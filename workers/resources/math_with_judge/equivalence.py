@@ -13,13 +13,17 @@ import io
 import logging
 import os
 import resource
+import signal
 from typing import Any, NamedTuple
 
 from gymq import OptionsError
-from gymq.processes import KillableProcesses
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 
 # An expansion can need tens of gigabytes before its time is over. Beyond this it fails, and only it.
 MAX_MEMORY_BYTES = 4 * 1024**3
+
+# On a machine that has other things to do a check takes longer than it computes. Only past this is it given up.
+LONGEST_WAIT = 20.0  # times the processor time it is given
 
 
 class Equivalence(NamedTuple):
@@ -33,28 +37,29 @@ class EquivalenceChecker:
     """Runs checks in processes.
 
     Args:
-        timeout_s: seconds one check may compute; waiting for a free process does not count.
+        cpu_s: seconds of processor time for one check.
         max_concurrency: checks at a time; there is never more than one for each core.
 
     Raises:
         OptionsError: math-verify is not installed.
     """
 
-    def __init__(self, timeout_s: float, max_concurrency: int) -> None:
+    def __init__(self, cpu_s: float, max_concurrency: int) -> None:
         if importlib.util.find_spec("math_verify") is None:
             raise OptionsError('math-verify is not installed: pip install "gymq[resources]"')
-        self._timeout_s = timeout_s
-        self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare)
+        self._timeout_s = LONGEST_WAIT * cpu_s
+        self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare, cpu_s)
 
     async def check(self, expected_answer: str, reply: str) -> Equivalence:
-        """Compare what the reply says with the expected answer. No decision in time counts as not equivalent.
+        """Compare what the reply says with the expected answer. No decision after all that computing is a "no".
 
         Raises:
-            ChildProcessError: the process died; nothing is known about the answer.
+            TimeoutError: the machine did not get round to it; nothing is known about the answer.
+            ChildProcessError: the process died; the same.
         """
         try:
             return await self._processes.run(self._timeout_s, check, expected_answer, reply)
-        except TimeoutError:
+        except CpuTimeUsedUp:
             return Equivalence(0.0, None)
 
     def close(self) -> None:
@@ -65,10 +70,26 @@ class EquivalenceChecker:
 def prepare() -> None:
     """What a process does before its first check."""
     logging.disable(logging.CRITICAL)
+    _let_alarms_count_processor_time()
     with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     with contextlib.suppress(ImportError):  # the first check will say so
         _library()
+
+
+def _let_alarms_count_processor_time() -> None:
+    """The library gives each of its steps some seconds, by `signal.alarm`; on a busy machine they pass by too soon."""
+
+    def alarm(seconds: int) -> None:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+    def ring(number: int, frame: Any) -> None:
+        handler = signal.getsignal(signal.SIGALRM)
+        if callable(handler):
+            handler(number, frame)
+
+    signal.signal(signal.SIGPROF, ring)
+    signal.alarm = alarm  # type: ignore[assignment] # this process does nothing but checks
 
 
 def check(expected_answer: str, reply: str) -> Equivalence:

@@ -65,6 +65,31 @@ async def test_a_check_that_does_not_end_counts_as_not_equivalent():
         assert (await env.verify(row("5"), reply("\\boxed{5}"))).reward == 1.0
 
 
+async def test_a_busy_machine_is_a_failure_and_no_zero(monkeypatch):
+    monkeypatch.setattr(equivalence, "LONGEST_WAIT", 0.01)
+    async with Harness(Math, {"library_verifier_timeout_seconds": 30.0}) as env:
+        with pytest.raises(gymq.RolloutError, match="in time") as caught:
+            await env.verify(row("5"), reply(ENDLESS))
+    assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
+
+
+def test_alarms_of_the_library_ring_after_processor_time_and_not_before():
+    program = """if True:
+        import signal, time
+        from workers.resources.math_with_judge.equivalence import prepare
+        from math_verify.errors import TimeoutException
+        from math_verify.utils import timeout
+
+        prepare()
+        timeout(1)(time.sleep)(1.5)
+        try:
+            timeout(1)(lambda: [None for _ in iter(int, 1)])()
+        except TimeoutException:
+            print("rung")
+        """
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, check=False).stdout == b"rung\n"
+
+
 async def test_a_process_that_is_killed_is_a_failure_and_no_zero():
     async with Harness(Math, {"library_verifier_timeout_seconds": 60.0}) as env:
         await env.verify(row("5"), reply("\\boxed{5}"))
