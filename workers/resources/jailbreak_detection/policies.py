@@ -1,0 +1,116 @@
+"""Policies: which verifiers look at a reply, by how a prompt of that kind should be answered."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pydantic
+import yaml
+
+import gymq
+from gymq.authoring import first_problem
+from gymq.judge import Label, PromptTemplate, check_distinct
+from workers.resources.jailbreak_detection.prompt import FIELDS
+from workers.resources.jailbreak_detection.verifiers import Rewards, Verifier
+
+MAP = "policy_verifier_map"
+
+
+class _Labels(pydantic.BaseModel):
+    positive: Label
+    negative: Label
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> _Labels:
+        check_distinct(self.positive, self.negative)
+        return self
+
+
+class _Rewards(pydantic.BaseModel):
+    positive: float = 1.0
+    negative: float = 0.0
+    unclear: float = 0.0
+
+
+class _VerifierSpec(pydantic.BaseModel):
+    prompt_template: str
+    labels: _Labels
+    rewards: _Rewards = _Rewards()
+
+    def verifier(self) -> Verifier:
+        template = PromptTemplate(self.prompt_template, *FIELDS)
+        rewards = Rewards(self.rewards.positive, self.rewards.negative, self.rewards.unclear)
+        return Verifier(template, self.labels.positive, self.labels.negative, rewards)
+
+
+class _PolicySpec(pydantic.BaseModel):
+    verifiers: list[str]
+    reward_combination: str = "product"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The verifiers of one policy, and how their rewards become one."""
+
+    verifiers: dict[str, Verifier]
+    combination: str
+
+    def reward(self, rewards: list[float]) -> float:
+        """`product`, `average`, or else the reward of the first verifier."""
+        if self.combination == "product":
+            return math.prod(rewards)
+        if self.combination == "average":
+            return sum(rewards) / len(rewards) if rewards else 0.0
+        return rewards[0] if rewards else 0.0
+
+
+def read_policies(path: Path) -> dict[str, Policy]:
+    """The policies in a YAML file.
+
+    Raises:
+        OptionsError: it cannot be read, or does not fit.
+    """
+    try:
+        given = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise gymq.OptionsError(f"policy_verifier_templates_path {path}: {error}") from None
+    return make_policies(given, str(path))
+
+
+def make_policies(given: Any, where: str) -> dict[str, Policy]:
+    """The policies in the content of such a file.
+
+    Args:
+        where: for messages.
+
+    Raises:
+        OptionsError: naming the member that does not fit.
+    """
+    if not isinstance(given, dict) or not isinstance(given.get(MAP), dict):
+        raise gymq.OptionsError(f"{where}: expected verifiers by name, and {MAP} with policies by name")
+    verifiers: dict[str, Verifier] = {}
+    policies: dict[str, Policy] = {}
+    path = ""
+    try:
+        for name, content in given.items():
+            path = str(name)
+            if name != MAP:
+                verifiers[name] = _VerifierSpec.model_validate(content).verifier()
+        for name, content in given[MAP].items():
+            path = f"{MAP}.{name}"
+            policies[name] = _policy(_PolicySpec.model_validate(content), verifiers)
+    except pydantic.ValidationError as error:
+        raise gymq.OptionsError(f"{where}: {path}.{first_problem(error)}") from None
+    except ValueError as error:
+        raise gymq.OptionsError(f"{where}: {path}: {error}") from None
+    return policies
+
+
+def _policy(spec: _PolicySpec, verifiers: dict[str, Verifier]) -> Policy:
+    for name in spec.verifiers:
+        if name not in verifiers:
+            raise ValueError(f"there is no verifier {name!r}; known are {', '.join(verifiers)}")
+    return Policy({name: verifiers[name] for name in spec.verifiers}, spec.reward_combination)
