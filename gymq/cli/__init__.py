@@ -11,6 +11,7 @@ from gymq.cli.errors import Refused
 
 COMMANDS = {
     "up": "Start a cluster on this machine and keep it running.",
+    "bridge": "Serve HTTP for a cluster that runs: the interface that trainers and harnesses know.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "profile": "Statistics of a run, live or as files.",
     "status": "Server, streams, workers, queues and runs.",

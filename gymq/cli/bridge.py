@@ -5,25 +5,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
-import pydantic
 from cyclopts import Parameter
 
 from gymq import logs
-from gymq.authoring import first_problem
-from gymq.bridge import Bridge, BridgeSettings, settings_of
-from gymq.bridge.bridge import PortTaken
-from gymq.bridge.directory import config_of_workers, directory_of
-from gymq.bus import Bus
+from gymq.cli.bridging import bridge_for
 from gymq.cli.cluster import read_config, running_url
-from gymq.cli.errors import Refused, told_plainly
+from gymq.cli.errors import told_plainly
 from gymq.config import Config
-from gymq.discovery import find_workers
 
 
 def bridge(
@@ -67,42 +59,3 @@ async def _serve(config: Config, nats: str | None, log_level: str) -> None:
                 await asyncio.Event().wait()
             finally:
                 print("stopping: requests in hand are finished", flush=True)
-
-
-@asynccontextmanager
-async def bridge_for(config: Config, url: str) -> AsyncIterator[str]:
-    """A bridge while the block runs; gives a sentence that says where.
-
-    Raises:
-        Refused: a setting or a port does not do, or there is nothing to serve.
-        BusError
-    """
-    settings = read_settings(config.tree)
-    bus = await Bus.connect(url, role="bridge", name="gymq bridge")
-    try:
-        if not config.instances:
-            found = await find_workers(bus)
-            config = config_of_workers(found, {"bridge": config.tree.get("bridge") or {}})
-            if not config.instances:
-                raise Refused("no worker runs in this cluster: start some, or name them with --config FILE")
-        directory = directory_of(config, settings.host, settings.port)
-        async with Bridge(bus, directory, settings):
-            yield f"{len(config.instances)} instances over HTTP at http://{directory.head_host}:{settings.port}"
-    except PortTaken as error:
-        raise Refused(str(error)) from None
-    finally:
-        await bus.close()
-
-
-def read_settings(tree: dict[str, Any]) -> BridgeSettings:
-    """The settings of a configuration.
-
-    Raises:
-        Refused: one of them does not fit.
-    """
-    if not isinstance(tree.get("bridge") or {}, dict):
-        raise Refused("bridge: expected a mapping with settings")
-    try:
-        return settings_of(tree)
-    except pydantic.ValidationError as error:
-        raise Refused(f"bridge.{first_problem(error)}") from None

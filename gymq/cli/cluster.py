@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -83,6 +83,8 @@ def instance_specs(config: Config) -> list[InstanceSpec]:
 async def cluster_url(nats: str | None, config: Config, *, log_level: str) -> AsyncIterator[str]:
     """The URL of a cluster: the one given, the one running in this folder, or one started for the while.
 
+    The one that is started has a bridge if the configuration asks for it.
+
     Raises:
         Refused, WorkerNotFound, OptionsError: one is to be started, and the configuration does not allow it.
     """
@@ -90,7 +92,12 @@ async def cluster_url(nats: str | None, config: Config, *, log_level: str) -> As
     if url is not None:
         yield url
         return
-    async with Cluster(instance_specs(config), folder=FOLDER, log_level=log_level) as cluster:
+    specs = instance_specs(config)
+    async with Cluster(specs, folder=FOLDER, log_level=log_level) as cluster, AsyncExitStack() as stack:
+        if config.tree.get("bridge") is not None:
+            from gymq.cli.bridging import bridge_for  # a web server, which no other command needs
+
+            await stack.enter_async_context(bridge_for(config, cluster.url))
         try:
             yield cluster.url
         except asyncio.CancelledError:

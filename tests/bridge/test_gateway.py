@@ -1,0 +1,118 @@
+"""The gateway of an agent: a base URL and a key for one rollout."""
+
+import asyncio
+import json
+from typing import Any
+
+import aiohttp
+import openai
+import pytest
+
+import gymq
+from gymq.bridge import Gateway, asks_through
+from gymq.messages import FailureClass
+from gymq.outcomes import RolloutError
+from gymq.testing import reply
+
+from .engine import say
+from .environments import Grader
+from .waiting import until
+from .world import World, new_client
+
+
+async def ask(params: dict[str, Any]) -> dict[str, Any]:
+    return reply(f"{len(params['input'])} items")
+
+
+async def test_a_program_asks_the_model_with_the_url_and_key_it_was_given() -> None:
+    async with Gateway() as gateway, gateway.admit("run/1/2", ask) as admission:
+        async with openai.AsyncOpenAI(base_url=admission.openai_url, api_key=admission.api_key) as sdk:
+            answer = await sdk.responses.create(model="any", input="hi")
+            chat = await sdk.chat.completions.create(model="any", messages=[{"role": "user", "content": "hi"}])
+        assert answer.output_text == chat.choices[0].message.content == "1 items"
+        assert (admission.num_calls, admission.num_failed) == (2, 0)
+
+
+async def post(url: str, key: str, body: Any) -> int:
+    headers = {"Authorization": f"Bearer {key}"}
+    async with aiohttp.ClientSession() as session, session.post(url, json=body, headers=headers) as answer:
+        return answer.status
+
+
+async def test_the_key_of_one_rollout_does_not_open_another() -> None:
+    async with Gateway() as gateway, gateway.admit("one", ask) as one, gateway.admit("two", ask) as two:
+        assert await post(f"{one.openai_url}/responses", two.api_key, {"input": "x"}) == 401
+        assert await post(f"{one.openai_url}/responses", one.api_key, {"input": "x"}) == 200
+        assert await post(f"{one.openai_url}x/responses", one.api_key, {"input": "x"}) == 404
+
+
+async def test_a_rollout_that_is_over_is_not_served_any_more() -> None:
+    async with Gateway() as gateway:
+        async with gateway.admit("one", ask) as one:
+            pass
+        assert await post(f"{one.openai_url}/responses", one.api_key, {"input": "x"}) == 401
+
+
+async def test_the_end_of_a_rollout_stops_its_calls() -> None:
+    begun, stopped = asyncio.Event(), asyncio.Event()
+
+    async def never(params: dict[str, Any]) -> dict[str, Any]:
+        begun.set()
+        try:
+            await asyncio.sleep(3600)
+        finally:
+            stopped.set()
+        return reply("too late")
+
+    async with Gateway() as gateway:
+        async with gateway.admit("one", never) as one:
+            url = f"{one.openai_url}/responses"
+            asking = asyncio.create_task(post(url, one.api_key, {"input": "x"}))
+            await begun.wait()
+        await stopped.wait()
+        with pytest.raises(aiohttp.ClientError):
+            await asking
+
+
+async def test_failed_calls_are_counted() -> None:
+    async def fail(params: dict[str, Any]) -> dict[str, Any]:
+        raise RolloutError(FailureClass.MODEL_FAILED, "out of order")
+
+    async with Gateway() as gateway, gateway.admit("one", fail) as one:
+        assert await post(f"{one.openai_url}/responses", one.api_key, {"input": "x"}) == 500
+        assert (one.num_calls, one.num_failed) == (0, 1)
+
+
+def test_the_key_is_not_shown() -> None:
+    from gymq.bridge import Admission
+
+    assert "hush" not in repr(Admission("r", "http://h", "hush"))
+
+
+class Outside(gymq.Agent):
+    """An agent whose conversation is held by a program that only knows a URL and a key."""
+
+    async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
+        async with Gateway() as gateway, gateway.admit(rollout.id, asks_through(rollout)) as admission:
+            base_url, key = admission.openai_url, admission.api_key
+            async with openai.AsyncOpenAI(base_url=base_url, api_key=key, max_retries=0) as sdk:
+                for turn in range(2):
+                    await sdk.chat.completions.create(
+                        model="any", messages=[{"role": "user", "content": f"turn {turn}"}]
+                    )
+        await rollout.respond()
+
+
+async def test_an_agent_lets_a_program_ask_in_the_name_of_its_rollout(empty_world: World) -> None:
+    world = empty_world
+    await world.add_model()
+    await world.add_resources("grader", Grader())
+    await world.add_agent("asker", "grader", agent=Outside)
+    await world.start_bridge()
+    world.engine.turn = lambda body: say(f"heard {body['messages'][-1]['content']}")
+    async with new_client(world) as client:
+        result = await client.result(world.row("own words"))
+    said = [json.dumps(request["messages"][-1]["content"]) for request in world.engine.requests]
+    assert ["turn 0" in said[0], "turn 1" in said[1], "own words" in said[2]] == [True] * 3
+    assert result["reward"] == 1.0
+    await until(lambda: not world.bridge or not world.bridge.rollouts.num_waiting)
