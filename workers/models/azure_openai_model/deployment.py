@@ -35,7 +35,7 @@ class Deployment(Endpoint):
             options.openai_base_url,
             headers=options.headers(),
             secrets=options.secrets(),
-            max_concurrent_requests=options.num_concurrent_requests,
+            max_concurrent_requests=options.request_limit,
         )
         self._options = options
 

@@ -27,5 +27,9 @@ class AzureOpenAIOptions(OpenAIOptions):
         return query
 
     @property
+    def request_limit(self) -> int:
+        return self.num_concurrent_requests
+
+    @property
     def api_version(self) -> str:
         return self.default_query[_VERSION]

@@ -1,4 +1,4 @@
-"""What all models that ask an endpoint have in common: answers that are kept, if that is wanted.
+"""What all models that ask an endpoint have in common: answers that are kept, and a limit that replicas divide.
 
 The base of openai_model, azure_openai_model, vllm_model and what builds on them.
 """
@@ -6,12 +6,14 @@ The base of openai_model, azure_openai_model, vllm_model and what builds on them
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pydantic
 
 import gymq
+from workers.models.openai_model.limit import AdaptiveLimit
 from workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 log = logging.getLogger("gymq.endpoint_model")
@@ -22,6 +24,12 @@ class EndpointOptions(gymq.WorkerOptions):
 
     cache: bool | Path = False  # keep answers: a folder, or true for .gymq/responses in the current one
     cache_max_gb: pydantic.PositiveFloat = 10.0  # 10^9 bytes; a fuller folder gets no more
+    max_concurrent_requests: pydantic.PositiveInt | None = None  # on their way to one endpoint at a time
+
+    @property
+    def request_limit(self) -> int | None:
+        """Requests on their way to one endpoint at a time, from all replicas together; None: no limit."""
+        return self.max_concurrent_requests
 
 
 # What an answer does not depend on.
@@ -37,10 +45,30 @@ class EndpointModel(gymq.Model):
     options: EndpointOptions
 
     _cache: ResponseCache | None = None
+    _has_part = True
 
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         """The endpoint's answer; see `respond`."""
         raise NotImplementedError
+
+    def limits(self) -> Iterable[AdaptiveLimit]:
+        """The limit of each endpoint that is asked."""
+        return ()
+
+    def share(self, index: int, of: int) -> None:
+        """Take this replica's part of the limit that all replicas keep together.
+
+        Args:
+            index: which of the replicas this is, from 0.
+            of: how many live; 0: not known yet, and nothing is sent.
+        """
+        whole = self.options.request_limit
+        if whole is None:
+            return
+        part = whole // of + (index < whole % of) if of else 0
+        self._has_part = part > 0 or of == 0
+        for limit in self.limits():
+            limit.set_most(part)
 
     async def start(self) -> None:
         options = self.options
@@ -61,5 +89,13 @@ class EndpointModel(gymq.Model):
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         if self._cache is None:
-            return await self.ask(request)
-        return await self._cache.answer(request, self.ask, policy_version=self.policy_version)
+            return await self._ask_in_turn(request)
+        return await self._cache.answer(request, self._ask_in_turn, policy_version=self.policy_version)
+
+    async def _ask_in_turn(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        if not self._has_part:
+            message = (
+                f"{self.name}: more replicas than the {self.options.request_limit} requests at a time; others send"
+            )
+            raise gymq.RolloutError(gymq.FailureClass.SATURATED, message)
+        return await self.ask(request)

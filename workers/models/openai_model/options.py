@@ -20,7 +20,6 @@ class OpenAIOptions(EndpointOptions):
     dialect: Literal["responses", "chat"] = "responses"
     extra_body: dict[str, Any] = pydantic.Field({})  # members of the body that a request does not set itself
     openai_default_headers: Headers = pydantic.Field({})
-    max_concurrent_requests: pydantic.PositiveInt | None = None
     drop_input_reasoning_items: bool = False
 
     def headers(self) -> dict[str, str]:

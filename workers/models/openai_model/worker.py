@@ -18,6 +18,7 @@ from gymq.responses import (
 from gymq.tokens import TOKEN_MEMBERS
 from workers.models.openai_model.endpoint import Endpoint, Refused
 from workers.models.openai_model.endpoint_model import EndpointModel
+from workers.models.openai_model.limit import AdaptiveLimit
 from workers.models.openai_model.options import OpenAIOptions
 
 # How endpoints say that prompt and reply do not fit into the model's context, as an error code or in words.
@@ -39,8 +40,11 @@ class OpenAIModel(EndpointModel):
             self.options.openai_base_url,
             headers=self.options.headers(),
             secrets=self.options.secrets(),
-            max_concurrent_requests=self.options.max_concurrent_requests,
+            max_concurrent_requests=self.options.request_limit,
         )
+
+    def limits(self) -> list[AdaptiveLimit]:
+        return [self._endpoint.limit]
 
     async def start(self) -> None:
         await super().start()

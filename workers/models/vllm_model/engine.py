@@ -26,7 +26,12 @@ class Engine(Endpoint):
 
     def __init__(self, base_url: str, options: VLLMOptions) -> None:
         root = base_url.removesuffix(_API)
-        super().__init__(root, headers=options.headers(), secrets=options.secrets(), max_concurrent_requests=None)
+        super().__init__(
+            root,
+            headers=options.headers(),
+            secrets=options.secrets(),
+            max_concurrent_requests=options.request_limit,
+        )
         self.api = _API if base_url.endswith(_API) else ""
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from workers.models.openai_model.limit import AdaptiveLimit
 from workers.models.vllm_model.asked import ContextOverflow, Exchange, failed, readable
 from workers.models.vllm_model.engine import Engine, Unreachable
 from workers.models.vllm_model.options import VLLMOptions
@@ -54,6 +55,11 @@ class Engines:
     def __init__(self, options: VLLMOptions) -> None:
         self._engines = [Engine(url, options) for url in options.base_url]
         self._ring = Ring(len(self._engines))
+
+    @property
+    def limits(self) -> list[AdaptiveLimit]:
+        """The limit of each engine."""
+        return [engine.limit for engine in self._engines]
 
     async def start(self) -> None:
         for engine in self._engines:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import gymq
@@ -18,6 +18,7 @@ from gymq.responses import (
     validate_response,
 )
 from workers.models.openai_model.endpoint_model import EndpointModel
+from workers.models.openai_model.limit import AdaptiveLimit
 from workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
 from workers.models.vllm_model.audio import audio_urls
 from workers.models.vllm_model.chat_params import known_chat_params
@@ -47,6 +48,9 @@ class VLLMModel(EndpointModel):
     async def stop(self) -> None:
         await self._backend.stop()
         await super().stop()
+
+    def limits(self) -> Iterable[AdaptiveLimit]:
+        return self._backend.limits if isinstance(self._backend, Engines) else ()
 
     def backend(self) -> Backend:
         """The engines that answer."""

@@ -12,7 +12,7 @@ import gymq
 from gymq.testing import function_call
 from gymq.tokens import pack
 from workers.models.openai_model.tests.replies import completion, response
-from workers.models.openai_model.tests.stand_in import Asked, StandIn, as_json
+from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 from workers.models.vllm_model.ring import Ring
 from workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
 
@@ -308,3 +308,15 @@ async def test_the_key_is_in_no_message(start: Start, server: StandIn) -> None:
     found = await failure(await start())
     assert "denied" in found.message
     assert KEY not in found.message
+
+
+async def test_the_limit_holds_for_each_engine_and_replicas_divide_it(start: Start, server: StandIn) -> None:
+    async def reply(_asked: Asked) -> Answer:
+        await asyncio.sleep(0.001)
+        return as_json(completion("Hello"))
+
+    server.reply = reply
+    worker = await start(max_concurrent_requests=4)
+    worker.share(0, 2)
+    await asyncio.gather(*(ask(worker, f"run/{index}/0/1") for index in range(8)))
+    assert server.most_in_flight <= 2
