@@ -42,8 +42,11 @@ class _Versions:
         self._before_all = 0
         self._sequence = 0
 
-    def learn(self, stored: Stored) -> None:
-        """Take in the newest weights as they are stored."""
+    def learn(self, stored: Stored | None) -> None:
+        """Take in the newest weights as they are stored; None: there are none, or none any more."""
+        if stored is None:
+            self.newest, self._sequence = None, 0
+            return
         try:
             weights: Weights = _decode(stored.data)
         except BadMessage:
@@ -98,6 +101,7 @@ class Staleness:
         async with self._starting:
             if model not in self._models:
                 await self._follow(model)
+        await self._read(model, self._models[model])
         return StalenessLimit(self._models[model], max_staleness)
 
     async def _follow(self, model: str) -> None:
@@ -109,7 +113,6 @@ class Staleness:
         subscription = await self._bus.subscribe(subjects.pushed(model), on_push)
         try:
             await self._bus.flush()
-            await self._read(model, versions)
         except BusError:
             await self._bus.unsubscribe(subscription)
             raise
@@ -135,6 +138,4 @@ class Staleness:
                 await asyncio.sleep(READ_AGAIN_S)
 
     async def _read(self, model: str, versions: _Versions) -> None:
-        stored = await self._js.last(streams.WEIGHTS, subjects.weights(model))
-        if stored is not None:
-            versions.learn(stored)
+        versions.learn(await self._js.last(streams.WEIGHTS, subjects.weights(model)))

@@ -20,9 +20,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gymq import streams, subjects
-from gymq.bus import Bus, NoAnswer, NoResponders
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders
 from gymq.discovery import find_workers, is_running
-from gymq.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError
+from gymq.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.messages import BadMessage, Ping, Weights, decoder, encode
 from gymq.model import WeightsMode
 
@@ -67,6 +67,7 @@ class Pushed:
     policy_version: str
     confirmed: list[str] = field(default_factory=list)
     missing: dict[str, str] = field(default_factory=dict)
+    taken_back: bool = False  # no replica could load them, so the weights before stay the newest
 
     @property
     def is_complete(self) -> bool:
@@ -103,31 +104,38 @@ async def push(
         subjects.token(model, "model")
     except subjects.BadToken as error:
         raise PushError(str(error)) from None
-    if not 0 < len(policy_version) <= 200:
-        raise PushError("a policy version is a text of 1 to 200 characters")
+    if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():
+        raise PushError("a policy version is a text of 1 to 200 printable characters")
     js = JetStream(bus)
     try:
-        newest = await _newest(js, model)
+        replaced = await js.last(streams.WEIGHTS, subjects.weights(model))
+        before = None if replaced is None else _decode(replaced.data)
     except BadMessage as error:
         raise PushError(f"what is stored as the newest weights of {model} cannot be read: {error}") from None
-    replicas = await _replicas(bus, model, was_pushed_before=newest is not None)
-    record = Weights(policy_version=policy_version, mode=mode, before=_before(newest, policy_version), at=time.time())
-    oldest_kept = None
+    replicas = await _replicas(bus, model, was_pushed_before=before is not None)
+    record = Weights(policy_version=policy_version, mode=mode, before=_before(before, policy_version), at=time.time())
+    after = 0 if replaced is None else replaced.sequence
     if path is not None:
         record = msgspec.structs.replace(record, path=str(path))
+        sequence = oldest = await _store_record(js, model, record, after)
     else:
         assert weights is not None
-        with _opened(weights) as file:
-            record, oldest_kept = await _store_parts(bus, model, record, file)
-    sequence = await _store_record(js, model, record, 0 if newest is None else newest[0])
-    # Nobody needs what came before, and who is still fetching it finds that there is something newer.
-    below = oldest_kept or sequence
-    await js.api(
-        f"STREAM.PURGE.{streams.WEIGHTS}",
-        {"filter": subjects.all_weights_parts(model), "seq": below},
-        timeout_s=60.0,
-    )
-    return await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
+        name = secrets.token_hex(12)
+        try:
+            with _opened(weights) as file:
+                record, oldest = await _store_parts(bus, model, name, record, file)
+            sequence = await _store_record(js, model, record, after)
+        except (Exception, asyncio.CancelledError):
+            with contextlib.suppress(BusError):
+                await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
+            raise
+    pushed = await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
+    if pushed.taken_back:
+        await _take_back(js, model, record, replaced, sequence)
+    else:
+        # Nobody needs what came before, and who is still fetching it finds that there is something newer.
+        await _remove_parts(js, subjects.all_weights_parts(model), before=oldest)
+    return pushed
 
 
 async def newest(bus: Bus, model: str) -> Weights | None:
@@ -136,20 +144,14 @@ async def newest(bus: Bus, model: str) -> Weights | None:
     Raises:
         BadMessage, BusError
     """
-    found = await _newest(JetStream(bus), model)
-    return None if found is None else found[1]
+    stored = await JetStream(bus).last(streams.WEIGHTS, subjects.weights(model))
+    return None if stored is None else _decode(stored.data)
 
 
-async def _newest(js: JetStream, model: str) -> tuple[int, Weights] | None:
-    stored = await js.last(streams.WEIGHTS, subjects.weights(model))
-    return None if stored is None else (stored.sequence, _decode(stored.data))
-
-
-def _before(newest: tuple[int, Weights] | None, policy_version: str) -> list[str]:
+def _before(record: Weights | None, policy_version: str) -> list[str]:
     """The versions before a new one. A push that is repeated counts once."""
-    if newest is None:
+    if record is None:
         return []
-    record = newest[1]
     if record.policy_version == policy_version:
         return record.before
     return [*record.before, record.policy_version][-MAX_VERSIONS:]
@@ -207,10 +209,9 @@ def _not_safetensors(file: BinaryIO, size: int) -> str:
     return "" if expected == size else f"it has {size} bytes, and by its header {expected}"
 
 
-async def _store_parts(bus: Bus, model: str, record: Weights, file: BinaryIO) -> tuple[Weights, int]:
+async def _store_parts(bus: Bus, model: str, name: str, record: Weights, file: BinaryIO) -> tuple[Weights, int]:
     """Store a file in parts: the record with where they are, and the stream sequence of the first."""
     js = JetStream(bus)
-    name = secrets.token_hex(12)
     below = subjects.weights_parts(model, name)
     digest = hashlib.sha256()
     first = count = size = 0
@@ -230,7 +231,11 @@ async def _store_record(js: JetStream, model: str, record: Weights, after: int) 
     Raises:
         PushError: somebody else was faster.
     """
-    subject, body = subjects.weights(model), encode(record)
+    subject = subjects.weights(model)
+    try:
+        body = encode(record)
+    except BadMessage as error:
+        raise PushError(f"these weights cannot be told of: {error}") from None
     headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
     try:
         return (await js.store_surely(subject, body, headers, patience_s=STORE_PATIENCE_S)).seq
@@ -241,8 +246,31 @@ async def _store_record(js: JetStream, model: str, record: Weights, after: int) 
     stored = await js.last(streams.WEIGHTS, subject)
     if stored is not None and stored.data == body:
         return stored.sequence
-    # The parts that were stored for nothing are removed by the next push.
     raise PushError(f"somebody else pushed weights for {model} at the same time; theirs count")
+
+
+async def _remove_parts(js: JetStream, filter_: str, *, before: int = 0) -> None:
+    """Remove parts, all that a filter matches or those before a stream sequence."""
+    query: dict[str, Any] = {"filter": filter_}
+    if before:
+        query["seq"] = before
+    await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", query, timeout_s=60.0)
+
+
+async def _take_back(js: JetStream, model: str, record: Weights, replaced: Stored | None, sequence: int) -> None:
+    """Make the weights before the newest ones again, so that replicas can start; unless there is a newer push."""
+    subject = subjects.weights(model)
+    if replaced is None:
+        await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", {"filter": subject, "seq": sequence + 1}, timeout_s=60.0)
+    else:
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(sequence)}
+        try:
+            await js.store_surely(subject, replaced.data, headers, patience_s=STORE_PATIENCE_S)
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+    if record.push is not None:
+        await _remove_parts(js, f"{subjects.weights_parts(model, record.push)}.*")
 
 
 async def _confirmed(
@@ -275,7 +303,9 @@ async def _confirmed(
             break
     silent = f"not loaded within {deadline_s:g} s"
     missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
-    return Pushed(policy_version, sorted(confirmed), missing)
+    return Pushed(
+        policy_version, sorted(confirmed), missing, taken_back=bool(refused) and not confirmed and not waiting
+    )
 
 
 async def _is_gone(bus: Bus, worker: str) -> bool:

@@ -38,6 +38,7 @@ class WeightsKeeper:
         self._pushed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._sequence = 0  # of the push that is loaded
+        self._loaded = b""  # its record
         self._refused = 0  # of the push that the model could not load
         self._problem = ""
 
@@ -81,6 +82,8 @@ class WeightsKeeper:
     async def _catch_up(self) -> None:
         """Load the newest weights unless they are loaded, or known not to load."""
         while (stored := await self._js.last(streams.WEIGHTS, self._subject)) is not None:
+            if stored.data == self._loaded:  # a later push was taken back
+                self._sequence, self._problem = stored.sequence, ""
             if stored.sequence in (self._sequence, self._refused):
                 return
             try:
@@ -107,7 +110,7 @@ class WeightsKeeper:
             text = f"{self._model.name} cannot load the weights {weights.policy_version!r}"
             raise WeightsFailed(f"{text}: {type(error).__name__}: {error}") from error
         self._model.policy_version = weights.policy_version
-        self._sequence, self._problem = stored.sequence, ""
+        self._sequence, self._loaded, self._problem = stored.sequence, stored.data, ""
         log.info("%s answers with the weights %r from now on", self._model.name, weights.policy_version)
 
     async def _fetch(self, weights: Weights) -> bytes:

@@ -71,7 +71,8 @@ async def _push(
     nats: str | None,
 ) -> int:
     url = await running_url(nats)
-    bus = await Bus.connect(url, role=TRAINER if may_take(url, TRAINER) else OPERATOR, name="gymq weights")
+    role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
+    bus = await Bus.connect(url, role=role, name="gymq weights")
     try:
         pushed = await push_weights(
             bus,
@@ -90,6 +91,8 @@ async def _push(
 def _report(model: str, pushed: Pushed) -> int:
     count = len(pushed.confirmed)
     print(f"{count} replica{'' if count == 1 else 's'} of {model} answer with {printable(pushed.policy_version)}")
+    if pushed.taken_back:
+        print("gymq: no replica can load them: those before stay the newest", file=sys.stderr)
     for worker, why in sorted(pushed.missing.items()):
         print(f"gymq: {worker} does not: {printable(why)}", file=sys.stderr)
     return 1 if pushed.missing else 0

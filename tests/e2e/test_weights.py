@@ -123,6 +123,7 @@ async def test_replicas_that_refuse_are_named_with_the_reason(place: Place) -> N
     await place.push("good", place.file("good"))
     status, out, err = await place.push("bad", place.file("broken"))
     assert (status, out) == (1, "0 replicas of policy answer with bad\n")
+    assert "those before stay the newest" in err
     assert err.count("does not: policy cannot load the weights 'bad': ValueError: a tensor is missing") == 2
     assert sorted((await place.answers()).values()) == [("good", ["good"])] * 2
     assert (await place.push("better", place.file("better")))[0] == 0

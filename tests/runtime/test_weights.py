@@ -10,7 +10,7 @@ import pytest
 
 import gymq
 from gymq import parts, streams, subjects, weights
-from gymq.bus import Bus
+from gymq.bus import Bus, BusError
 from gymq.calls import Calls
 from gymq.discovery import Listing
 from gymq.jetstream import JetStream
@@ -39,8 +39,9 @@ def tensor_of(file: bytes) -> bytes:
 class Echo(gymq.Model):
     """Answers with its weights."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, is_picky: bool = False) -> None:
         super().__init__(name=name)
+        self.is_picky = is_picky
         self.weights = b"as started"
         self.updates: list[WeightsUpdate] = []
         self.go = asyncio.Event()
@@ -52,7 +53,7 @@ class Echo(gymq.Model):
     async def load_weights(self, update: WeightsUpdate) -> None:
         self.updates.append(update)
         await self.go.wait()
-        if update.policy_version.startswith("bad"):
+        if update.policy_version == "bad" or self.is_picky:
             raise ValueError("a tensor is missing")
         body = await asyncio.to_thread(Path(update.path).read_bytes) if update.path else update.weights
         assert body is not None
@@ -213,25 +214,56 @@ async def test_a_replica_that_does_not_load_in_time_is_told_and_goes_on_with_the
     slow.go.set()
 
 
-async def test_weights_that_do_not_load_are_told_with_the_reason_and_change_nothing(
+async def test_weights_that_no_replica_can_load_are_told_with_the_reason_and_taken_back(
     bus: Bus, replicas: Replicas, run: str
 ) -> None:
-    await replicas.start("a")
+    model = await replicas.start("a")
     await push(bus, run, "v1", weights=safetensors(b"one"))
     pushed = await push(bus, run, "bad", weights=safetensors(b"two"))
     assert pushed.missing == {"a": f"{run} cannot load the weights 'bad': ValueError: a tensor is missing"}
+    assert pushed.taken_back
     assert await answer_of(bus, run, "a") == ("one", ["v1"])
-    assert (await push(bus, run, "v2", weights=safetensors(b"two"))).is_complete
-    assert await answer_of(bus, run, "a") == ("two", ["v2"])
+    assert await num_parts(bus, run) == 1
+    await replicas.start("later")
+    assert await answer_of(bus, run, "later") == ("one", ["v1"])
+    assert (await push(bus, run, "v2", weights=safetensors(b"two"))).confirmed == ["a", "later"]
+    assert [update.policy_version for update in model.updates] == ["v1", "bad", "v2"]  # nothing was loaded twice
 
 
-async def test_a_replica_does_not_start_with_other_weights_than_the_newest(
+async def test_first_weights_that_no_replica_can_load_leave_nothing_behind(
     bus: Bus, replicas: Replicas, run: str
 ) -> None:
     await replicas.start("a")
-    await push(bus, run, "bad", weights=safetensors(b"two"))
-    with pytest.raises(WeightsFailed, match="cannot load the weights 'bad'"):
-        await replicas.start("later")
+    assert (await push(bus, run, "bad", weights=safetensors(b"two"))).taken_back
+    assert (await weights.newest(bus, run), await num_parts(bus, run)) == (None, 0)
+    await replicas.start("later")
+    assert await answer_of(bus, run, "later") == ("as started", [])
+
+
+async def test_a_replica_that_cannot_load_what_others_can_goes_on_with_the_old_and_does_not_start_again(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    await replicas.start("a")
+    await replicas.start("picky", Echo(run, is_picky=True))
+    pushed = await push(bus, run, "v1", weights=safetensors(b"one"))
+    assert (pushed.confirmed, list(pushed.missing), pushed.taken_back) == (["a"], ["picky"], False)
+    assert await answer_of(bus, run, "picky") == ("as started", [])
+    with pytest.raises(WeightsFailed, match="cannot load the weights 'v1'"):
+        await replicas.start("again", Echo(run, is_picky=True))
+
+
+async def test_a_push_that_is_broken_off_leaves_nothing_behind(
+    bus: Bus, replicas: Replicas, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replicas.start("a")
+
+    async def refuse(*_args: Any, **_options: Any) -> Any:
+        raise BusError("the disk is full")
+
+    monkeypatch.setattr("gymq.weights._store_record", refuse)
+    with pytest.raises(BusError, match="disk is full"):
+        await push(bus, run, "v1", weights=safetensors(b"one"))
+    assert await num_parts(bus, run) == 0
 
 
 async def test_damaged_bytes_are_not_loaded(bus: Bus, replicas: Replicas, run: str) -> None:
@@ -305,6 +337,12 @@ async def test_an_answer_during_which_the_weights_changed_names_both_versions(
     assert (await answering).policy_versions == ["v1", "v2"]
 
 
+async def test_a_path_that_is_no_text_is_refused(bus: Bus, replicas: Replicas, run: str) -> None:
+    await replicas.start("a")
+    with pytest.raises(PushError, match="cannot be told of"):
+        await push(bus, run, "v1", path="/tmp/\udcff")
+
+
 async def test_a_model_that_loads_no_weights_is_not_pushed_to(bus: Bus, replicas: Replicas, run: str) -> None:
     await replicas.start("a", Fixed(name=run))
     with pytest.raises(PushError, match="loads no weights"):
@@ -348,8 +386,10 @@ async def test_what_is_no_safetensors_file_is_refused_before_it_is_stored(
         ("m", "v1", {}, "either a path or weights"),
         ("m", "v1", {"path": "x", "weights": b"x"}, "either a path or weights"),
         ("m.n", "v1", {"path": "x"}, "must be 1 to 64 characters"),
-        ("m", "", {"path": "x"}, "1 to 200 characters"),
-        ("m", "v" * 201, {"path": "x"}, "1 to 200 characters"),
+        ("m", "", {"path": "x"}, "1 to 200 printable characters"),
+        ("m", "v" * 201, {"path": "x"}, "1 to 200 printable characters"),
+        ("m", "v\n1", {"path": "x"}, "1 to 200 printable characters"),
+        ("m", "\udcff", {"path": "x"}, "1 to 200 printable characters"),
     ],
 )
 async def test_a_push_that_makes_no_sense_is_refused(
