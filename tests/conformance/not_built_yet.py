@@ -6,7 +6,5 @@ A name leaves this list when its suite or worker is added: a case file whose nam
 NOT_BUILT_YET = [
     "ether0",
     "genrm_compare",
-    "newton_bench",
     "swerl_gen",
-    "tavily_search",
 ]

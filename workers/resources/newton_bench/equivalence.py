@@ -1,0 +1,66 @@
+"""Asking a judge whether a submitted law has the form of the true one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import gymq
+from gymq.judge import Judge, PromptTemplate
+from gymq.responses import output_text
+from workers.resources.newton_bench.laws import Module
+
+TRIES = 3
+
+_PROMPT = PromptTemplate(
+    """You compare two laws of physics. Decide whether they are mathematically equivalent in form.
+
+The values of constants need not agree: laws that differ only in the number that a constant has are equivalent. \
+Exponents are part of the form and have to agree, and so do the variables that occur and how they are combined. \
+Guards against impossible input do not count.
+
+Parameters:
+{parameters}
+
+True law:
+{formula}
+
+Submitted law:
+{law}
+
+Explain briefly. Then end with one line, either "Answer: YES" or "Answer: NO".""",
+    "parameters",
+    "formula",
+    "law",
+)
+_ANSWER = re.compile(r"answer\s*:\s*\**\s*(yes|no)\b", re.IGNORECASE)
+_WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
+
+
+async def is_equivalent(judge: Judge, module: Module, formula: str, law: str) -> bool:
+    """Whether the judge finds the laws equivalent. A judge that says neither in any of three tries means no.
+
+    Raises:
+        JudgeFailed: it could not be asked in any of them.
+    """
+    parameters = "\n".join(f"- {name}: {parameter.meaning}" for name, parameter in module.parameters.items())
+    prompt = _PROMPT.fill(parameters=parameters, formula=f"{module.result} = {formula}", law=law)
+    failures: list[gymq.JudgeFailed] = []
+    for _ in range(TRIES):
+        try:
+            verdict = (await judge.ask(prompt, read_verdict)).label
+        except gymq.JudgeFailed as error:
+            failures.append(error)
+            continue
+        if verdict is not None:
+            return verdict == "yes"
+    if len(failures) == TRIES:
+        raise failures[-1]
+    return False
+
+
+def read_verdict(response: dict[str, Any]) -> str | None:
+    """`yes` or `no`, if the judge says either."""
+    text = output_text(response)
+    found = _ANSWER.findall(text) or _WORD.findall(text)
+    return found[-1].lower() if found else None

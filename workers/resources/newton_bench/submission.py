@@ -1,0 +1,95 @@
+"""A submitted law: finding it, checking its form, and measuring how far it is from the true one."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+from gymq.sandbox import MIB, Limits, Program, Sandbox, SandboxOptions
+from workers.resources.newton_bench.laws import Module
+
+NUM_POINTS = 5000
+
+_OPEN, _CLOSE = "<final_law>", "</final_law>"
+_PROGRAM = (Path(__file__).parent / "law_program.py").read_bytes()
+
+
+class NotEvaluated(Exception):
+    """The law used up what a law may use, so that nothing can be said of it."""
+
+
+class LawFailed(Exception):
+    """The law's code does not work; the text says how."""
+
+
+def find_law(output: list[dict[str, Any]]) -> str | None:
+    """What stands in the last `<final_law>` of the last message that has one which ends."""
+    for item in reversed(output):
+        if item.get("type") != "message":
+            continue
+        content = item.get("content")
+        text = content if isinstance(content, str) else "".join(part.get("text") or "" for part in content or [])
+        start = text.rfind(_OPEN)
+        end = text.find(_CLOSE, start)
+        if start >= 0 and end >= 0:
+            return text[start + len(_OPEN) : end].strip()
+    return None
+
+
+def problem_of_form(law: str, module: Module) -> str | None:
+    """What is wrong with the function's signature, if anything is."""
+    signature = f"def discovered_law({', '.join(module.parameters)}):"
+    names = r",\s*".join(map(re.escape, module.parameters))
+    if not re.search(rf"def\s+discovered_law\({names}\):", law):
+        return f"the law has to be a function {signature}"
+    if not re.search(r"\breturn[ \t(]+\S", law):
+        return "the law returns nothing"
+    return None
+
+
+async def predictions(
+    sandbox: Sandbox, options: SandboxOptions, law: str, points: list[dict[str, float]], timeout_s: float
+) -> list[float]:
+    """The law's values at the points, computed in a sandbox.
+
+    Raises:
+        LawFailed: its code raises, or gives something that is no number.
+        NotEvaluated: it needs too much time, memory or output.
+        SandboxFailed: nothing ran.
+    """
+    files = {
+        "law_program.py": _PROGRAM,
+        "law.py": law.encode(errors="replace"),
+        "points.json": json.dumps([list(point.values()) for point in points]).encode(),
+    }
+    limits = options.limits(Limits(wall_s=timeout_s, cpu_s=timeout_s, output_bytes=4 * MIB))
+    finished = await sandbox.run(Program((sandbox.python, "-I", "law_program.py"), files=files), limits)
+    if finished.limit is not None:
+        raise NotEvaluated(f"the law went over the limit: {finished.limit}")
+    try:
+        values = [float(value) for value in json.loads(finished.stdout)]
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        values = []
+    if len(values) != len(points):
+        said = finished.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        raise LawFailed(f"the law cannot be computed: {said or 'it gave no numbers'}")
+    return values
+
+
+def rmsle(predicted: list[float], true: list[float]) -> float | None:
+    """Root mean square of the differences of ln(1 + |value|), where both are numbers; None if they nowhere are."""
+    pairs = [pair for pair in zip(predicted, true, strict=True) if not any(map(math.isnan, pair))]
+    if not pairs:
+        return None
+    return math.sqrt(math.fsum((math.log1p(abs(a)) - math.log1p(abs(b))) ** 2 for a, b in pairs) / len(pairs))
+
+
+def reward_of(error: float | None, equivalent: bool | None) -> float:
+    """From the numeric error and the judge's verdict; either may be missing."""
+    if error is None:
+        return {True: 1.0, False: -0.3, None: 0.0}[equivalent]
+    closeness = -1.0 if math.isinf(error) else 1.0 - 2.0 * error / (error + 3.0)
+    return 0.3 * (1.0 if equivalent else -1.0) + 0.7 * closeness

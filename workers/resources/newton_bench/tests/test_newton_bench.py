@@ -1,0 +1,172 @@
+import json
+import math
+
+import pytest
+
+import gymq
+from gymq.testing import Harness, ScriptedModel, prompt, reply
+from workers.resources.newton_bench.formula import compiled
+from workers.resources.newton_bench.laws import DIFFICULTIES, MODULES, VERSIONS
+from workers.resources.newton_bench.submission import reward_of
+from workers.resources.newton_bench.worker import NewtonBench
+
+OPTIONS = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
+ROW = {
+    **prompt("q"),
+    "module_name": "m9_hooke_law",
+    "difficulty": "easy",
+    "system": "vanilla_equation",
+    "law_version": "v0",
+    "noise_level": 0,
+}
+TRUE = "def discovered_law(x):\n    return 462.282 * x ** 2"
+
+
+def judge(*answers: str | None) -> ScriptedModel:
+    """A judge that gives these answers in order; None: it cannot be asked."""
+    left = list(answers)
+
+    async def answer(_model: str, _params: dict) -> dict:
+        text = left.pop(0)
+        if text is None:
+            raise gymq.ComponentFailed("down")
+        return reply(text)
+
+    return ScriptedModel(answer)
+
+
+async def verify(law: str, *answers: str | None, row: dict = ROW, **options) -> gymq.Verdict:
+    async with Harness(NewtonBench, OPTIONS | options, models=judge(*answers)) as env:
+        return await env.verify(row, reply(f"<final_law>\n{law}\n</final_law>"))
+
+
+@pytest.fixture
+async def session():
+    async with Harness(NewtonBench, OPTIONS) as env:
+        yield await env.session(ROW)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_every_law_has_a_value_somewhere_in_its_range(name):
+    module = MODULES[name]
+    points = module.points(200)
+    for difficulty in DIFFICULTIES:
+        for version in VERSIONS:
+            law = module.law(difficulty, version)
+            assert any(math.isfinite(law(point)) for point in points), (difficulty, version)
+
+
+@pytest.mark.parametrize("name", MODULES)
+async def test_each_module_can_be_measured_with_its_required_arguments_alone(name):
+    async with Harness(NewtonBench, OPTIONS) as env:
+        session = await env.session(ROW | {"module_name": name})
+        fields = env.author.tools[f"run_experiment_{name}"].arguments.model_fields
+        arguments = {field: "1.2" if info.is_required() else None for field, info in fields.items()}
+        result = await session.call(f"run_experiment_{name}", arguments)
+    assert result.status == 200
+    assert set(json.loads(result.output)) == {"result"}
+
+
+async def test_noise_spreads_the_measurements():
+    async with Harness(NewtonBench, OPTIONS) as env:
+        session = await env.session(ROW | {"noise_level": 0.1})
+        results = {(await session.call("run_experiment_m9_hooke_law", {"x": 1})).output for _ in range(5)}
+    assert len(results) > 1
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "status"),
+    [
+        ("run_experiment_m0_gravity", {"mass1": 1, "mass2": 1, "distance": 1}, 400),
+        ("run_experiment_m99", {}, 404),
+        ("run_experiment_m9_hooke_law", {}, 422),
+        ("run_experiment_m9_hooke_law", {"x": "far"}, 422),
+    ],
+)
+async def test_wrong_calls_are_refused(session, name, arguments, status):
+    assert (await session.call(name, arguments)).status == status
+
+
+async def test_where_a_law_has_no_value_the_result_is_null(session):
+    assert (await session.call("run_experiment_m9_hooke_law", {"x": -1})).output == '{"result": null}'
+
+
+@pytest.mark.parametrize("changes", [{"module_name": "m12"}, {"difficulty": "x"}, {"system": "simple_system"}])
+async def test_rows_that_are_not_offered_are_refused_when_seeding(changes):
+    async with Harness(NewtonBench, OPTIONS) as env:
+        with pytest.raises(gymq.InvalidTask):
+            await env.session(ROW | changes)
+
+
+async def test_after_the_end_of_a_session_everything_is_refused(session):
+    assert (await session.call("end_session", {})).status == 200
+    assert (await session.call("run_experiment_m9_hooke_law", {"x": 1})).status == 400
+    assert (await session.call("execute_python", {"code": "1"})).status == 400
+    with pytest.raises(gymq.InvalidTask):
+        await session.verify(ROW, reply("x"))
+
+
+@pytest.mark.parametrize("code", ["import os", "open('x')", "eval ('1')", "__import__('os')", "x = ("])
+async def test_the_python_tool_refuses_what_is_not_for_computing(session, code):
+    answer = json.loads((await session.call("execute_python", {"code": code})).output)
+    assert (answer["success"], answer["stdout"], answer["result"]) == (False, "", None)
+    assert answer["error_message"]
+
+
+async def test_a_loop_in_the_law_ends_and_gives_nothing():
+    verdict = await verify("def discovered_law(x):\n    while True: pass\n    return x", max_execution_time=1)
+    assert verdict.reward == 0.0
+    assert "wall" in verdict.members["evaluation_error"]
+
+
+async def test_a_law_cannot_see_the_true_one_or_print_its_values():
+    law = "import os\ndef discovered_law(x):\n    print(x)\n    return len(os.listdir('/proc/1/cwd'))"
+    verdict = await verify(law, "Answer: NO")
+    assert (verdict.reward, verdict.members["rmsle"]) == (-0.3, None)
+
+
+@pytest.mark.parametrize("value", ["float('nan')", "None", "'x'", "1j", "1 / 0"])
+async def test_a_law_without_numbers_is_judged_by_its_form_alone(value):
+    verdict = await verify(f"def discovered_law(x):\n    return {value}", "Answer: no")
+    assert (verdict.reward, verdict.members["rmsle"]) == (-0.3, None)
+    assert verdict.members["evaluation_error"]
+
+
+async def test_infinite_values_are_as_far_away_as_can_be():
+    verdict = await verify("def discovered_law(x):\n    return float('inf')", "Answer: YES")
+    assert verdict.reward == pytest.approx(0.3 - 0.7)
+
+
+async def test_numpy_is_there():
+    assert (await verify("def discovered_law(x):\n    return 462.282 * np.power(x, 2)", "yes")).reward == pytest.approx(
+        1
+    )
+
+
+@pytest.mark.parametrize(
+    ("answers", "reward"),
+    [
+        (["Answer: YES, but not Answer: NO", ""], 0.4),
+        (["hm", None, "Yes, they are"], 1.0),
+        (["hm", "hm", "hm"], 0.4),
+        (["hm", None, None], 0.4),
+    ],
+)
+async def test_the_judge_is_asked_up_to_three_times(answers, reward):
+    assert (await verify(TRUE, *answers)).reward == pytest.approx(reward)
+
+
+async def test_a_judge_that_cannot_be_asked_is_no_verdict():
+    with pytest.raises(gymq.JudgeFailed):
+        await verify(TRUE, None, None, None)
+
+
+@pytest.mark.parametrize("reward", [reward_of(0.0, True), reward_of(math.inf, False), reward_of(None, True)])
+def test_rewards_stay_in_their_range(reward):
+    assert NewtonBench.reward_range[0] <= reward <= NewtonBench.reward_range[1]
+
+
+@pytest.mark.parametrize("text", ["__import__('os')", "x.real", "[x]", "x if x else 1", "'a'"])
+def test_a_formula_is_arithmetic_only(text):
+    with pytest.raises(ValueError, match="no arithmetic"):
+        compiled(text)

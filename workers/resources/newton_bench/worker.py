@@ -1,0 +1,205 @@
+"""newton_bench: discover an altered law of physics by experiments, and submit it as a Python function."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import pydantic
+
+import gymq
+from gymq.judge import Judge, JudgeOptions
+from gymq.resources import Need, Tool
+from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from workers.resources.newton_bench.equivalence import is_equivalent
+from workers.resources.newton_bench.experiments import experiment_tools
+from workers.resources.newton_bench.laws import MODULES, Module
+from workers.resources.newton_bench.submission import (
+    NUM_POINTS,
+    LawFailed,
+    NotEvaluated,
+    find_law,
+    predictions,
+    problem_of_form,
+    reward_of,
+    rmsle,
+)
+
+# The tool is for computing; what is refused here would only confuse, the sandbox is what protects.
+_REFUSED_CODE = re.compile(
+    r"\bimport\s+(os|sys|subprocess)\b|__import__|(?<![\w.])(eval|exec|open|file|input|raw_input|compile|globals|locals)\s*\("
+)
+
+
+class LawRow(gymq.Row):
+    module_name: str
+    difficulty: Literal["easy", "medium", "hard"]
+    system: Literal["vanilla_equation", "simple_system", "complex_system"]
+    law_version: Literal["v0", "v1", "v2"]
+    noise_level: float = pydantic.Field(ge=0, allow_inf_nan=False)
+
+
+@dataclass
+class Investigation:
+    """The law that one rollout is to find, and its Python tool."""
+
+    row: LawRow
+    module: Module
+    law: Callable[[Mapping[str, float]], float]
+    python: PythonSession
+    is_open: bool = True
+
+    def check_open(self) -> None:
+        """Raises ToolError after `end_session`."""
+        if not self.is_open:
+            raise gymq.ToolError(400, "the session was ended")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was found out about a submitted law; None: it could not be."""
+
+    rmsle: float | None
+    symbolic_equivalent: bool | None
+    exact_accuracy: float | None
+    error: str | None
+
+    @property
+    def reward(self) -> float:
+        return reward_of(self.rmsle, self.symbolic_equivalent)
+
+
+class NewtonOptions(JudgeOptions):
+    max_execution_time: pydantic.PositiveFloat = 60.0
+    session_ttl: pydantic.PositiveFloat = 1800.0
+    sandbox: SandboxOptions = SandboxOptions()
+
+
+class NewtonBench(gymq.Resources[gymq.Row]):
+    """Reward for a law close to the true one in numbers, and in form as a judge sees it."""
+
+    Options = NewtonOptions
+
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+    deterministic: ClassVar[bool] = False
+    needs: ClassVar[frozenset[Need]] = frozenset({"judge", "sandbox"})
+    tools: ClassVar[dict[str, Tool]] = experiment_tools()
+
+    async def start(self) -> None:
+        self.session_ttl_s = self.options.session_ttl  # type: ignore[misc]
+        self._judge = Judge.of(self, self.options)
+        self._sandbox = await self.options.sandbox.started()
+        self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
+
+    async def stop(self) -> None:
+        await self._sandbox.stop()
+
+    def open(self, row: LawRow) -> Investigation:
+        module = MODULES.get(row.module_name)
+        if module is None:
+            raise gymq.InvalidTask(f"module_name: there is no module {row.module_name!r}, only {', '.join(MODULES)}")
+        if row.system != "vanilla_equation":
+            raise gymq.InvalidTask(f"system: {row.system} is not offered, only vanilla_equation")
+        law = module.law(row.difficulty, row.law_version)
+        return Investigation(row, module, law, PythonSession(self._sandbox, self._limits))
+
+    async def close(self, state: Investigation) -> None:
+        await state.python.close()
+
+    @gymq.tool
+    async def execute_python(self, state: Investigation, code: str) -> dict[str, Any]:
+        """Run Python code for computing. Names survive until the next call; the value of a last line that is an
+        expression is returned. numpy, pandas, scipy and math are there."""
+        state.check_open()
+        refusal = refusal_of(code)
+        if refusal is not None:
+            return _tool_answer(False, error_message=refusal)
+        step = await state.python.run(code, self.options.max_execution_time)
+        if not step.success:
+            return _tool_answer(False, error_message=step.error)
+        return _tool_answer(True, step.stdout, step.stderr, result=step.result)
+
+    @gymq.tool
+    async def end_session(self, state: Investigation) -> dict[str, str]:
+        """End the session; nothing can be measured or computed after it."""
+        state.check_open()
+        state.is_open = False
+        await state.python.close()
+        return {"message": "the session is ended"}
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: Investigation | None) -> gymq.Verdict:
+        if state is None or not state.is_open:
+            raise gymq.InvalidTask("the session is not seeded, or was ended")
+        row = state.row
+        law = find_law(request.response["output"])
+        if law is None:
+            evaluation = Evaluation(None, None, None, "no <final_law> was submitted")
+        else:
+            try:
+                evaluation = await self.evaluate_law(law, state.module, row.difficulty, row.law_version)
+            except NotEvaluated as error:
+                evaluation = Evaluation(None, None, None, str(error))
+        await state.python.close()
+        error = evaluation.rmsle
+        return gymq.Verdict(
+            evaluation.reward,
+            difficulty=row.difficulty,
+            system=row.system,
+            noise_level=row.noise_level,
+            law_version=row.law_version,
+            extracted_law=law,
+            rmsle=error if error is not None and math.isfinite(error) else None,
+            exact_accuracy=evaluation.exact_accuracy,
+            symbolic_equivalent=evaluation.symbolic_equivalent,
+            evaluation_error=evaluation.error,
+        )
+
+    async def evaluate_law(self, law: str, module: Module, difficulty: str, version: str) -> Evaluation:
+        """Compare a submitted law with the true one, in numbers and, by the judge, in form.
+
+        Raises:
+            NotEvaluated: nothing can be said of it.
+            RolloutError: sandbox or judge failed.
+        """
+        problem = problem_of_form(law, module)
+        if problem is not None:
+            return Evaluation(None, False, 0.0, problem)
+        points = module.points(NUM_POINTS)
+        error, problem = None, None
+        try:
+            timeout_s = self.options.max_execution_time
+            predicted = await predictions(self._sandbox, self.options.sandbox, law, points, timeout_s)
+        except LawFailed as failure:
+            problem = str(failure)
+        else:
+            true_law = module.law(difficulty, version)
+            error = rmsle(predicted, [true_law(point) for point in points])
+            problem = "the law gives no number at any of the points" if error is None else None
+        equivalent = await is_equivalent(self._judge, module, module.formula(difficulty, version), law)
+        return Evaluation(error, equivalent, float(equivalent), problem)
+
+
+def refusal_of(code: str) -> str | None:
+    """Why code is not run by the Python tool; None if it is."""
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return f"the code is no Python: {error}"
+    refused = _REFUSED_CODE.search(code)
+    return f"the code may not use `{refused[0].rstrip('( ')}`" if refused else None
+
+
+def _tool_answer(
+    success: bool, stdout: str = "", stderr: str = "", *, error_message: str | None = None, result: str | None = None
+) -> dict[str, Any]:
+    return {
+        "success": success,
+        "stdout": stdout,
+        "stderr": stderr,
+        "error_message": error_message,
+        "result": result,
+    }
