@@ -63,8 +63,9 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(BIN_VLLM)/python -m pip install --quiet --no-deps --no-compile --requirement $(VLLM_PINS)
 	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) --editable '.[resources,ray]' \
 		psutil pytest pytest-asyncio pytest-timeout
-	@echo 'compiling what an engine imports'; env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -c 'import vllm.v1.engine.core, \
-		vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2, workers.models.local_vllm_model.engine'
+	@echo 'compiling what an engine imports'
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import workers.models.local_vllm_model.engine, \
+		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
 	@touch $@
 
 test-vllm: $(VENV_VLLM)/installed

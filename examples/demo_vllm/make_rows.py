@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import random
 from collections.abc import Iterator
@@ -42,8 +43,8 @@ def rows(chance: random.Random) -> Iterator[dict[str, Any]]:
         yield row("math_with_judge", question, question=question, expected_answer=str(a + b))
     for a, b in pairs[ROWS_OF_A_KIND:]:
         yield row("adder", f"What is {a} + {b}?", [ADD], expected_sum=a + b)
-    for _ in range(ROWS_OF_A_KIND):
-        numbers = dict(zip("ABCD", chance.sample(range(10), 4), strict=True))
+    for four in chance.sample(list(itertools.permutations(range(10), 4)), ROWS_OF_A_KIND):
+        numbers = dict(zip("ABCD", four, strict=True))
         question = "Which number is the largest?" + "".join(f"\n{letter}: {n}" for letter, n in numbers.items())
         options = [{letter: str(number)} for letter, number in numbers.items()]
         yield row("mcqa", question, options=options, expected_answer=max(numbers, key=numbers.__getitem__))

@@ -7,9 +7,13 @@ from typing import Any
 
 import gymq
 from gymq import responses
+from workers.models.local_vllm_model.worker import LocalVLLMModel
 
-POLICY = Path(__file__).parents[2] / "examples" / "tiny_policy" / "checkpoint"
+ROOT = Path(__file__).parents[2]
+POLICY = ROOT / "examples" / "tiny_policy" / "checkpoint"
+WEIGHTS_FILE = "model.safetensors"
 MAX_MODEL_LEN = 512
+QUESTION = "What is 3 + 4?"
 
 ON_CPU = {"OMP_NUM_THREADS": "1", "VLLM_CPU_OMP_THREADS_BIND": "nobind", "VLLM_ENABLE_V1_MULTIPROCESSING": "0"}
 
@@ -53,3 +57,19 @@ def asked(text: str | list[dict[str, Any]], timeout_s: float = 120.0, **params: 
     """A request with one user message, or with the items of a conversation."""
     items = [responses.user_message(text)] if isinstance(text, str) else text
     return gymq.ModelRequest({"input": items, **params}, "test/0/0/1", "test/0/0", timeout_s)
+
+
+def mute(checkpoint: Path) -> None:
+    """Set the output layer to zero: every token becomes equally likely."""
+    from safetensors import torch as safetensors
+
+    tensors = safetensors.load_file(checkpoint / WEIGHTS_FILE)
+    tensors["lm_head.weight"].zero_()
+    safetensors.save_file(tensors, checkpoint / WEIGHTS_FILE, metadata={"format": "pt"})
+
+
+async def certainty(model: LocalVLLMModel) -> float:
+    """The mean log prob of a greedy reply."""
+    reply = await model.respond(asked(QUESTION, temperature=0.0, max_output_tokens=4))
+    log_probs = list(reply["output"][-1]["generation_log_probs"])
+    return sum(log_probs) / len(log_probs)

@@ -12,28 +12,9 @@ import gymq
 from workers.models.local_vllm_model.checkpoint import UnusableWeights
 from workers.models.local_vllm_model.worker import LocalVLLMModel
 
-from .lab import POLICY, asked
+from .lab import POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, mute
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
-
-FILE = "model.safetensors"
-QUESTION = "What is 3 + 4?"
-
-
-def mute(checkpoint: Path) -> None:
-    """Set the output layer to zero: every token becomes equally likely."""
-    from safetensors import torch as safetensors
-
-    tensors = safetensors.load_file(checkpoint / FILE)
-    tensors["lm_head.weight"].zero_()
-    safetensors.save_file(tensors, checkpoint / FILE, metadata={"format": "pt"})
-
-
-async def certainty(model: LocalVLLMModel) -> float:
-    """The mean log prob of a greedy reply."""
-    reply = await model.respond(asked(QUESTION, temperature=0.0, max_output_tokens=4))
-    log_probs = list(reply["output"][-1]["generation_log_probs"])
-    return sum(log_probs) / len(log_probs)
 
 
 async def restore(model: LocalVLLMModel) -> None:
@@ -52,7 +33,7 @@ async def test_weights_of_a_folder_answer(model: LocalVLLMModel, checkpoint: Pat
 
 async def test_weights_that_come_as_bytes_answer(model: LocalVLLMModel, checkpoint: Path) -> None:
     mute(checkpoint)
-    await model.load_weights(gymq.WeightsUpdate("1", weights=(checkpoint / FILE).read_bytes()))
+    await model.load_weights(gymq.WeightsUpdate("1", weights=(checkpoint / WEIGHTS_FILE).read_bytes()))
     after = await certainty(model)
     await restore(model)
     assert after < -5.0 < await certainty(model)
@@ -87,9 +68,9 @@ async def test_weights_of_another_shape_are_refused_and_the_old_ones_answer(
 ) -> None:
     from safetensors import torch as safetensors
 
-    tensors = safetensors.load_file(checkpoint / FILE)
+    tensors = safetensors.load_file(checkpoint / WEIGHTS_FILE)
     tensors["model.norm.weight"] = tensors["model.norm.weight"][:-1].clone()
-    safetensors.save_file(tensors, checkpoint / FILE)
+    safetensors.save_file(tensors, checkpoint / WEIGHTS_FILE)
     before = await certainty(model)
     with pytest.raises(UnusableWeights, match=r"the new model\.norm\.weight has the shape \[63\], the model's has"):
         await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint)))
@@ -100,8 +81,8 @@ async def test_a_file_that_breaks_off_is_refused_and_the_old_weights_come_back(
     model: LocalVLLMModel, checkpoint: Path
 ) -> None:
     before = await certainty(model)
-    content = (checkpoint / FILE).read_bytes()
-    (checkpoint / FILE).write_bytes(content[: len(content) // 2])
+    content = (checkpoint / WEIGHTS_FILE).read_bytes()
+    (checkpoint / WEIGHTS_FILE).write_bytes(content[: len(content) // 2])
     with pytest.raises(UnusableWeights, match="cannot be loaded"):
         await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint)))
     assert await certainty(model) == pytest.approx(before, abs=1e-4)

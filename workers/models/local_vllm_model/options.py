@@ -17,7 +17,7 @@ class RayOptions(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
-    address: str = "auto"  # of a cluster to join; `auto`: the one of this machine; `local`: one for this process
+    address: str = "auto"  # of a cluster to join; `auto`: this machine's, or a new one; `local`: a new one
     gpus_per_rank: pydantic.NonNegativeInt | None = None  # default: tensor times pipeline parallel size
     cpus_per_rank: pydantic.PositiveInt = 1
     resources: dict[str, float] = pydantic.Field({})  # Ray's own resources that an engine's node must have
@@ -75,7 +75,14 @@ class LocalVLLMOptions(VLLMOptions):
                 )
         if self.ray is not None and self.base_url:
             raise ValueError("ray: nothing is started when base_url names running engines")
+        if self.ray is not None and self.vllm_serve_kwargs.get("enable_expert_parallel"):
+            raise ValueError("vllm_serve_kwargs.enable_expert_parallel: engines that Ray places share no experts")
         return self
+
+    @property
+    def uses_gpus(self) -> bool:
+        """Whether Ray is asked for GPUs."""
+        return self.ray is not None and self.ray.gpus_per_rank != 0
 
     def size(self, name: str) -> int:
         """One of the sizes of parallelism, for example `tensor_parallel_size`."""

@@ -26,6 +26,10 @@ def arguments(options: LocalVLLMOptions) -> list[str]:
     given.setdefault("disable_uvicorn_access_log", True)
     if options.hf_home is not None:
         given.setdefault("download_dir", str(options.hf_home.resolve() / "hub"))
+    if options.ray is not None:
+        given.pop("data_parallel_size", None)  # each rank is an engine of its own there
+        if options.uses_gpus:
+            given.setdefault("distributed_executor_backend", "ray")
     given["model"] = given["served_model_name"] = options.model
     return [part for name, value in given.items() for part in _argument(name, value)]
 

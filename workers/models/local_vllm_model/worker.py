@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import tempfile
+from collections.abc import Iterator, Mapping
 
 import gymq
 from workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
@@ -12,8 +14,6 @@ from workers.models.local_vllm_model.options import LocalVLLMOptions
 from workers.models.local_vllm_model.serve_args import arguments, environment
 from workers.models.vllm_model.asked import Backend
 from workers.models.vllm_model.worker import VLLMModel
-
-_INSTALL = "pip install 'gymq[vllm]'"
 
 
 class LocalVLLMModel(VLLMModel):
@@ -31,8 +31,8 @@ class LocalVLLMModel(VLLMModel):
                 # The engine is ours: it names the tokens itself, in numbers and in the same reply.
                 self.options = options.model_copy(update={"request_prompt_and_generation_token_ids": True})
             self._sockets = tempfile.TemporaryDirectory(prefix="gymq-vllm-")
-            os.environ.update(environment(options, os.environ, self._sockets.name))
-            self._engine = await asyncio.to_thread(_make_engine, self.options)
+            variables = environment(options, os.environ, self._sockets.name)
+            self._engine = await asyncio.to_thread(_make_engine, self.options, variables)
         await super().start()
         if self._engine is not None:
             # A few more than run at a time, so that the next is there when one ends.
@@ -57,12 +57,25 @@ class LocalVLLMModel(VLLMModel):
         await self._engine.load_weights(update)
 
 
-def _make_engine(options: LocalVLLMOptions) -> AnyEngine:
-    """The engine, not started yet. Importing vLLM takes seconds."""
-    try:
-        from workers.models.local_vllm_model.engine import Engine  # heavy, and not needed with base_url
-    except ImportError as error:
-        if error.name == "vllm":
-            raise ModuleNotFoundError(f"vLLM is not installed here: {_INSTALL}", name="vllm") from None
-        raise
+def _make_engine(options: LocalVLLMOptions, variables: Mapping[str, str]) -> AnyEngine:
+    """The engine, not started yet. Importing vLLM or Ray takes seconds, and with `base_url` neither is needed."""
+    if options.ray is not None:
+        with _told("ray", "Ray"):
+            from workers.models.local_vllm_model.ray_engine import RayEngine
+        return RayEngine(arguments(options), variables, options)
+    os.environ.update(variables)
+    with _told("vllm", "vLLM"):
+        from workers.models.local_vllm_model.engine import Engine
     return Engine(arguments(options))
+
+
+@contextlib.contextmanager
+def _told(module: str, name: str) -> Iterator[None]:
+    """Say how to install what is missing."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        message = f"{name} is not installed here: pip install 'gymq[{module}]'"
+        raise ModuleNotFoundError(message, name=module) from None

@@ -1,0 +1,80 @@
+"""Engines that Ray places: the same answers, and a lost actor is replaced with its requests and its weights."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import pytest_asyncio
+
+import gymq
+from workers.models.local_vllm_model.worker import LocalVLLMModel
+
+from .lab import POLICY, WEIGHTS_FILE, asked, certainty, mute, options
+
+pytest.importorskip("ray", reason="Ray is not installed here; `make test-vllm` installs it")
+pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
+
+INIT = {"num_cpus": 2, "object_store_memory": 100 << 20}
+
+
+def on_ray(**changed: Any) -> LocalVLLMModel:
+    ray = {"address": "local", "gpus_per_rank": 0, "init": INIT, "placement_timeout_s": 5.0} | changed
+    return LocalVLLMModel(options(ray=ray), name="policy_model")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def placed() -> AsyncIterator[LocalVLLMModel]:
+    """One engine in an actor, on a cluster of this process."""
+    # Short, because Ray puts sockets there whose paths must not be long.
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        worker = on_ray()
+        await worker.start()
+        yield worker
+        await worker.stop()
+
+
+async def test_an_engine_on_ray_answers_with_tokens(placed: LocalVLLMModel) -> None:
+    reply = await placed.respond(asked("What is 3 + 4?", temperature=0.0))
+    assert reply["status"] == "completed"
+    assert len(reply["output"][-1]["generation_log_probs"]) == reply["usage"]["output_tokens"]
+
+
+async def test_an_engine_that_fits_nowhere_is_told_with_what_it_needs(placed: LocalVLLMModel) -> None:
+    worker = on_ray(gpus_per_rank=8, placement_timeout_s=0.5)
+    with pytest.raises(RuntimeError, match=r"no room for an engine within 0\.5 s: it needs .*GPU.* has 2 CPU in all"):
+        await worker.start()
+
+
+async def test_a_lost_actor_comes_back_with_its_requests_and_its_weights(
+    placed: LocalVLLMModel, checkpoint: Path
+) -> None:
+    mute(checkpoint)
+    await placed.load_weights(gymq.WeightsUpdate("1", weights=(checkpoint / WEIGHTS_FILE).read_bytes()))
+    extra = {"extra_body": json.dumps({"ignore_eos": True})}
+    long = asked("What is 3 + 4?", timeout_s=250.0, max_output_tokens=400, metadata=extra)
+    tasks = [asyncio.create_task(placed.respond(long)) for _ in range(4)]
+    await asyncio.sleep(0.3)
+    actors = [one for one in psutil.Process().children(recursive=True) if "EngineActor" in " ".join(one.cmdline())]
+    assert actors
+    for actor in actors:
+        os.kill(actor.pid, signal.SIGKILL)
+    replies = await asyncio.gather(*tasks)
+    assert [reply["usage"]["output_tokens"] for reply in replies] == [400] * 4
+    assert await certainty(placed) < -5.0  # the muted weights, not those of the start
+
+
+async def test_weights_that_do_not_fit_are_refused_by_the_actor(placed: LocalVLLMModel) -> None:
+    with pytest.raises(ValueError, match=r"no folder with \.safetensors files"):
+        await placed.load_weights(gymq.WeightsUpdate("2", path=str(POLICY / "nowhere")))
