@@ -13,9 +13,11 @@ import pytest_asyncio
 from gymq import subjects
 from gymq.bus import Bus
 from gymq.calls import Calls
+from gymq.collect import Collection, CollectOptions
 from gymq.discovery import find_workers
 from gymq.host import InstanceSpec
 from gymq.launch import Cluster
+from gymq.materialise import MaterialiseOptions
 from gymq.messages import Generate, Generated, Rollout
 
 from .lab import WORKERS, Lab, row, until
@@ -117,6 +119,24 @@ async def test_a_replica_killed_while_it_loads_comes_back_with_the_weights_and_n
     assert all(isinstance(outcome, Rollout) for outcome in [*before.values(), *after.values()])
     assert {tuple(outcome.policy_versions) for outcome in before.values()} == {()}
     assert {tuple(outcome.policy_versions) for outcome in after.values()} == {("v1",)}
+
+
+async def test_a_collection_with_a_limit_takes_no_rollout_of_an_older_policy(place: Place) -> None:
+    await place.push("old", place.file("old"))
+    (place.folder / "hold").touch()
+    data, output = place.folder / "rows.jsonl", place.folder / "rollouts.jsonl"
+    data.write_text(json.dumps(row("say done")) + "\n")
+    options = CollectOptions(
+        input=data, output=output, materialise=MaterialiseOptions(agent_name="asker"), max_staleness=0
+    )
+    collecting = asyncio.create_task(Collection(place.lab.bus, options).run())
+    await until((place.folder / "held").exists)
+    await place.push("new", place.file("new"))
+    (place.folder / "hold").unlink()
+    assert (await collecting).done == 1
+    made = json.loads(output.read_text())
+    assert (made["policy_version"], made["_ng_attempt_index"]) == ("new", 1)
+    assert made["response"]["output"][0]["content"][0]["text"] == "new"
 
 
 async def test_replicas_that_refuse_are_named_with_the_reason(place: Place) -> None:

@@ -1,4 +1,4 @@
-"""A policy whose answer is its weights. Loading notes its process in a file, and waits while another file is there."""
+"""A policy whose answer is its weights. It waits for as long as files are there, and notes in others what it does."""
 
 import asyncio
 import os
@@ -19,6 +19,10 @@ class WeightedModel(gymq.Model):
     weights = "as started"
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        if (self.options.folder / "hold").exists():
+            (self.options.folder / "held").touch()
+        while (self.options.folder / "hold").exists():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
         return reply(self.weights)
 
     async def load_weights(self, update: gymq.WeightsUpdate) -> None:
