@@ -18,7 +18,16 @@ ENDPOINT = [
 
 
 @pytest.mark.parametrize(
-    "name", ["azure_openai_model", "genrm_model", "local_vllm_model", "openai_model", "replay_model", "simulated_model", "vllm_model"]
+    "name",
+    [
+        "azure_openai_model",
+        "genrm_model",
+        "local_vllm_model",
+        "openai_model",
+        "replay_model",
+        "simulated_model",
+        "vllm_model",
+    ],
 )
 def test_the_shipped_configuration_fits_the_worker(name: str) -> None:
     config = load([str(MODELS / name / "config.yaml")], ENDPOINT, env_yaml=None)
