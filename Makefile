@@ -39,7 +39,8 @@ lint: $(VENV)/installed-dev
 	$(BIN)/mypy gymq
 
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest --reruns 2 --reruns-delay 1
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --ignore tests/chaos --reruns 2 --reruns-delay 1
+	$(BIN)/python -m pytest tests/chaos --reruns 2 --reruns-delay 1
 
 SEEDS ?= 3
 FIRST_SEED ?= 1
