@@ -11,6 +11,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+import gymq.bridge
 from gymq import logs
 from gymq.cli.bridging import bridge_for
 from gymq.cli.cluster import read_config, running_url
@@ -24,6 +25,7 @@ def bridge(
     host: str | None = None,
     port: int | None = None,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
+    drop_in: bool = False,
     log_level: str = "info",
 ) -> int:
     """Serve HTTP for a cluster that runs: the interface that trainers and harnesses know.
@@ -36,8 +38,12 @@ def bridge(
         host: address to listen on.
         port: of the head server.
         nats: URL of the cluster; default: the one that runs in this folder.
+        drop_in: print the folder with the Python names that trainers import from NeMo Gym, and end.
         log_level: debug, info, warning or error.
     """
+    if drop_in:
+        print(Path(gymq.bridge.__file__).parent / "drop_in")
+        return 0
     with told_plainly():
         settings = read_config(config, overrides)
         given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

@@ -1,0 +1,53 @@
+"""Starting everything from a configuration, under the names that trainers import."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from omegaconf import DictConfig
+
+from gymq.bridge.stack import Stack
+
+
+@dataclass
+class GlobalConfigDictParserConfig:
+    """Where the configuration comes from. The command line of the trainer is never read."""
+
+    dotenv_path: Path | None = None
+    initial_global_config_dict: DictConfig | None = None
+    skip_load_from_cli: bool = True
+
+
+class RunHelper:
+    """Workers and bridge in a process of their own."""
+
+    def __init__(self) -> None:
+        self._stack: Stack | None = None
+
+    def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
+        """Start everything; returns when it serves.
+
+        Raises:
+            StackFailed: it did not start; says why.
+        """
+        given = global_config_dict_parser_config or GlobalConfigDictParserConfig()
+        initial: Any = given.initial_global_config_dict
+        self._stack = Stack({} if initial is None else initial, env_yaml=given.dotenv_path)
+        self._stack.start()
+
+    def poll(self) -> None:
+        """Look whether everything still serves.
+
+        Raises:
+            StackFailed: something does not; names it.
+        """
+        if self._stack is None:
+            raise RuntimeError("nothing was started in this process: start() comes first")
+        self._stack.check()
+
+    def shutdown(self) -> None:
+        """Stop everything. May be called again."""
+        if self._stack is not None:
+            self._stack.stop()

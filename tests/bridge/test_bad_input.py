@@ -1,0 +1,313 @@
+"""What is wrong with a request is told by its status, and leaves nothing behind."""
+
+import asyncio
+import json
+import logging
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gymq.bridge import BridgeSettings
+from gymq.bridge.settings import settings_of
+from gymq.cli.bridging import read_settings
+from gymq.cli.errors import Refused
+from gymq.server.address import free_port
+from gymq.testing import reply
+
+from .waiting import until
+from .world import Client, World, new_client
+
+KEY = "a-key-of-sixteen-or-more"
+ROW = {"responses_create_params": {"input": "x"}}
+
+
+async def nothing_is_left(world: World) -> None:
+    assert world.bridge is not None
+    assert world.bridge.rollouts.num_waiting == 0
+    assert await world.queued() == 0
+    assert await world.sessions() == 0
+    assert await world.js.count_by_subject("JOURNAL", f"gym.journal.{world.bridge.rollouts.run}.>") == {}
+    assert not world.engine.requests
+
+
+@pytest.fixture
+async def locked(world: World) -> World:
+    """A bridge that asks for a key."""
+    await world.start_bridge(api_key=KEY)
+    return world
+
+
+def paths(world: World) -> list[tuple[str, str]]:
+    """A method and a path of each kind that needs the key."""
+    return [
+        ("GET", "/global_config_dict_yaml"),
+        ("GET", "/server_instances"),
+        ("GET", "/v1/models"),
+        ("POST", "/run"),
+        ("POST", "/aggregate_metrics"),
+        ("POST", f"/agents/{world.name('asker')}/v1/responses"),
+        ("POST", "/v1/responses"),
+        ("POST", "/v1/chat/completions"),
+        ("POST", "/v1/messages"),
+        ("POST", "/ng-rollout/x/v1/responses"),
+        ("POST", f"/resources/{world.name('counter')}/seed_session"),
+        ("POST", f"/resources/{world.name('counter')}/verify"),
+        ("POST", f"/resources/{world.name('counter')}/close_session"),
+        ("POST", f"/resources/{world.name('counter')}/add"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer "},
+        {"Authorization": KEY},
+        {"Authorization": f"Basic {KEY}"},
+        {"Authorization": f"Bearer {KEY}x"},
+        {"Authorization": f"Bearer {KEY[:-1]}"},
+        {"x-api-key": KEY.upper()},
+        {"Authorization": "Bearer é"},
+    ],
+)
+async def test_without_the_key_nothing_is_served(locked: World, headers: dict[str, str]) -> None:
+    async with new_client(locked) as client:
+        for method, path in paths(locked):
+            async with client.session.request(method, locked.head + path, json=ROW, headers=headers) as answer:
+                assert answer.status == 401, path
+                assert KEY not in await answer.text()
+    await nothing_is_left(locked)
+
+
+@pytest.mark.parametrize("headers", [{"Authorization": f"Bearer {KEY}"}, {"Authorization": f"bearer {KEY}"}])
+async def test_with_the_key_all_is_served(locked: World, headers: dict[str, str]) -> None:
+    async with new_client(locked) as client:
+        assert (await client.run(locked.row(), **headers))[0] == 200
+
+
+async def test_whether_it_lives_needs_no_key(locked: World) -> None:
+    async with new_client(locked) as client:
+        for path in ("/", "/health", "/openapi.json"):
+            assert (await client.session.get(locked.head + path)).status == 200
+
+
+async def test_keys_are_in_no_log_and_no_error(
+    locked: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    headers = {"Authorization": f"Bearer {KEY}"}
+    locked.engine.turn = lambda body: (401, {"error": "Incorrect API key provided: sk-a-key-for-tests"})
+    async with new_client(locked) as client:
+        status, body = await client.run(locked.row(), **headers)
+        assert status >= 400
+        assert "sk-a-key-for-tests" not in json.dumps(body)
+        await client.run(locked.row(), Authorization="Bearer wrong-and-secret-too")
+    for secret in (KEY, "sk-a-key-for-tests", "wrong-and-secret-too"):
+        assert secret not in caplog.text
+
+
+def test_a_key_that_is_easily_guessed_is_refused_and_not_shown() -> None:
+    with pytest.raises(Refused, match=r"bridge\.api_key: .*16 characters") as caught:
+        read_settings({"bridge": {"api_key": "hushhush"}})
+    assert "hushhush" not in str(caught.value)
+    assert KEY not in repr(BridgeSettings(api_key=KEY))
+
+
+def test_the_head_servers_address_is_taken_from_where_configurations_have_it() -> None:
+    assert settings_of({"head_server": {"host": "0.0.0.0", "port": 5001}}).port == 5001
+    assert settings_of({"head_server": {"port": 5001}, "bridge": {"port": 5002}}).port == 5002
+
+
+# Methods, paths, sizes ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("GET", "/run", "POST"),
+        ("PUT", "/run", "POST"),
+        ("DELETE", "/server_instances", "GET,HEAD"),
+        ("GET", "/v1/responses", "POST"),
+        ("PATCH", "/verify", "POST"),
+    ],
+)
+async def test_a_wrong_method_is_told_with_the_right_one(
+    client: Client, world: World, method: str, path: str, allowed: str
+) -> None:
+    async with client.session.request(method, world.head + path, json=world.row()) as answer:
+        assert answer.status == 405
+        assert set(allowed.split(",")) <= set(answer.headers["Allow"].split(", "))
+        assert set(await answer.json()) == {"error"}
+    await nothing_is_left(world)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/nothing",
+        "/agents/nobody/run",
+        "/models/nobody/v1/responses",
+        "/resources/nobody/verify",
+        "/agents/{policy}/run",
+        "/models/{asker}/v1/chat/completions",
+        "/resources/{policy}/seed_session",
+        "/run/",
+        "/a/b/c/d",
+        "/resources/{counter}/nothing",
+    ],
+)
+async def test_what_is_not_there_is_not_found(client: Client, world: World, path: str) -> None:
+    names = {name: world.name(name) for name in ("policy", "asker", "counter")}
+    status, body = await client.post(path.format(**names), world.row())
+    assert status in (404, 400), body
+    assert set(body) == {"error"}
+    await until(lambda: not any(runner.worker.sessions for runner in world.resources))
+    await nothing_is_left(world)
+
+
+async def test_the_port_of_one_instance_does_not_serve_another_kind(client: Client, world: World) -> None:
+    for name, path in (
+        ("policy", "/run"),
+        ("policy", "/verify"),
+        ("asker", "/verify"),
+        ("asker", "/v1/chat/completions"),
+        ("counter", "/v1/responses"),
+        ("counter", "/run"),
+    ):
+        assert (await client.post(world.at(name) + path, world.row()))[0] == 404, (name, path)
+    await nothing_is_left(world)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+async def test_a_body_that_is_too_large_is_refused(world: World, chunked: bool) -> None:
+    await world.start_bridge(max_body_bytes=4096)
+    body = json.dumps(world.row(blob="x" * 10_000)).encode()
+
+    async def parts() -> Any:
+        for start in range(0, len(body), 1000):
+            yield body[start : start + 1000]
+
+    async with new_client(world) as client:
+        for path in ("/run", "/v1/responses", f"/resources/{world.name('counter')}/seed_session"):
+            async with client.session.post(world.head + path, data=parts() if chunked else body) as answer:
+                assert answer.status == 413
+    await nothing_is_left(world)
+
+
+async def test_a_body_that_inflates_is_measured_inflated(world: World) -> None:
+    import zlib
+
+    await world.start_bridge(max_body_bytes=4096)
+    body = zlib.compress(json.dumps(world.row(blob="x" * 1_000_000)).encode())
+    async with new_client(world) as client:
+        status, _ = await client.post("/run", body, headers={"Content-Encoding": "deflate"})
+        assert status in (400, 413)
+    await nothing_is_left(world)
+
+
+async def test_a_body_that_never_ends_is_given_up(world: World) -> None:
+    await world.start_bridge(body_timeout_s=0.1)
+    port = int(world.head.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    assert b" 408 " in await reader.readline()
+    writer.close()
+    await nothing_is_left(world)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n",
+        b"POST /run HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"\x16\x03\x01 not http at all\r\n\r\n",
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+    ],
+)
+async def test_what_is_not_http_is_refused_and_the_bridge_lives_on(client: Client, world: World, said: bytes) -> None:
+    port = int(world.head.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(said)
+    assert b" 400 " in await reader.readline()
+    writer.close()
+    assert (await client.run(world.row()))[0] == 200
+
+
+async def test_a_connection_that_ends_in_the_middle_of_a_body_leaves_nothing(client: Client, world: World) -> None:
+    port = int(world.head.rpartition(":")[2])
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+    assert world.bridge is not None
+    await until(lambda: world.bridge is not None and world.bridge._in_hand == 0)
+    await nothing_is_left(world)
+
+
+async def test_deep_nesting_is_refused(client: Client, world: World) -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    body = json.dumps(world.row(x=0)).replace('"x": 0', '"x": DEEP').encode().replace(b"DEEP", deep)
+    for path in ("/run", "/v1/responses", f"/resources/{world.name('counter')}/seed_session"):
+        status, _ = await client.post(path, body)
+        assert status == 422, path
+    await nothing_is_left(world)
+
+
+@pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"verify_responses": 1}', b'{"verify_responses": [1]}'])
+async def test_results_that_are_none_are_not_aggregated(client: Client, body: bytes) -> None:
+    assert (await client.post("/aggregate_metrics", body))[0] == 422
+
+
+async def test_results_are_aggregated(client: Client, world: World) -> None:
+    results = [
+        {"_ng_task_index": task, "_ng_rollout_index": rollout, "reward": float(rollout), "response": reply("x")}
+        for task in range(2)
+        for rollout in range(2)
+    ]
+    status, body = await client.post("/aggregate_metrics", {"verify_responses": results})
+    assert status == 200
+    assert body["agent_metrics"]["mean/reward"] == 0.5
+    assert body["key_metrics"]["mean/reward"] == 0.5
+    assert len(body["group_level_metrics"]) == 2
+
+
+async def test_an_agents_response_comes_without_a_verdict(client: Client, world: World) -> None:
+    for url in (f"/agents/{world.name('asker')}/v1/responses", f"{world.at('asker')}/v1/responses"):
+        status, body = await client.post(url, {"input": "hi"})
+        assert status == 200
+        assert body["output"][0]["content"][0]["text"] == "done"
+        assert "reward" not in body
+
+
+@pytest.mark.parametrize("key", ["", "x" * 300, "with blank", "tab\tbed"])
+async def test_a_key_that_is_none_is_refused(client: Client, world: World, key: str) -> None:
+    assert (await client.run(world.row(), **{"Idempotency-Key": key}))[0] == 422
+    await nothing_is_left(world)
+
+
+async def test_a_port_that_is_taken_is_told(world: World) -> None:
+    from gymq.bridge.bridge import PortTaken
+
+    port = free_port("127.0.0.1")
+    server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
+    async with server:
+        with pytest.raises(PortTaken, match=f"{port}"):
+            await world.start_bridge(port=port)
+
+
+async def test_instances_that_nobody_serves_are_listed_as_missing(client: Client, world: World) -> None:
+    async with client.session.get(f"{world.head}/server_instances") as answer:
+        listed = {entry["name"]: entry for entry in await answer.json()}
+    assert listed[world.name("policy")]["status"] == "running"
+    assert listed[world.name("policy")]["url"] == world.at("policy")
+
+
+async def test_a_bridge_without_nats_says_that_it_is_not_ready(client: Client, world: World) -> None:
+    assert world.bridge is not None
+    await world.bridge._context.bus.close()
+    async with client.session.get(f"{world.head}/health") as answer:
+        assert answer.status == 503
+    async with aiohttp.ClientSession() as session, session.get(f"{world.head}/") as answer:
+        assert answer.status == 200

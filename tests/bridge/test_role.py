@@ -1,0 +1,64 @@
+"""The bridge connects as the role `bridge`, and does all that it does with what that role may."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gymq.bus import Bus
+from gymq.testing import reply
+from tests.security.conftest import RoleServer, _make_streams
+
+from .engine import say
+from .environments import Counter
+from .waiting import until
+from .world import World, new_client
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory):
+    """A server with a user for each role."""
+    server = RoleServer(tmp_path_factory.mktemp("bridge") / "auth")
+    server.start()
+    asyncio.run(_make_streams(server))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+async def guarded(server: RoleServer) -> AsyncIterator[World]:
+    """Workers of an operator, and a bridge that is no more than a bridge."""
+    operator = await Bus.connect(server.url_of("operator"), role="operator", name="test")
+    async with AsyncExitStack() as stack:
+        world = World(server.url_of("operator"), operator, stack)
+        await world.start()
+        await world.add_model()
+        await world.add_resources("counter", Counter())
+        await world.add_agent("adder", "counter")
+        await world.start_bridge(url=server.url_of("bridge"))
+        yield world
+    await operator.close()
+
+
+async def test_the_role_bridge_is_allowed_all_that_a_bridge_does(guarded: World, server: RoleServer) -> None:
+    async with new_client(guarded) as client:
+        row = guarded.row(agent="adder", start=1, expected=1)
+        assert (await client.result(row))["reward"] == 1.0
+        assert (await client.result(row, **{"Idempotency-Key": "k"}))["reward"] == 1.0
+        assert (await client.post("/v1/responses", {"input": "hi"}))[0] == 200
+        prefix = f"/resources/{guarded.name('counter')}"
+        async with client.session.post(guarded.head + prefix + "/seed_session", json=row) as answer:
+            cookie = answer.headers["Set-Cookie"].partition(";")[0]
+        headers = {"Cookie": cookie}
+        assert (await client.post(f"{prefix}/add", {"amount": 1}, headers=headers))[1] == {"total": 2}
+        verify = row | {"response": reply("x")}
+        assert (await client.post(f"{prefix}/verify", verify, headers=headers))[1]["total"] == 2
+        async with client.session.get(f"{guarded.head}/server_instances") as answer:
+            assert {entry["status"] for entry in await answer.json()} == {"running"}
+        guarded.engine.turn = lambda body: asyncio.sleep(3600, say("too late"))
+        asking = asyncio.create_task(client.run(row))
+        await until(lambda: len(guarded.engine.requests) == 4)
+        asking.cancel()
+        await until(lambda: guarded.engine.num_dropped == 1)
+    assert server.violations() == []
