@@ -1,0 +1,79 @@
+"""The reply's answer, and what the judge says about it."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gymq.responses import is_message
+
+ANSWER = re.compile("answer:", re.IGNORECASE)
+CONFIDENCE = re.compile("confidence:", re.IGNORECASE)
+VERDICT = re.compile(r"correct: (yes|no)")
+
+JUDGE_PROMPT = """\
+Decide whether a reply answers a question correctly. Only the reference counts: do not solve the question yourself, and
+do not argue for another answer.
+
+Question: {question}
+
+Reply: {reply}
+
+Reference: {reference}
+
+Write these four lines.
+extracted_final_answer: the final answer of the reply, or None if it gives none
+reasoning: whether that answer means the same as the reference, small differences of numbers and spelling aside
+correct: yes if it does, otherwise no
+confidence: how sure the reply is, from 0 to 100; 100 if it does not say
+"""
+
+
+def judge_prompt(question: str, reply: str, reference: str) -> str:
+    """The question to the judge. Braces in the texts stay what they are."""
+    return JUDGE_PROMPT.format(question=question, reply=reply, reference=reference)
+
+
+def reply_text(response: dict[str, Any]) -> str:
+    """The first text of the last message that has one."""
+    for item in reversed(response["output"]):
+        texts = _texts(item)
+        if texts:
+            return texts[0]
+    return ""
+
+
+def judge_text(response: dict[str, Any]) -> str:
+    """The last text of the last output item; empty if that has none."""
+    output = response["output"]
+    texts = _texts(output[-1], last_part_only=True) if output else []
+    return texts[-1] if texts else ""
+
+
+def judged(text: str) -> str:
+    """`yes`, `no`, or nothing if the judge said neither."""
+    found = VERDICT.search(text)
+    return found[1] if found else ""
+
+
+def answer_line(text: str) -> str:
+    """What stands on one line between the last pair of `Answer:` and `Confidence:`; empty without one."""
+    found = ""
+    for before in CONFIDENCE.split(text)[:-1]:
+        lines = [line for line in before.split("\n") if line.strip()]
+        label = ANSWER.search(lines[-1]) if lines else None
+        if label is not None:
+            found = lines[-1][label.end() :].strip()
+        elif len(lines) > 1 and lines[-2].rstrip().lower().endswith("answer:"):
+            found = lines[-1].strip()
+    return found
+
+
+def _texts(item: dict[str, Any], last_part_only: bool = False) -> list[str]:
+    if not is_message(item):
+        return []
+    content = item.get("content")
+    if isinstance(content, str):
+        return [content]
+    parts = (content or [])[-1:] if last_part_only else content or []
+    return [part["text"] for part in parts if isinstance(part.get("text"), str)]
