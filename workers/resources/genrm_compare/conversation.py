@@ -1,0 +1,21 @@
+"""The conversation as the reward model is shown it: roles and texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gymq.responses import is_message
+
+
+def shown(given: str | Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    """The messages of a request's `input`. Texts in parts are joined; what is no message is left out."""
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    return [{"role": item["role"], "content": _text(item.get("content"))} for item in given if is_message(item)]
+
+
+def _text(content: Any) -> str:
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in content or () if isinstance(part.get("text"), str))

@@ -1,0 +1,108 @@
+"""Reading the scores out of what a reward model says."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any
+
+_FENCE = re.compile("```json", re.IGNORECASE)
+_BRACES_AND_QUOTES = re.compile(r'[{}"\\]')
+_MOST_STEPS = 1_000_000  # braces and quotes looked at in one text, so that no text keeps the worker busy for long
+
+
+@dataclass(frozen=True)
+class Scores:
+    """What a reward model says of two answers.
+
+    Attributes:
+        ranking: from 1, the first is far better, to 6, the second is; it breaks ties.
+    """
+
+    score_1: float
+    score_2: float
+    ranking: float
+
+
+_NAMES = tuple(field.name for field in fields(Scores))
+
+
+def read_scores(text: str, default: Scores) -> Scores | None:
+    """The scores in a reply: in a block of JSON the first ones, otherwise the last ones. None if there are none.
+
+    Args:
+        default: stands in for members that are missing. One of them has to be there.
+    """
+    for block in _json_blocks(text):
+        for candidate in _objects(block):
+            if (found := _scores(candidate, default)) is not None:
+                return found
+    last = None
+    for candidate in _objects(text):
+        last = _scores(candidate, default) or last
+    return last
+
+
+def _json_blocks(text: str) -> Iterator[str]:
+    """What stands in each fenced block that is tagged as JSON."""
+    end = 0
+    while (opening := _FENCE.search(text, end)) and (closing := text.find("```", opening.end())) >= 0:
+        yield text[opening.end() : closing]
+        end = closing + 3
+
+
+def _objects(text: str) -> Iterator[str]:
+    """What stands between braces, from left to right, without what is nested in it. A brace that never closes is
+    skipped.
+    """
+    steps = 0
+    start = text.find("{")
+    while start >= 0 and steps < _MOST_STEPS:
+        end = None
+        depth, in_string, escaped_at = 0, False, -1
+        for found in _BRACES_AND_QUOTES.finditer(text, start):
+            steps += 1
+            position, character = found.start(), found[0]
+            if position == escaped_at:
+                continue
+            if in_string:
+                if character == "\\":
+                    escaped_at = position + 1
+                elif character == '"':
+                    in_string = False
+            elif character == '"':
+                in_string = True
+            elif character == "{":
+                depth += 1
+            elif character == "}":
+                depth -= 1
+                if depth == 0:
+                    end = found.end()
+                    break
+        if end is not None:
+            yield text[start:end]
+        start = text.find("{", start + 1 if end is None else end)
+
+
+def _scores(text: str, default: Scores) -> Scores | None:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    for place in (value, value.get("overall")):
+        if isinstance(place, dict):
+            numbers = {name: _number(place[name]) for name in _NAMES if name in place}
+            if numbers and None not in numbers.values():
+                return Scores(**{**vars(default), **numbers})
+    return None
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    return number if math.isfinite(number) else None
