@@ -21,10 +21,11 @@ async def restore(model: LocalVLLMModel) -> None:
     await model.load_weights(gymq.WeightsUpdate("0", path=str(POLICY)))
 
 
-async def test_weights_of_a_folder_answer(model: LocalVLLMModel, checkpoint: Path) -> None:
+@pytest.mark.parametrize("name", ["", WEIGHTS_FILE])
+async def test_weights_of_a_folder_or_a_file_answer(model: LocalVLLMModel, checkpoint: Path, name: str) -> None:
     before = await certainty(model)
     mute(checkpoint)
-    await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint)))
+    await model.load_weights(gymq.WeightsUpdate("1", path=str(checkpoint / name)))
     after = await certainty(model)
     await restore(model)
     assert after < -5.0 < before
@@ -92,7 +93,7 @@ async def test_a_file_that_breaks_off_is_refused_and_the_old_weights_come_back(
     ("update", "reason"),
     [
         (gymq.WeightsUpdate("1", weights=b"nonsense"), "no file in the safetensors format"),
-        (gymq.WeightsUpdate("1", path="/no/such/folder"), "no folder with .safetensors files"),
+        (gymq.WeightsUpdate("1", path="/no/such/folder"), "no folder with such files"),
         (gymq.WeightsUpdate("1"), "neither a path nor weights"),
     ],
 )

@@ -36,19 +36,19 @@ def shapes_in(file: BinaryIO, name: str) -> Shapes:
         raise UnusableWeights(f"{name} is no file in the safetensors format") from None
 
 
-def shapes_in_folder(folder: Path) -> Shapes:
-    """The tensors of a checkpoint.
+def shapes_at(path: Path) -> Shapes:
+    """The tensors of a checkpoint: of a folder's files, or of one file.
 
     Raises:
-        UnusableWeights: there is no such folder, or it has no such files.
+        UnusableWeights: there is no such thing.
     """
-    files = sorted(folder.glob("*.safetensors"))
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     if not files:
-        raise UnusableWeights(f"{folder} is no folder with .safetensors files, as seen from this process")
+        raise UnusableWeights(f"{path} is no .safetensors file and no folder with such files, as seen from here")
     shapes: Shapes = {}
-    for path in files:
-        with path.open("rb") as file:
-            shapes |= shapes_in(file, str(path))
+    for name in files:
+        with name.open("rb") as file:
+            shapes |= shapes_in(file, str(name))
     return shapes
 
 

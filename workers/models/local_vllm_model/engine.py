@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from io import BytesIO
@@ -18,7 +19,7 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from gymq import ModelLoad, WeightsUpdate
 from workers.models.local_vllm_model import asgi
-from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_in, shapes_in_folder
+from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
 from workers.models.local_vllm_model.continuation import continued_prompt, last_sampled
 from workers.models.local_vllm_model.load_recorder import LoadRecorder
 from workers.models.local_vllm_model.vllm_versions import find
@@ -87,7 +88,7 @@ class Engine:
 
     def _make(self) -> AsyncLLM:
         folder = Path(self._args.model)
-        self._shapes = shapes_in_folder(folder) if any(folder.glob("*.safetensors")) else None
+        self._shapes = shapes_at(folder) if any(folder.glob("*.safetensors")) else None
         config = AsyncEngineArgs.from_cli_args(self._args).create_engine_config()
         return AsyncLLM.from_vllm_config(
             config,
@@ -185,7 +186,7 @@ class Engine:
         if update.weights is not None:
             shapes = shapes_in(BytesIO(update.weights), "what came as bytes")
         elif update.path is not None:
-            shapes = shapes_in_folder(Path(update.path))
+            shapes = shapes_at(Path(update.path))
         else:
             raise UnusableWeights("neither a path nor weights are given")
         if self._shapes is not None:
@@ -195,7 +196,7 @@ class Engine:
         try:
             if update.weights is not None:
                 await self._llm.collective_rpc("load_bytes", args=(update.weights,))
-            else:
+            elif update.path is not None:
                 await self._reload(update.path)
         except Exception as error:
             await self._go_back()
@@ -212,8 +213,11 @@ class Engine:
             reason = _first_line(error)
             raise EngineBroken(f"new weights cannot be loaded, nor the old ones again: {reason}") from None
 
-    async def _reload(self, path: str | None) -> None:
-        await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
+    async def _reload(self, path: str) -> None:
+        if await asyncio.to_thread(os.path.isfile, path):
+            await self._llm.collective_rpc("load_file", args=(path,))
+        else:
+            await self._llm.collective_rpc("reload_weights", kwargs={"weights_path": path})
 
 
 def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_in, shapes_in_folder
+from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
 
 
 def safetensors(**shapes: list[int]) -> bytes:
@@ -28,7 +28,7 @@ def test_another_kind_of_file_is_told(content: bytes):
 def test_a_checkpoint_may_have_several_files(tmp_path: Path):
     (tmp_path / "1.safetensors").write_bytes(safetensors(a=[1]))
     (tmp_path / "2.safetensors").write_bytes(safetensors(b=[2]))
-    assert shapes_in_folder(tmp_path) == {"a": [1], "b": [2]}
+    assert shapes_at(tmp_path) == {"a": [1], "b": [2]}
 
 
 @pytest.mark.parametrize(
