@@ -25,8 +25,8 @@ _BOX = "/tmp/box"
 # -I and -S: neither the environment nor installed packages have a say, and it starts faster.
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.main import main; main()"
 _SUPERVISOR = (sys.executable, "-I", "-S", "-c", _BOOT, str(SUPERVISOR.parent))
+_PATH = "/usr/local/bin:/usr/bin:/bin"
 _ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
     "TMPDIR": "/tmp",
     # Threads of numerical libraries reserve much address space each.
@@ -89,7 +89,7 @@ class LocalSandbox(Sandbox):
     async def run(self, program: Program, limits: Limits) -> Finished:
         await self.start()
         async with self._slots:
-            supervised = await _Supervised.start(self._ready, program, limits)
+            supervised = await _Supervised.start(self._ready, self.python, program, limits)
             try:
                 return await supervised.finish(limits)
             finally:
@@ -98,7 +98,9 @@ class LocalSandbox(Sandbox):
     async def open(self, program: Program, limits: Limits) -> Session:
         await self.start()
         session = _LocalSession(
-            await _Supervised.start(self._ready, program, limits, stdin=True), limits, self._sessions.discard
+            await _Supervised.start(self._ready, self.python, program, limits, stdin=True),
+            limits,
+            self._sessions.discard,
         )
         self._sessions.add(session)
         return session
@@ -115,7 +117,9 @@ class LocalSandbox(Sandbox):
         """What is wrong with this isolation here, found by running a program in it."""
         limits = Limits(wall_s=30.0)
         try:
-            supervised = await _Supervised.start(isolation, Program((self.python, "-I", "-c", "print(7)")), limits)
+            supervised = await _Supervised.start(
+                isolation, self.python, Program((self.python, "-I", "-c", "print(7)")), limits
+            )
             try:
                 finished = await supervised.finish(limits)
             finally:
@@ -145,7 +149,9 @@ class _Supervised:
         self._folder = folder
 
     @classmethod
-    async def start(cls, isolation: Isolation, program: Program, limits: Limits, stdin: bool = False) -> _Supervised:
+    async def start(
+        cls, isolation: Isolation, python: str, program: Program, limits: Limits, stdin: bool = False
+    ) -> _Supervised:
         """
         Args:
             stdin: a pipe for it instead of the program's text.
@@ -157,7 +163,7 @@ class _Supervised:
             folder = lifeline = report = None
             try:
                 folder = None if isolation.own_view else tempfile.mkdtemp(prefix="gymq-sandbox-")
-                spec = _opened(ours, marshal.dumps(_spec(isolation, program, limits, folder)))
+                spec = _opened(ours, marshal.dumps(_spec(isolation, program, limits, folder, python)))
                 given, lifeline = os.pipe()
                 ours.callback(os.close, given)
                 report, written = os.pipe()
@@ -279,7 +285,7 @@ class _LocalSession(StreamSession):
         return f"limit: {report.limit}" if report.limit else f"exit status {report.exit_status}"
 
 
-def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None) -> dict[str, Any]:
+def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None, python: str) -> dict[str, Any]:
     directory = folder or _BOX
     if program.image is not None:
         raise SandboxFailed("the local sandbox has no container images: use the provider `docker`")
@@ -290,7 +296,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         given = {inside: f"/run/folders/{position}" for position, inside in enumerate(program.folders)}
     return {
         "argv": list(program.argv),
-        "env": {**_ENVIRONMENT, "HOME": directory},
+        "env": {**_ENVIRONMENT, "HOME": directory, "PATH": f"{os.path.dirname(python)}:{_PATH}"},
         "directory": directory,
         "files": dict(program.files),
         "folders": dict(given),

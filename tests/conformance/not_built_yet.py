@@ -4,5 +4,4 @@ A name leaves this list when its suite or worker is added: a case file whose nam
 """
 
 NOT_BUILT_YET = [
-    "ether0",
 ]

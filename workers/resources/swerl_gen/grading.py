@@ -1,0 +1,45 @@
+"""From the log of an evaluation to its resolution."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from workers.resources.swerl_gen.logs import Statuses, cleaned, statuses_in
+
+Resolution = Literal["RESOLVED_FULL", "RESOLVED_PARTIAL", "RESOLVED_NO"]
+
+REWARDS: dict[Resolution, float] = {"RESOLVED_FULL": 1.0, "RESOLVED_PARTIAL": 0.2, "RESOLVED_NO": 0.0}
+
+_BROKEN = (
+    "error: patch",
+    "Reset Failed",
+    "Tests Errored",
+    "Tests Timed Out",
+    "Failed to reset task environment",
+    "Could not fix",
+)
+
+
+def resolution_of(
+    log: str, repository: str, fail_to_pass: list[str], pass_to_pass: list[str], own: Statuses | None = None
+) -> Resolution:
+    """
+    Args:
+        log: of the setup, of applying the patch and of the tests.
+        own: what the instance's own parser found, if it has one.
+    """
+    log = cleaned(log)
+    if any(text in log for text in _BROKEN) or "applied patch" not in log.lower():
+        return "RESOLVED_NO"
+    statuses = statuses_in(log, repository) if own is None else own
+    new, old = (_share_passed(names, statuses) for names in (fail_to_pass, pass_to_pass))
+    if old < 1.0 or new == 0.0:
+        return "RESOLVED_NO"
+    return "RESOLVED_FULL" if new == 1.0 else "RESOLVED_PARTIAL"
+
+
+def _share_passed(names: list[str], statuses: Statuses) -> float:
+    """Of those that ran; a test that is absent failed, a skipped one does not count, and no tests are all passed."""
+    passed = sum(statuses.get(name) == "PASSED" for name in names)
+    failed = sum(statuses.get(name, "FAILED") in ("FAILED", "ERROR") for name in names)
+    return passed / (passed + failed) if passed + failed else 1.0
