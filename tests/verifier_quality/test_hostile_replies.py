@@ -1,0 +1,82 @@
+"""No reply breaks a verifier: a reward in its range, or a refusal that says why, and the same when asked again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq import registry
+from gymq.config import load
+from gymq.messages import FailureClass, Verified, encode
+from gymq.testing import Harness, ScriptedModel, reply
+
+from .hostile import RESPONSES
+
+RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
+MODEL = RESOURCES.parent / "models" / "simulated_model" / "config.yaml"
+
+# What takes all the time it is given is not given much.
+OPTIONS = {"math_with_judge": {"library_verifier_timeout_seconds": 1.0}}
+
+# Answers that say nothing about the verifier.
+REFUSALS = {FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED}
+
+
+def alone(name: str) -> bool:
+    """Whether a worker verifies without anything but a judge."""
+    return not registry.find("resources", name).needs & {"sandbox", "network"}
+
+
+NAMES = [name for name in sorted(path.parent.name for path in RESOURCES.glob("*/worker.py")) if alone(name)]
+
+
+# One of their rows is like the next.
+ONE_ROW = {"math_with_judge", "reasoning_gym"}
+
+
+def examples(name: str) -> list[dict[str, Any]]:
+    text = (RESOURCES / name / "data" / "example.jsonl").read_text(encoding="utf-8")
+    rows = [json.loads(line) for line in text.splitlines()]
+    return rows[:1] if name in ONE_ROW else rows
+
+
+def options_of(name: str) -> dict[str, Any]:
+    config = load([str(MODEL), str(RESOURCES / name / "config.yaml")], env_yaml=None)
+    options = next(one.options for one in config.instances if one.kind == "resources" and one.implementation == name)
+    return {**options, **OPTIONS.get(name, {})}
+
+
+async def says_nothing(_model: str, _params: dict[str, Any]) -> dict[str, Any]:
+    return reply("I cannot tell.")
+
+
+async def outcome(session: Any, row: dict[str, Any], response: dict[str, Any]) -> float | FailureClass:
+    """The reward, or why there is none. What a verdict says beside it has to fit into a message."""
+    try:
+        verdict = await session.verify(row, response)
+    except gymq.RolloutError as error:
+        return error.failure_class
+    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    reward: float = verdict.reward
+    return reward
+
+
+@pytest.mark.parametrize("name", NAMES)
+async def test_no_reply_breaks_the_verifier(name):
+    worker = registry.find("resources", name)
+    broken, rewarded = [], 0
+    try:
+        async with Harness(worker, options_of(name), models=ScriptedModel(says_nothing)) as env:
+            low, high = env.author.reward_range
+            for number, row in enumerate(examples(name), 1):
+                for kind, response in RESPONSES.items():
+                    found = await outcome(env, row, response)
+                    rewarded += isinstance(found, float)
+                    if not (found in REFUSALS or (isinstance(found, float) and low <= found <= high)):
+                        broken.append(f"row {number}, {kind}: {found}")
+    except gymq.OptionsError as error:
+        pytest.skip(str(error))
+    assert not broken
+    assert rewarded > 0
