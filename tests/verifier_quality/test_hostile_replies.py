@@ -11,6 +11,7 @@ from gymq import registry
 from gymq.config import load
 from gymq.messages import FailureClass, Verified, encode
 from gymq.testing import Harness, ScriptedModel, reply
+from workers.resources.mini_swe_agent.patch import find_patch
 
 from .hostile import RESPONSES
 
@@ -20,13 +21,30 @@ MODEL = RESOURCES.parent / "models" / "simulated_model" / "config.yaml"
 # What takes all the time it is given is not given much.
 OPTIONS = {"math_with_judge": {"library_verifier_timeout_seconds": 1.0}}
 
+OUTPUT = {"process_status": "failed", "stdout": "", "stderr": "t.lean:1:0: error: no\n" * 1000}
+
+
+async def compile_nothing(_url: str, _body: dict[str, Any], _timeout_s: float) -> tuple[int, str]:
+    return 200, json.dumps(OUTPUT)
+
+
+async def find_the_patch_only(_instance: dict[str, Any], response: dict[str, Any]) -> None:
+    find_patch(response)
+
+
+# Members in place of which something stands in, so that the rest can be tried without a sandbox.
+STAND_INS: dict[str, dict[str, Any]] = {
+    "math_formal_lean": {"post": compile_nothing},
+    "mini_swe_agent": {"evaluate": find_the_patch_only},
+}
+
 # Answers that say nothing about the verifier.
 REFUSALS = {FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED}
 
 
 def alone(name: str) -> bool:
-    """Whether a worker verifies without anything but a judge."""
-    return not registry.find("resources", name).needs & {"sandbox", "network"}
+    """Whether a worker verifies without anything but a judge, and a stand-in for what it calls outside."""
+    return name in STAND_INS or not registry.find("resources", name).needs & {"sandbox", "network"}
 
 
 NAMES = [name for name in sorted(path.parent.name for path in RESOURCES.glob("*/worker.py")) if alone(name)]
@@ -68,7 +86,10 @@ async def test_no_reply_breaks_the_verifier(name):
     worker = registry.find("resources", name)
     broken, rewarded = [], 0
     try:
-        async with Harness(worker, options_of(name), models=ScriptedModel(says_nothing)) as env:
+        harness = Harness(worker, options_of(name), models=ScriptedModel(says_nothing))
+        for member, stand_in in STAND_INS.get(name, {}).items():
+            setattr(harness.author, member, stand_in)
+        async with harness as env:
             low, high = env.author.reward_range
             for number, row in enumerate(examples(name), 1):
                 for kind, response in RESPONSES.items():

@@ -9,7 +9,7 @@ Which = Literal["last", "first"]
 
 # The first tag with a block decides. The empty one takes any block, with its tag if that is another.
 _BLOCKS = tuple(re.compile(rf"```{tag}(.*?)```", re.DOTALL) for tag in ("lean4", "lean3", "lean", ""))
-_LONE_FENCES = re.compile(r"\A\s*```(?:lean4|lean3|lean)?\s*|\s*```\s*\Z")
+_OPENING_FENCE = re.compile(r"```(?:lean4|lean3|lean)?")
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _THEOREM = re.compile(r"\s*(?:theorem|example)\b")
 _BY = re.compile(r"\s*by(?:\s+|$)")
@@ -27,7 +27,9 @@ def find_code(reply: str, which: Which) -> str:
             if code:
                 return code
             break
-    return _LONE_FENCES.sub("", reply).strip()
+    text = reply.strip()
+    opening = _OPENING_FENCE.match(text)
+    return text[opening.end() if opening else 0 :].removesuffix("```").strip()
 
 
 def _trimmed(block: str) -> str:
