@@ -21,6 +21,7 @@ from gymq.messages import (
     Generate,
     Generated,
     JournalEntry,
+    Load,
     Message,
     Ping,
     Pong,
@@ -37,6 +38,7 @@ from gymq.messages import (
     Unresolved,
     Verified,
     Verify,
+    Weights,
 )
 
 ROW = b'{"responses_create_params":{"input":"hi"}}'
@@ -63,7 +65,9 @@ EXAMPLES: tuple[Message, ...] = (
     Closed(),
     JournalEntry(attempt=1, worker="w", effects=[Effect(1, "seed", b"\x80")], session="gym.session.w.s"),
     Generate(**_CALL, params={"input": [], "temperature": 0.5}, session="r/1/2"),
-    Generated(response={"output": []}),
+    Generated(response={"output": []}, worker="w", policy_versions=["", "v1"]),
+    Load(worker="w", running=3, waiting=1, kv_cache_use=0.5),
+    Weights(policy_version="v1", push="p", parts=2, num_bytes=9, sha256="0" * 64, before=["v0"], at=1.5),
     Accepted(worker="w"),
     Fail(failure_class=FailureClass.SATURATED, message="full", retryable=True),
     Cancel(reply="_INBOX_agent.x.1"),
