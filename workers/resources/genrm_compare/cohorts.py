@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -48,6 +48,7 @@ class Cohort:
 
     def __init__(self, size: int, strategy: Strategy, compare: Compare, score: Score) -> None:
         self.members: list[Member] = []
+        self.is_open = True  # takes members in
         self._size = size
         self._strategy = strategy
         self._compare = compare
@@ -66,6 +67,7 @@ class Cohort:
         self._begin(pairs_with(len(self.members) - 1, self._strategy))
         if len(self.members) == self._size:
             self._begin(all_pairs(self._size, self._strategy))
+            self.is_open = False
             self._full.set()
 
     async def gather(self, limit_s: float) -> None:
@@ -78,6 +80,7 @@ class Cohort:
             async with asyncio.timeout(limit_s):
                 await self._full.wait()
         except TimeoutError:
+            self.is_open = False
             if len(self.members) < 2:
                 raise gymq.JudgeFailed(
                     f"no other rollout of this prompt came to be compared within {limit_s:g} s: each prompt needs "
@@ -115,6 +118,12 @@ class Cohort:
                 self._comparing[pair] = asyncio.create_task(self._compare(pair, first, second))
 
 
+@dataclass(frozen=True)
+class _Running:
+    cohort: Cohort
+    verdicts: asyncio.Task[list[gymq.Verdict]]
+
+
 class Cohorts:
     """The groups of one process."""
 
@@ -124,15 +133,14 @@ class Cohorts:
             limit_s: seconds that a group waits for its members, from the first one on.
         """
         self._limit_s = limit_s
-        self._gathering: dict[Hashable, tuple[Cohort, asyncio.Task[list[gymq.Verdict]]]] = {}
-        self._tasks: set[asyncio.Task[list[gymq.Verdict]]] = set()
+        self._running: defaultdict[Hashable, list[_Running]] = defaultdict(list)
         self._remembered: OrderedDict[Hashable, gymq.Verdict] = OrderedDict()
 
     async def verdict(self, key: Hashable, member: Member, make: Callable[[], Cohort]) -> gymq.Verdict:
-        """The verdict on a member of the group `key`, once the group is scored.
+        """The verdict on a member of a group `key`, once the group is scored.
 
         Args:
-            make: makes the group, if this is its first member.
+            make: makes a group, if none takes members in.
 
         Raises:
             JudgeFailed: there is none.
@@ -140,26 +148,35 @@ class Cohorts:
         remembered = self._remembered.get((key, member.digest))
         if remembered is not None:
             return remembered
-        if key not in self._gathering:
-            made = make()
-            task = asyncio.create_task(self._run(key, made))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-            self._gathering[key] = (made, task)
-        cohort, verdicts = self._gathering[key]
-        cohort.add(member)
+        running = self._with(key, member) or self._begin(key, make())
+        if running.cohort.is_open:
+            running.cohort.add(member)
         # A caller that gives up takes nobody with it: its answer stays in the group.
-        for present, verdict in zip(cohort.members, await asyncio.shield(verdicts), strict=True):
+        verdicts = await asyncio.shield(running.verdicts)
+        for present, verdict in zip(running.cohort.members, verdicts, strict=True):
             if present == member:
                 return verdict
         raise gymq.JudgeFailed("another attempt at this rollout took its place in the group")
 
+    def _with(self, key: Hashable, member: Member) -> _Running | None:
+        """The group that has the member already, or that takes it in."""
+        groups = self._running.get(key, ())
+        return next((group for group in groups if member in group.cohort.members or group.cohort.is_open), None)
+
+    def _begin(self, key: Hashable, cohort: Cohort) -> _Running:
+        running = _Running(cohort, asyncio.create_task(self._run(key, cohort)))
+        self._running[key].append(running)
+        running.verdicts.add_done_callback(lambda _: self._forget(key, running))
+        return running
+
+    def _forget(self, key: Hashable, running: _Running) -> None:
+        self._running[key].remove(running)
+        if not self._running[key]:
+            del self._running[key]
+
     async def _run(self, key: Hashable, cohort: Cohort) -> list[gymq.Verdict]:
         try:
-            try:
-                await cohort.gather(self._limit_s)
-            finally:
-                del self._gathering[key]
+            await cohort.gather(self._limit_s)
             verdicts = await cohort.judge()
         finally:
             cohort.stop()
@@ -171,5 +188,6 @@ class Cohorts:
 
     def stop(self) -> None:
         """Give up all groups."""
-        for task in self._tasks:
-            task.cancel()
+        for groups in self._running.values():
+            for running in groups:
+                running.verdicts.cancel()

@@ -132,12 +132,39 @@ async def test_equal_prompts_of_other_tasks_runs_and_principles_are_other_groups
     assert sorted(model.asked) == ["ab", "ba", "cd", "dc", "ef", "fe", "gh", "hg"]
 
 
+async def test_more_rollouts_than_a_group_has_make_further_groups():
+    model = Model({first + second: (3, 1, 1) for first in "abcdefg" for second in "abcdefg"})
+    async with compare(model, 3, cohort_timeout_s=0.3) as env:
+        verdicts = [verify(env, said) for said in "abcdefg"]  # all at once: nobody slips into a full group
+        assert len(await rewards(*verdicts[:6])) == 6
+        with pytest.raises(gymq.JudgeFailed, match="no other rollout"):
+            await verdicts[6]
+    assert sorted(model.asked) == ["ab", "bc", "ca", "de", "ef", "fd"]
+
+
+async def test_a_verdict_asked_for_again_while_the_group_is_judged_is_that_of_the_group():
+    go_on = asyncio.Event()
+
+    async def before(_pair: str) -> None:
+        await go_on.wait()
+
+    model = Model({"ab": (5, 1, 1), "ba": (1, 5, 6)}, before)
+    async with compare(model, 2) as env:
+        verdicts = [verify(env, "a", rollout="run/0/0"), verify(env, "b", rollout="run/0/1")]
+        await until(lambda: len(model.asked) == 2)
+        verdicts.append(verify(env, "a", rollout="run/0/0"))
+        await asyncio.sleep(0)
+        go_on.set()
+        assert await rewards(*verdicts) == [5.0, 1.0, 5.0]
+    assert len(model.asked) == 2
+
+
 async def test_a_verdict_asked_for_again_is_the_same():
     model = Model({"ab": (5, 1, 1), "ba": (1, 5, 6)})
     async with compare(model, 2) as env:
         first = verify(env, "a", rollout="run/0/0")
         again = verify(env, "a", rollout="run/0/0")  # while the group gathers: it takes no second place
-        await until(lambda: len(env.author._cohorts._gathering) == 1)
+        await until(lambda: len(env.author._cohorts._running) == 1)
         assert await rewards(first, again, verify(env, "b", rollout="run/0/1")) == [5.0, 5.0, 1.0]
         assert await rewards(verify(env, "a", rollout="run/0/0")) == [5.0]  # and afterwards
     assert sorted(model.asked) == ["ab", "ba"]
@@ -147,7 +174,7 @@ async def test_a_new_attempt_takes_the_place_of_the_old_one():
     model = Model({"ab": (9, 9, 1), "cb": (5, 1, 1), "bc": (1, 5, 6)})
     async with compare(model, 2) as env:
         old = verify(env, "a", rollout="run/0/0")
-        await until(lambda: len(env.author._cohorts._gathering) == 1)
+        await until(lambda: len(env.author._cohorts._running) == 1)
         new = verify(env, "c", rollout="run/0/0")
         await asyncio.sleep(0)
         assert await rewards(new, verify(env, "b", rollout="run/0/1")) == [5.0, 1.0]
@@ -159,7 +186,7 @@ async def test_a_caller_that_gives_up_takes_nobody_with_it():
     model = Model({"ab": (5, 1, 1), "ba": (1, 5, 6)})
     async with compare(model, 2) as env:
         gone = verify(env, "a")
-        await until(lambda: len(env.author._cohorts._gathering) == 1)
+        await until(lambda: len(env.author._cohorts._running) == 1)
         gone.cancel()
         assert await rewards(verify(env, "b")) == [1.0]
 
