@@ -12,7 +12,7 @@ import gymq
 from gymq import responses
 from workers.models.local_vllm_model.worker import LocalVLLMModel
 
-from .lab import ADD, MAX_MODEL_LEN, POLICY, asked, options
+from .lab import ADD, MAX_MODEL_LEN, asked, options
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
@@ -178,7 +178,3 @@ async def test_with_a_base_url_no_engine_is_started() -> None:
     with pytest.raises(gymq.RolloutError, match="cannot connect"):
         await worker.respond(asked("What is 3 + 4?"))
     await worker.stop()
-
-
-def test_the_policy_is_there() -> None:
-    assert (POLICY / "model.safetensors").stat().st_size < 1 << 20

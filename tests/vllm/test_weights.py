@@ -40,7 +40,7 @@ async def test_weights_that_come_as_bytes_answer(model: LocalVLLMModel, checkpoi
     assert after < -5.0 < await certainty(model)
 
 
-@pytest.mark.parametrize("mode", ["keep", "wait"])
+@pytest.mark.parametrize("mode", ["keep", "wait", "abort"])
 async def test_requests_that_run_are_answered_in_full(model: LocalVLLMModel, mode: str) -> None:
     extra = {"extra_body": json.dumps({"ignore_eos": True})}
     tasks = [

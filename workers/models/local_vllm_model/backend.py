@@ -60,6 +60,12 @@ class AskedHere:
         return await self._post("/tokenize", body)
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer = await self._answer(path, body)
+        while _was_ended(answer):
+            answer = await self._answer(path, body)
+        return answer
+
+    async def _answer(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         if self.engine.is_broken:
             # The call has not run, so it may wait until the worker is back.
             raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, f"{self.engine_name}: the engine is being replaced")
@@ -112,6 +118,11 @@ class LocalBackend:
             await asyncio.sleep(WATCH_S)
         log.error("%s: the engine died; this process ends, to be started again", self._name)
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _was_ended(answer: dict[str, Any]) -> bool:
+    """Whether new weights ended the request before the model did. What there is of the reply is no reply."""
+    return any(choice.get("finish_reason") == "abort" for choice in answer.get("choices", ()))
 
 
 def _reason(raw: bytes) -> str:

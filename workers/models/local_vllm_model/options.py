@@ -55,9 +55,16 @@ class LocalVLLMOptions(VLLMOptions):
     def _key_or_none(cls, key: object) -> object:
         return "none" if key is None else key
 
+    @pydantic.field_validator("vllm_serve_kwargs", mode="before")
+    @classmethod
+    def _none_is_no_argument(cls, arguments: object) -> object:
+        return {} if arguments is None else arguments
+
     @pydantic.field_validator("vllm_serve_env_vars", mode="before")
     @classmethod
     def _as_texts(cls, variables: object) -> object:
+        if variables is None:
+            return {}
         if not isinstance(variables, dict):
             return variables
         return {name: str(value) if isinstance(value, int | float) else value for name, value in variables.items()}
