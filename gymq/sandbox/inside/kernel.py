@@ -88,14 +88,17 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def drop_privileges() -> None:
-    """No capabilities, and none to be had by executing something."""
+def drop_bounding_set() -> None:
+    """No capability can be had by executing something. For this the process needs CAP_SETPCAP, or to have none."""
     for capability in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
-            if ctypes.get_errno() == errno.EINVAL:
-                break  # the kernel knows no more of them
-            if ctypes.get_errno() != errno.EPERM:  # EPERM: there are none to be dropped
-                _fail("cannot drop capabilities")
+            if ctypes.get_errno() in (errno.EINVAL, errno.EPERM):
+                break  # the kernel knows no more of them, or an ordinary user asks
+            _fail("cannot drop capabilities")
+
+
+def drop_privileges() -> None:
+    """No capabilities now, and none to be had by executing something."""
     header = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
     if _libc.capset(header, bytes(24)) != 0:
         _fail("cannot drop capabilities")

@@ -80,6 +80,7 @@ def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
         os.closerange(writer + 1, 4096)
         _set_limits(spec, 0 if uid is not None else _processes_of(os.getuid()))
         os.umask(0o022)
+        kernel.drop_bounding_set()
         if uid is not None:
             _become(uid)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and programs would inherit that
