@@ -113,46 +113,46 @@ async def predicting(fake, **options):
         await runner.cleanup()
 
 
-@pytest.mark.parametrize(("mean", "reward"), [(-2.0, 1.0), (-2.48, 1.0), (-2.5, 0.0), (-1.5, 0.0)])
-async def test_the_solubility_is_predicted_by_the_server(mean, reward, known):
-    fake = FakeRemotes(compute_solubility={"mean": mean, "au": 0.1, "eu": 0.1})
+async def test_the_solubility_is_predicted_by_the_server(known):
+    fake, info = FakeRemotes(), "('scaffold', 'c1ccccc1', -2.0, 'increase')"
     async with predicting(fake, filters_dir=str(known)) as env:
-        info = "('scaffold', 'c1ccccc1', -2.0, 'increase')"
-        assert (await env.verify(row("sol_eval", info), answer("Cc1ccccc1"))).reward == reward
+        for mean, reward in [(-2.0, 1.0), (-2.48, 1.0), (-2.5, 0.0), (-1.5, 0.0)]:
+            fake.predictions = {"compute_solubility": {"mean": mean, "au": 0.1, "eu": 0.1}}
+            assert (await env.verify(row("sol_eval", info), answer("Cc1ccccc1"))).reward == reward
         assert (await env.verify(row("sol_eval", info), answer(ESTER))).reward == 0.0
-    assert fake.asked == [("compute_solubility", {"smiles": "Cc1ccccc1"})]
+    assert fake.asked == [("compute_solubility", {"smiles": "Cc1ccccc1"})] * 4
 
 
-@pytest.mark.parametrize(
-    ("for_sale", "product", "reward"),
-    [(True, "CCOC(C)=O", 1.0), (False, ESTER, 0.0), (True, "CCO", 0.0), (True, "?", 0.0)],
-)
-async def test_a_reaction_needs_reactants_for_sale_and_the_right_product(for_sale, product, reward):
+async def test_a_reaction_needs_reactants_for_sale_and_the_right_product():
     acid = "CC(=O)CCCl"
-    fake = FakeRemotes(is_purchasable={acid: for_sale}, translate={"product": product, "id": "1"})
     reaction = f"{acid}.OCC>>"
+    fake, outcomes = (
+        FakeRemotes(),
+        [(True, "CCOC(C)=O", 1.0), (False, ESTER, 0.0), (True, "CCO", 0.0), (True, "?", 0.0)],
+    )
     async with predicting(fake) as env:
-        assert (await env.verify(row("rxn_forward", ESTER), answer(reaction))).reward == reward
-    assert fake.asked[0] == ("is_purchasable", {"smiles": [acid, "OCC"]})
-    assert fake.asked[1:] == ([("translate", {"reaction": reaction})] if for_sale else [])
+        for for_sale, product, reward in outcomes:
+            fake.predictions = {"is_purchasable": {acid: for_sale}, "translate": {"product": product, "id": "1"}}
+            fake.asked = []
+            assert (await env.verify(row("rxn_forward", ESTER), answer(reaction))).reward == reward
+            assert fake.asked[0] == ("is_purchasable", {"smiles": [acid, "OCC"]})
+            assert fake.asked[1:] == ([("translate", {"reaction": reaction})] if for_sale else [])
 
 
-@pytest.mark.parametrize(
-    "predictions",
-    [
-        {"is_purchasable": 500},
-        {"is_purchasable": ["x"]},
-        {"is_purchasable": {"CC(=O)Cl": True}, "translate": {"error": "no"}},
-        {"is_purchasable": {"CC(=O)Cl": True}, "translate": {"product": None}},
-    ],
-    ids=str,
-)
-async def test_a_server_without_a_prediction_is_no_zero_and_its_token_is_not_told(predictions):
-    async with predicting(FakeRemotes(**predictions)) as env:
-        with pytest.raises(gymq.ComponentFailed) as caught:
-            await env.verify(row("rxn_forward", ESTER), answer(REACTION))
-        assert TOKEN not in str(caught.value)
+async def test_a_server_without_a_prediction_is_no_zero_and_its_token_is_not_told():
+    fake, sold = FakeRemotes(), {"is_purchasable": {"CC(=O)Cl": True}}
+    async with predicting(fake) as env:
         assert TOKEN not in repr(env.author.options)
+        for predictions in [
+            {"is_purchasable": 500},
+            {"is_purchasable": ["x"]},
+            sold | {"translate": {"error": "no"}},
+            sold | {"translate": {"product": None}},
+        ]:
+            fake.predictions = predictions
+            with pytest.raises(gymq.ComponentFailed) as caught:
+                await env.verify(row("rxn_forward", ESTER), answer(REACTION))
+            assert TOKEN not in str(caught.value)
 
 
 async def test_a_server_out_of_reach_is_no_zero():
