@@ -7,8 +7,8 @@ from typing import Any
 
 from gymq.testing import function_call, reply
 
-DEPTH = 20_000
-LENGTH = 300_000
+DEPTH = 10_000
+LENGTH = 100_000
 
 TEXTS = {
     "long": "a" * LENGTH,
