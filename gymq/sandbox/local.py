@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, cast
 
 from gymq.sandbox.interface import Finished, LimitName, Limits, Program, Sandbox, SandboxFailed, Session
 from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates, readable_paths
+from gymq.sandbox.output import read_bounded
 from gymq.sandbox.stream_session import StreamSession
 
 log = logging.getLogger("gymq.sandbox")
@@ -206,7 +207,7 @@ class _Supervised:
             self.cut()
 
         streams = (self.process.stdout, self.process.stderr)
-        reading = asyncio.gather(*(_read(stream, limits.output_bytes, too_much) for stream in streams))
+        reading = asyncio.gather(*(read_bounded(stream, limits.output_bytes, too_much) for stream in streams))
         try:
             async with asyncio.timeout(patience):
                 stdout, stderr = await reading
@@ -316,18 +317,3 @@ def _opened(stack: contextlib.ExitStack, content: bytes) -> int:
         fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
     stack.callback(os.close, fd)
     return fd
-
-
-async def _read(stream: asyncio.StreamReader, limit: int, too_much: Callable[[], None]) -> bytes:
-    """The stream up to its end; beyond the limit it is only emptied."""
-    parts: list[bytes] = []
-    left = limit
-    while part := await stream.read(65536):
-        if len(part) > left and left >= 0:
-            too_much()
-            part, left = part[:left], -1
-            parts.append(part)
-        elif left >= 0:
-            parts.append(part)
-            left -= len(part)
-    return b"".join(parts)

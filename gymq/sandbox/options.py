@@ -8,8 +8,10 @@ from typing import Literal
 import pydantic
 
 from gymq.authoring import OptionsError
+from gymq.sandbox.docker import DockerSandbox
 from gymq.sandbox.interface import MIB, Limits, Sandbox, SandboxFailed
 from gymq.sandbox.local import LocalSandbox
+from gymq.sandbox.ray import RaySandbox
 
 
 class SandboxOptions(pydantic.BaseModel):
@@ -25,7 +27,7 @@ class SandboxOptions(pydantic.BaseModel):
     python: str | None = None  # the interpreter for programs; default: the worker's own, in containers `python3`
     max_running: pydantic.PositiveInt | None = None  # programs at a time in one worker process; default: one per core
     image: str | None = None  # docker: for programs that name none
-    ray_address: str = "auto"
+    ray_address: str = "auto"  # of the cluster, as `ray.init` takes it
     memory_mib: pydantic.PositiveInt | None = None  # of a program; default: what the worker finds right
 
     @pydantic.model_validator(mode="after")
@@ -50,10 +52,19 @@ class SandboxOptions(pydantic.BaseModel):
         Raises:
             OptionsError: it cannot; the sentence says why.
         """
-        python = {} if self.python is None else {"python": self.python}
-        sandbox = LocalSandbox(self.max_running, self.isolation, **python)
+        sandbox = self._sandbox()
         try:
             await sandbox.start()
         except SandboxFailed as error:
             raise OptionsError(f"sandbox: {error.message}") from None
         return sandbox
+
+    def _sandbox(self) -> Sandbox:
+        python = {} if self.python is None else {"python": self.python}
+        match self.provider:
+            case "docker":
+                assert self.image is not None
+                return DockerSandbox(self.image, self.max_running, **python)
+            case "ray":
+                return RaySandbox(self.ray_address, self.isolation, **python)
+        return LocalSandbox(self.max_running, self.isolation, **python)

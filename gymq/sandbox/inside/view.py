@@ -8,6 +8,7 @@ from . import kernel
 from .spec import Spec
 
 _OLD = "/.old"
+_SHARED_MEMORY = "/tmp/.shm"
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 _DEVICES = ("null", "zero", "full", "random", "urandom")
@@ -64,8 +65,10 @@ def fill(spec: Spec, uid: int | None) -> None:
             _copy(outside, inside)
     if uid is None:
         return
-    # In a view of our own /tmp is the program's as a whole, otherwise only its own directory is.
-    roots = ("/tmp", *spec.folders) if spec.builds_view else (box,)
+    roots = [box, *spec.folders]
+    if spec.builds_view:  # then /tmp is the program's
+        os.chown("/tmp", uid, uid)
+        roots.append(_SHARED_MEMORY)
     for root in roots:
         for folder, _, files in os.walk(root):
             for path in (folder, *(os.path.join(folder, file) for file in files)):
@@ -95,8 +98,8 @@ def _make_devices() -> None:
         kernel.mount(f"{_OLD}/dev/{name}", f"/dev/{name}", None, kernel.MS_BIND)
     for link, target in _LINKS.items():
         os.symlink(target, link)
-    os.mkdir("/tmp/.shm", 0o700)
-    os.symlink("/tmp/.shm", "/dev/shm")
+    os.mkdir(_SHARED_MEMORY, 0o700)
+    os.symlink(_SHARED_MEMORY, "/dev/shm")
 
 
 def _copy(source: str, target: str) -> None:

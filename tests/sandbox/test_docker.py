@@ -1,0 +1,79 @@
+"""The provider `docker`, with an engine that is there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from gymq.sandbox import MIB, Limits, Program, PythonSession, SandboxFailed
+from gymq.sandbox.docker import DockerSandbox, _docker
+
+IMAGE = "python:3.13-slim"
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[DockerSandbox]:
+    sandbox = DockerSandbox(IMAGE)
+    try:
+        await sandbox.start()
+    except SandboxFailed as error:
+        pytest.skip(error.message)
+    yield sandbox
+    await sandbox.stop()
+    assert not [
+        name for name in (await _docker("ps", "-aq", "--filter", "name=gymq-")).split() if name in sandbox._containers
+    ]
+
+
+async def run(sandbox: DockerSandbox, code: str, limits: Limits | None = None, **program):
+    argv = (sandbox.python, "-I", "-c", code)
+    return await sandbox.run(Program(argv, **program), limits or Limits(wall_s=60.0))
+
+
+async def test_a_program_gets_stdin_and_files_and_answers(sandbox):
+    code = "import sys; print(sys.stdin.read() + open('a/b').read()); sys.exit(3)"
+    finished = await run(sandbox, code, stdin=b"hello ", files={"a/b": b"world"})
+    assert (finished.exit_status, finished.stdout, finished.limit) == (3, b"hello world\n", None)
+
+
+async def test_there_is_no_network_and_no_privilege(sandbox):
+    code = (
+        "import os, socket\nprint(os.getuid())\ntry: open('/etc/x', 'w')\nexcept OSError as e: print(e.errno)\n"
+        "try: socket.create_connection(('192.0.2.1', 80), 3)\nexcept OSError: print('refused')"
+    )
+    assert (await run(sandbox, code)).stdout == b"65534\n30\nrefused\n"
+
+
+async def test_the_clock_the_memory_and_the_output_are_limited(sandbox):
+    assert (await run(sandbox, "while True: pass", Limits(wall_s=1.0))).limit == "wall"
+    held = "held = b'x' * 10**9"
+    assert (await run(sandbox, held, Limits(wall_s=60.0, memory_bytes=64 * MIB))).limit == "memory"
+    finished = await run(sandbox, "while True: print('x' * 1000)", Limits(wall_s=60.0, output_bytes=10_000))
+    assert (finished.limit, len(finished.stdout)) == ("output", 10_000)
+
+
+async def test_a_session_keeps_its_names_and_is_replaced_when_it_hangs(sandbox):
+    session = PythonSession(sandbox, Limits())
+    await session.run("x = 20", 60)
+    assert (await session.run("x + 1", 60)).result == "21"
+    stuck = "while True:\n    try:\n        while True: pass\n    except BaseException: pass"
+    assert (await session.run(stuck, 1)).timed_out
+    assert (await session.run("1 + 1", 60)).result == "2"
+    await session.close()
+
+
+async def test_an_image_that_is_not_there_is_a_failure(sandbox):
+    with pytest.raises(SandboxFailed, match="no-such-image"):
+        await sandbox.run(Program(("true",), image="no-such-image:1"), Limits(wall_s=5.0))
+
+
+async def test_an_image_of_a_program_may_be_changed_by_it(sandbox):
+    command = ("sh", "-c", "echo changed > /etc/issue && cat /etc/issue")
+    assert (await sandbox.run(Program(command, image=IMAGE), Limits(wall_s=60.0))).stdout == b"changed\n"
+
+
+async def test_an_engine_that_is_not_there_is_told(monkeypatch):
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
+    with pytest.raises(SandboxFailed):
+        await DockerSandbox(IMAGE).start()
