@@ -78,7 +78,7 @@ class LocalSandbox(Sandbox):
                 return
             problems.append(f"{isolation.name}: {problem}")
         wanted = self._wanted or "isolation"
-        why = "; ".join(problems) or "neither `unshare` nor `bwrap` is installed"
+        why = "; ".join(problems) or "its command is not installed, or not used by root"
         raise SandboxFailed(f"no {wanted} for programs on this machine ({why})")
 
     def describe(self) -> str:
