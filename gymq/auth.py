@@ -160,7 +160,7 @@ ROLES: tuple[Role, ...] = (
         "bridge",
         "does over HTTP what a client does, and calls models and resources for those who ask there",
         publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS))),
-        subscribe=(_inbox("bridge"), DONE, CANCELLED),
+        subscribe=(_inbox("bridge"), DONE, CANCELLED, LOAD),
     ),
     Role(
         "agent",

@@ -27,6 +27,7 @@ from gymq.bridge.settings import BridgeSettings
 from gymq.bus import Bus
 from gymq.calls import Calls
 from gymq.redaction import hide
+from gymq.routing import RoutedCalls, Routes
 
 log = logging.getLogger("gymq.bridge")
 
@@ -51,13 +52,16 @@ class Bridge:
             bus: connected as the role `bridge`.
         """
         self._settings = settings
+        self._routes = Routes(bus)
         rollouts = Rollouts(
             bus,
             settings.name or _default_name(settings.port),
             rollout_timeout_s=settings.rollout_timeout_s,
             queue_timeout_s=settings.queue_timeout_s,
         )
-        self._context = Context(settings, directory, bus, Calls(bus), rollouts, MemoryBudget(LARGE_BODIES_BYTES))
+        self._context = Context(
+            settings, directory, bus, RoutedCalls(Calls(bus), self._routes), rollouts, MemoryBudget(LARGE_BODIES_BYTES)
+        )
         self._runner: web.AppRunner | None = None
         self._in_hand = 0
 
@@ -78,6 +82,7 @@ class Bridge:
                 hide(secret.get_secret_value())
         if settings.api_key is None and settings.host not in _LOOPBACK:
             log.warning("whoever reaches %s may use the bridge: the setting `api_key` is not set", settings.host)
+        await self._routes.start()
         await self.rollouts.start()
         self._runner = web.AppRunner(
             self._app(),

@@ -13,8 +13,8 @@ from gymq.bridge.memory import MemoryBudget
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
 from gymq.bus import Bus
-from gymq.calls import Calls
 from gymq.config.schema import Kind
+from gymq.routing import RoutedCalls
 
 INSTANCE = "instance"  # of a path with a prefix, such as /models/{instance}/v1/responses
 
@@ -26,7 +26,7 @@ class Context:
     settings: BridgeSettings
     directory: Directory
     bus: Bus
-    calls: Calls
+    calls: RoutedCalls
     rollouts: Rollouts
     bodies: MemoryBudget
     draining: bool = False

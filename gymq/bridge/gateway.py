@@ -180,6 +180,7 @@ def asks_through(rollout: Rollout) -> Ask:
 
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         async with turn:
+            rollout.check_staleness()  # before more is spent on it
             request = Generate(
                 rollout=rollout.id,
                 timeout_s=min(rollout.time_left(), rollout.options.model_timeout_s),

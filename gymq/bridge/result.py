@@ -118,6 +118,7 @@ def _labelled(members: dict[str, Any], outcome: Outcome, trainable: Trainable, *
         "rollout_index": outcome.rollout_index,
         "attempt": outcome.attempt,
         "duration_s": outcome.duration_s,
+        "policy_versions": outcome.policy_versions,
         "dropped_calls": trainable.dropped_calls,
     }
     return members

@@ -26,6 +26,7 @@ from gymq.tasks import read_task, submit
 log = logging.getLogger("gymq.bridge")
 
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
+FIND_AGAIN_S = 0.5
 MOST_SUBMITTED_AT_ONCE = 64
 MOST_FETCHED_AT_ONCE = 16  # outcomes, each of which may be megabytes
 LOOK_AGAIN_EVERY_S = 15.0  # a doorbell may be missed
@@ -208,10 +209,17 @@ class Rollouts:
                 waiting.outcome.set_result(found[1])
 
     async def _find(self, at: Key) -> tuple[int, Outcome] | None:
-        try:
-            return await self._outcomes.find_outcome(*at)
-        except BusError as error:
-            raise BridgeError(500, "not_queued", f"the outcomes cannot be read: {error}", stage="queue") from None
+        """The stored outcome, with its sequence; asked for again while the server is away."""
+        give_up = time.monotonic() + SUBMIT_PATIENCE_S
+        while True:
+            try:
+                async with self._fetching:
+                    return await self._outcomes.find_outcome(*at)
+            except BusError as error:
+                if time.monotonic() > give_up:
+                    text = f"the outcomes cannot be read: {error}"
+                    raise BridgeError(500, "not_queued", text, stage="queue") from None
+            await asyncio.sleep(FIND_AGAIN_S)
 
     async def _watch(self) -> None:
         """Look for outcomes whose doorbell was missed, and for agents that are gone."""

@@ -256,3 +256,19 @@ async def test_who_hangs_up_stops_the_model(client: Client, model: Scripted, str
     await until(lambda: model.asked)
     asking.cancel()
     await until(lambda: model.num_cancelled == 1)
+
+
+async def test_calls_of_a_rollout_stay_with_one_replica(empty_world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    replicas = [Scripted(), Scripted()]
+    for replica in replicas:
+        await empty_world.add_model(model=replica)
+    bridge = await empty_world.start_bridge()
+    await until(lambda: len(bridge._routes._models.get(empty_world.name("policy"), ())) == 2)
+    for turn in range(4):
+        for rollout in range(8):
+            base = f"{empty_world.head}/ng-rollout/r{rollout}/v1"
+            async with openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0) as sdk:
+                await sdk.responses.create(model="policy", input=f"turn {turn}")
+    sessions = [{request.session for request in replica.asked} for replica in replicas]
+    assert not sessions[0] & sessions[1]
+    assert len(sessions[0] | sessions[1]) == 8
