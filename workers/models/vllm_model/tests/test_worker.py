@@ -320,3 +320,16 @@ async def test_the_limit_holds_for_each_engine_and_replicas_divide_it(start: Sta
     worker.share(0, 2)
     await asyncio.gather(*(ask(worker, f"run/{index}/0/1") for index in range(8)))
     assert server.most_in_flight <= 2
+
+
+async def test_cancelling_drops_the_connection_so_that_the_engine_stops(start: Start, server: StandIn) -> None:
+    async def never(_asked: Asked) -> Answer:
+        return await asyncio.get_running_loop().create_future()
+
+    server.reply = never
+    asking = asyncio.create_task(ask(await start()))
+    await server.busy_with(1)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await asyncio.wait_for(server.hung_up.wait(), 10)
