@@ -26,9 +26,10 @@ class CodeGen(gymq.Resources[CodeRow]):
         num_processes: pydantic.PositiveInt = 8
         unit_test_timeout_secs: pydantic.PositiveFloat = 10.0
         debug: bool = False
-        reasoning_format_penalty: float = 0.0
+        reasoning_format_penalty: float = pydantic.Field(0.0, ge=-1.0, le=1.0)
         sandbox: SandboxOptions = SandboxOptions()
 
+    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # below 0 only by the penalty
     deterministic: ClassVar[bool] = False  # a program may be slow one time and fast enough the next
     needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
 

@@ -63,6 +63,7 @@ class NsTools(gymq.Resources[ToolsRow]):
 
     Options = NsToolsOptions
 
+    reward_range: ClassVar[tuple[float, float]] = (-1000.0, 1000.0)  # whatever the verifier gives
     deterministic: ClassVar[bool] = False  # the verifier may ask a judge
     needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
 
