@@ -91,7 +91,7 @@ def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str
             options += ["--ro-bind-try", path, path]
     for position, (inside, outside) in enumerate(folders.items()):
         options += ["--ro-bind", outside, f"/run/folders/{position}", "--tmpfs", inside]
-    return options
+    return [*options, "--remount-ro", "/"]
 
 
 def _found(name: str) -> str:

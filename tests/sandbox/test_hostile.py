@@ -182,7 +182,7 @@ async def test_the_worker_s_environment_is_not_handed_on(sandbox: LocalSandbox, 
 async def test_no_other_process_s_environment_or_memory_can_be_read(closed_sandbox: LocalSandbox):
     code = (
         "import os\nfound = []\nfor pid in filter(str.isdecimal, os.listdir('/proc')):\n"
-        "    for name in ('environ', 'mem', 'maps', 'cwd', 'root', 'exe', 'fd'):\n"
+        "    for name in ['environ', 'mem', 'maps', 'cwd', 'root', 'exe', *(f'fd/{n}' for n in range(30))]:\n"
         "        path = f'/proc/{pid}/{name}'\n        try:\n"
         "            if int(pid) != os.getpid():\n"
         "                found.append((path, os.listdir(path) if os.path.isdir(path) else open(path, 'rb').read(1)))\n"

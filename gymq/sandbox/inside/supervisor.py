@@ -78,7 +78,7 @@ def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
         os.setsid()
         os.closerange(3, writer)
         os.closerange(writer + 1, 4096)
-        _set_limits(spec, 0 if uid is not None else _processes_of(os.getuid()))
+        _set_limits(spec, 0 if uid is not None else _processes_of(os.getuid()) - 1)
         os.umask(0o022)
         kernel.drop_bounding_set()
         if uid is not None:

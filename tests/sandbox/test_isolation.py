@@ -1,0 +1,66 @@
+"""What is active is found out by trying, and told."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from gymq.authoring import OptionsError
+from gymq.sandbox import LocalSandbox, SandboxFailed, SandboxOptions, local
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_WORKS", set())
+
+
+async def test_an_isolation_that_does_not_work_is_not_claimed(monkeypatch, tmp_path):
+    broken = tmp_path / "unshare"
+    broken.write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxFailed, match="not permitted"):
+        await LocalSandbox(isolation="namespaces").start()
+
+
+async def test_an_isolation_that_does_nothing_is_noticed(monkeypatch, tmp_path):
+    # It runs the program, in no namespaces at all: then the file system cannot be built.
+    idle = tmp_path / "unshare"
+    idle.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec /usr/bin/unshare --user "$@"\n')
+    idle.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxFailed):
+        await LocalSandbox(isolation="namespaces").start()
+
+
+async def test_less_isolation_is_a_warning(monkeypatch, caplog, sandbox):
+    local._WORKS.clear()  # the fixture has started one already
+    caplog.clear()
+    fresh = LocalSandbox(isolation=sandbox._isolation.name, python=sandbox.python)
+    with caplog.at_level(logging.INFO, logger="gymq.sandbox"):
+        await fresh.start()
+    (record,) = caplog.records
+    assert fresh.describe() in record.getMessage()
+    assert (record.levelno == logging.WARNING) == (fresh.describe().startswith("process"))
+
+
+async def test_options_that_cannot_be_met_end_the_worker_with_a_sentence(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OptionsError, match="namespaces"):
+        await SandboxOptions(isolation="namespaces").started()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"provider": "docker"},
+        {"provider": "docker", "image": "x", "isolation": "namespaces"},
+        {"image": "x"},
+        {"isolation": "none"},
+        {"memory": 1},
+    ],
+)
+def test_options_of_the_wrong_provider_are_refused(options):
+    with pytest.raises(ValueError, match="validation error"):
+        SandboxOptions(**options)

@@ -1,0 +1,104 @@
+"""Interpreters that stay: they keep names, and nothing of them stays when they are closed or hostile."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from gymq.sandbox import Limits, LocalSandbox, Program, PythonSession, SandboxFailed, SessionEnded
+from gymq.sandbox.interface import MIB
+
+from .conftest import alive
+from .test_hostile import gone
+
+LIMITS = Limits(wall_s=1.0)  # which is for programs: a session lasts
+
+
+@pytest.fixture
+async def session(sandbox: LocalSandbox):
+    session = PythonSession(sandbox, LIMITS)
+    yield session
+    await session.close()
+
+
+async def test_names_survive_and_the_last_value_is_told(session: PythonSession):
+    await session.run("x = [1]", 60)
+    step = await session.run("x.append(2)\nx", 60)
+    assert (step.success, step.result) == (True, "[1, 2]")
+
+
+async def test_output_of_child_processes_belongs_to_the_step(session: PythonSession):
+    step = await session.run("import os, sys\nos.system('echo child')\nprint('warned', file=sys.stderr)", 60)
+    assert (step.stdout, step.stderr) == ("child\n", "warned\n")
+    assert (await session.run("1", 60)).stdout == ""
+
+
+async def test_long_output_is_cut_and_the_session_goes_on(session: PythonSession):
+    assert len((await session.run("print('x' * 10**6)", 60)).stdout) == 100_000
+    assert (await session.run("1 + 1", 60)).result == "2"
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\nos._exit(0)",
+        "import os\nfor fd in range(3, 20):\n    try: os.write(fd, b'\\x7f\\xff\\xff\\xff')\n    except OSError: pass",
+        "import os\nfor fd in range(3, 20):\n    try: os.write(fd, b'\\0\\0\\0\\x02{}')\n    except OSError: pass",
+        "import os\nos.closerange(0, 20)",
+        "import ctypes\nctypes.string_at(0)",
+    ],
+)
+async def test_an_interpreter_that_is_broken_is_replaced(session: PythonSession, code):
+    await session.run("x = 1", 60)
+    assert not (await session.run(code, 60)).success
+    assert (await session.run("1 + 1", 60)).result == "2"
+
+
+async def test_memory_is_limited(sandbox: LocalSandbox):
+    session = PythonSession(sandbox, Limits(memory_bytes=300 * MIB))
+    assert not (await session.run("x = bytes(10**9)", 60)).success
+    assert (await session.run("1 + 1", 60)).result == "2"
+    await session.close()
+
+
+async def test_closing_ends_the_interpreter_and_what_it_started(sandbox: LocalSandbox):
+    marker = f"session-{os.getpid()}-{time.monotonic_ns()}"
+    session = PythonSession(sandbox, LIMITS)
+    await session.run(f"import os\nif os.fork() == 0: os.execlp('sh', '{marker}', '-c', 'sleep 1000; true')", 60)
+    for _ in range(200):
+        if alive(marker):
+            break
+        await asyncio.sleep(0.05)
+    await session.close()
+    await session.close()
+    assert await gone(marker)
+
+
+async def test_stopping_the_sandbox_ends_its_sessions(sandbox: LocalSandbox):
+    session = PythonSession(sandbox, LIMITS)
+    await session.run("1", 60)
+    await sandbox.stop()
+    assert not sandbox._sessions
+
+
+async def test_sessions_do_not_take_the_places_of_programs(sandbox: LocalSandbox):
+    sessions = [PythonSession(sandbox, LIMITS) for _ in range(4)]
+    await asyncio.gather(*(session.run("1", 60) for session in sessions))
+    finished = await sandbox.run(Program((sandbox.python, "-I", "-c", "print(1)")), Limits(wall_s=60.0))
+    assert finished.stdout == b"1\n"
+    await asyncio.gather(*(session.close() for session in sessions))
+
+
+async def test_a_program_that_speaks_no_protocol_ends_its_session(sandbox: LocalSandbox):
+    session = await sandbox.open(Program(("true",)), LIMITS)
+    with pytest.raises(SessionEnded):
+        await session.exchange(b"{}", 60)
+
+
+async def test_an_interpreter_that_is_not_there_is_a_failure_of_the_sandbox(sandbox: LocalSandbox):
+    sandbox.python = "/no/such/python"
+    with pytest.raises(SandboxFailed):
+        await PythonSession(sandbox, LIMITS).run("1", 60)
