@@ -189,6 +189,7 @@ ROLES: tuple[Role, ...] = (
         ),
         subscribe=(
             _inbox("model"),
+            LOAD,
             PUSHED,
             f"{MODEL} {subjects.MODEL_GROUP}",
             f"{REPLICA} {subjects.MODEL_GROUP}",

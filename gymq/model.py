@@ -61,6 +61,16 @@ class Model(Worker):
         """
         return None
 
+    def share(self, index: int, of: int) -> None:
+        """Take this replica's part of what all replicas have only once, such as a rate limit. Optional.
+
+        Called before the first request, and whenever replicas come or go. What is on its way with the old part may end.
+
+        Args:
+            index: which of the replicas this is, from 0.
+            of: how many live; 0: not known yet, as in the first seconds, and nothing is this one's.
+        """
+
     async def load_weights(self, update: WeightsUpdate) -> None:
         """Answer with other weights from now on. Optional; called while `respond` runs, one update at a time.
 

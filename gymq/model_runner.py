@@ -17,6 +17,7 @@ from gymq.calls import Calls
 from gymq.messages import Claim, FailureClass, Generate, Generated, Load, decoder, encode
 from gymq.model import Model, ModelRequest
 from gymq.outcomes import JudgeFailed, RolloutError
+from gymq.replicas import Replicas
 from gymq.serving import Server, Service
 from gymq.weights_keeper import WeightsKeeper
 
@@ -52,6 +53,8 @@ class ModelRunner:
         if type(self.model).load_weights is not Model.load_weights:
             self._weights = WeightsKeeper(server.bus, self.model)
             await self._weights.start()
+        if type(self.model).share is not Model.share:
+            await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
         own = subjects.replica(self.model.name, server.worker)
         for subject, also in ((subjects.model(self.model.name), own), (subjects.judge(self.model.name), "")):
