@@ -13,6 +13,8 @@ from gymq.bridge.http import json_response
 from gymq.bridge.openapi import document
 from gymq.discovery import find_workers
 
+HEAD_PATHS = frozenset({"/", "/health", "/openapi.json", "/global_config_dict_yaml", "/server_instances"})
+
 
 class HeadRoutes:
     def __init__(self, context: Context) -> None:

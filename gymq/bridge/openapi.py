@@ -108,7 +108,9 @@ def _paths() -> Any:
             for dialect in DIALECTS:
                 asked = _PARAMS if dialect is RESPONSES else _MESSAGES
                 path = f"{place}{rollout}{dialect.path}"
-                yield path, {"post": _operation("Ask a model.", asked, _ANY_OBJECT, place + rollout)}
+                operation = _operation("Ask a model.", asked, _ANY_OBJECT, place + rollout)
+                operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}
+                yield path, {"post": operation}
     for place in ("", "/resources/{instance}"):
         yield f"{place}/seed_session", {"post": _operation("Open a session.", _ROW, _ANY_OBJECT, place)}
         yield f"{place}/verify", {"post": _operation("Score a row with its response.", _ANSWERED_ROW, _RESULT, place)}

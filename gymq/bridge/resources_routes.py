@@ -8,6 +8,7 @@ from gymq.bridge.context import Context
 from gymq.bridge.cookies import SessionCookies
 from gymq.bridge.directory import Place
 from gymq.bridge.failures import not_found
+from gymq.bridge.head_routes import HEAD_PATHS
 from gymq.bridge.http import json_response
 from gymq.bridge.keys import HEADER
 from gymq.bridge.sessions import ResourcesCalls
@@ -42,6 +43,8 @@ class ResourcesRoutes:
         self._context.admit(request)
         place = self._context.place(request)
         name = request.match_info["tool"]
+        if place is None and request.path in HEAD_PATHS:
+            raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
         if place is None or place.kind != "resources":
             raise not_found(f"there is nothing at {request.path}")
         _, calls = self._admitted(request)

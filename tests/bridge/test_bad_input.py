@@ -130,6 +130,8 @@ def test_the_head_servers_address_is_taken_from_where_configurations_have_it() -
         ("DELETE", "/server_instances", "GET,HEAD"),
         ("GET", "/v1/responses", "POST"),
         ("PATCH", "/verify", "POST"),
+        ("POST", "/health", "GET,HEAD"),
+        ("POST", "/global_config_dict_yaml", "GET,HEAD"),
     ],
 )
 async def test_a_wrong_method_is_told_with_the_right_one(
