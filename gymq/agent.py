@@ -40,6 +40,7 @@ from gymq.messages import (
 from gymq.outcomes import GOES_ON_ELSEWHERE, InvalidTask, RolloutError
 from gymq.resources import Verdict
 from gymq.staleness import StalenessLimit
+from gymq.tokens import encode_json
 
 log = logging.getLogger("gymq.agent")
 
@@ -86,6 +87,7 @@ class _RowHead(msgspec.Struct):
 
 
 _decode_head = msgspec.json.Decoder(_RowHead).decode
+_canonical = msgspec.json.Encoder(enc_hook=encode_json, order="sorted").encode
 
 
 @dataclass(frozen=True)
@@ -160,6 +162,7 @@ class Rollout:
         self._staleness = staleness
         self._policy_versions: list[str] = []
         self._envelope: dict[str, Any] | None = None
+        self._response: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
 
     def time_left(self) -> float:
@@ -192,14 +195,27 @@ class Rollout:
 
     async def respond(self) -> Reply:
         """Ask the model to go on from all that was said; its output is recorded."""
+        params = {**self.params, "input": self.input + self.output}
+        reply = await self.ask(params, key=f"generate {len(params['input'])}")
+        self.output += reply.output
+        return reply
+
+    async def ask(self, params: dict[str, Any], *, key: str | None = None) -> Reply:
+        """Ask the model anything, in the rollout's name. Its output is not recorded.
+
+        Args:
+            params: checked parameters of a Responses request, `input` a list of items.
+            key: what is asked, in short, for the journal; default: a digest of all of it.
+        """
         if self.options.model_server is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
-        params = {**self.params, "input": self.input + self.output}
         self.check_staleness()  # before more is spent on it
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
         subject = subjects.model(self.options.model_server.name)
-        generated = await self.call(subject, request, Stage.MODEL, key=f"generate {len(params['input'])}")
+        if key is None:
+            key = f"generate {hashlib.blake2b(_canonical(params), digest_size=12).hexdigest()}"
+        generated = await self.call(subject, request, Stage.MODEL, key=key)
         assert isinstance(generated, Generated)
         for version in generated.policy_versions or [""]:
             if version not in self._policy_versions:
@@ -209,7 +225,6 @@ class Rollout:
         except responses.InvalidReply as error:
             text = f"the model's reply is no Responses object: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
-        self.output += response["output"]
         self._usage = responses.add_usage(self._usage, response.get("usage"))
         self._envelope = response
         return Reply(response)
@@ -230,7 +245,12 @@ class Rollout:
 
     @property
     def response(self) -> dict[str, Any]:
-        """The last reply's envelope around the output and the usage of all turns."""
+        """What is verified and stored: the last reply's envelope around the output and the usage of all turns.
+
+        An agent whose rollouts have another form sets it.
+        """
+        if self._response is not None:
+            return self._response
         if self._envelope is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the model was never asked")
         merged = {**self._envelope, "output": self.output}
@@ -238,9 +258,13 @@ class Rollout:
             merged["usage"] = self._usage
         return merged
 
+    @response.setter
+    def response(self, response: dict[str, Any]) -> None:
+        self._response = response
+
     @property
     def has_response(self) -> bool:
-        return self._envelope is not None
+        return self._response is not None or self._envelope is not None
 
     async def call(
         self, subject: str, request: Call, stage: Stage, *, key: str | None = None, in_session: bool = False
@@ -351,8 +375,11 @@ class Session(AbstractAsyncContextManager["Session"]):
             self._done.append((request, result.output))
         return result.output
 
-    async def verify(self, response: dict[str, Any]) -> Verdict:
+    async def verify(self, response: dict[str, Any], row: bytes | None = None) -> Verdict:
         """The verifier's verdict on the response. A verifier that fails is asked again, since the response is paid for.
+
+        Args:
+            row: what the verifier gets as the row, JSON text; default: the rollout's.
 
         Raises:
             RolloutError: there is no verdict.
@@ -363,7 +390,7 @@ class Session(AbstractAsyncContextManager["Session"]):
                 rollout=self._rollout.id,
                 timeout_s=self._timeout(self._rollout.options.verify_timeout_s),
                 number=self._next_number(),
-                row=self._rollout.row,
+                row=self._rollout.row if row is None else row,
                 response=response,
             )
             try:
