@@ -31,6 +31,7 @@ def options(*, replicas: int = 1) -> dict[str, Any]:
             "max_num_seqs": 256,
             "distributed_executor_backend": "uni",
             "enable_prompt_tokens_details": True,
+            "block_size": 32,  # the smallest of the CPU, where 128 is usual; GPUs have 16
         },
     }
 

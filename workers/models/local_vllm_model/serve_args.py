@@ -56,8 +56,9 @@ def environment(options: LocalVLLMOptions, present: Mapping[str, str], sockets: 
         present: the environment so far. What the configuration does not set stays as it is there.
         sockets: folder for the sockets between vLLM's processes, which it does not remove.
     """
-    defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING", "VLLM_RPC_BASE_PATH": sockets}
+    defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     wanted = {name: value for name, value in defaults.items() if name not in present}
+    wanted["VLLM_RPC_BASE_PATH"] = sockets  # not one inherited from a worker, which may be gone
     if options.debug:
         wanted["VLLM_LOGGING_LEVEL"] = "DEBUG"
     if options.hf_home is not None:
