@@ -18,6 +18,7 @@ from gymq.bridge.failures import BridgeError, invalid, of_outcome
 from gymq.bridge.http import JSON, json_response, parse_object
 from gymq.bridge.keys import key_of
 from gymq.bridge.result import answer
+from gymq.bridge.rollouts import Pending
 from gymq.bridge.settings import Untrainable
 from gymq.jsonl import JsonlError
 from gymq.jsonl import parse_object as parse_row
@@ -58,8 +59,9 @@ class AgentRoutes:
         members = _checked_row(body)
         agent = self._agent(place, members, request.path)
         key = key_of(request.headers, members)
-        work = self._result(body, agent.name, key, on_untrainable)
-        del body, members  # the queue has it from now on; what waits here shall be small
+        pending = await context.rollouts.begin(body, agent.name, key)
+        del body, members  # the queue has them from now on; what waits here shall be small
+        work = _result(pending, on_untrainable)
         if heartbeat_s is None:
             return json_response(await work)
         return await _with_heartbeats(request, work, heartbeat_s)
@@ -91,9 +93,6 @@ class AgentRoutes:
             raise invalid(f"verify_responses: {error}") from None
         return json_response(_encode(made._asdict()))
 
-    async def _result(self, row: bytes, agent: str, key: str | None, on_untrainable: Untrainable) -> bytes:
-        return answer(await self._context.rollouts.roll_out(row, agent, key), on_untrainable)
-
     def _agent(self, place: Place | None, members: Mapping[str, msgspec.Raw], path: str) -> Place:
         """The agent that a row names, else the one at the path or port, else the only one."""
         if place is not None and place.kind != "agents":
@@ -114,6 +113,10 @@ class AgentRoutes:
             names = ", ".join(agent.name for agent in self._context.directory.of_kind("agents"))
             raise invalid(f"{AGENT_REF}.name: there is no agent named {name!r:.80}; there are: {names or 'none'}")
         return found
+
+
+async def _result(pending: Pending, on_untrainable: Untrainable) -> bytes:
+    return answer(await pending.outcome(), on_untrainable)
 
 
 def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gymq.config import Config, add_addresses
+from gymq.config import Config, add_addresses, load
 from gymq.config.schema import KINDS, Kind
 
 # What readers of the answer size their connection pools by.
@@ -123,8 +123,6 @@ def config_of_workers(found: Iterable[Mapping[str, Any]], tree: Mapping[str, Any
         found: what `gymq.discovery.find_workers` gives.
         tree: top-level keys to keep, such as `port_range_low`.
     """
-    from gymq.config import load
-
     initial: dict[str, Any] = dict(tree)
     for worker in found:
         metadata = worker["metadata"]

@@ -51,6 +51,23 @@ class _Waiting:
             self.outcome.set_exception(error)
 
 
+class Pending:
+    """A rollout that was asked for."""
+
+    def __init__(self, rollouts: Rollouts, at: Key, waiting: _Waiting) -> None:
+        self._rollouts = rollouts
+        self._at = at
+        self._waiting = waiting
+
+    async def outcome(self) -> Outcome:
+        """The outcome. When the one who waits for it is cancelled so is the rollout, unless it has a key.
+
+        Raises:
+            BridgeError: 504 it took too long; 500 no agent, or no queue; 503 the bridge ends.
+        """
+        return await self._rollouts.wait(self._at, self._waiting)
+
+
 class Rollouts:
     """Rolls out rows for those who wait. Everything is stored as for a collection, under two runs.
 
@@ -110,29 +127,25 @@ class Rollouts:
             await self._cancel(self.run, None)
 
     async def roll_out(self, row: bytes, agent: str, key: str | None = None) -> Outcome:
-        """The outcome of a row. When its only caller is cancelled so is the rollout, unless it has a key.
+        """`begin` and `Pending.outcome` in one."""
+        return await (await self.begin(row, agent, key)).outcome()
+
+    async def begin(self, row: bytes, agent: str, key: str | None = None) -> Pending:
+        """Put a row into the queue. Nothing here keeps it longer than until the queue has it.
 
         Args:
             row: JSON text of an object.
+            key: rows with the same key are rolled out once.
 
         Raises:
-            BridgeError: 422 the key was used for another row; 504 it took too long; 500 no agent, or no queue.
+            BridgeError: 422 the key was used for another row; 500 the outcomes cannot be read.
         """
-        digest = keys.digest_of(parse_object(row))
         if key is None:
             at = (self.run, self._next_index, 0)
             self._next_index += 1
-            try:
-                return await self._wait(self._begin(at, row, agent, digest, None))
-            except (asyncio.CancelledError, BridgeError):
-                if self._waiting.pop(at, None) is not None and not self._stopped:
-                    self._in_background(self._cancel(self.run, at[1]))
-                raise
+            return Pending(self, at, self._begin(at, row, agent, "", None))
         at = (self.keyed_run, *keys.indices_of(key))
-        return await self._roll_out_once(at, row, agent, digest)
-
-    async def _roll_out_once(self, at: Key, row: bytes, agent: str, digest: str) -> Outcome:
-        """The stored outcome of a key, or that of the rollout in work, or that of a new one."""
+        digest = keys.digest_of(parse_object(row))
         replaces = None
         if at not in self._waiting:
             found = await self._find(at)
@@ -141,12 +154,23 @@ class Rollouts:
                 if keys.digest_of(parse_object(outcome.row)) != digest:
                     raise _another_row()
                 if isinstance(outcome, Rollout) or not outcome.retryable:
-                    return outcome
+                    ended = _Waiting(agent, digest, None)
+                    ended.outcome.set_result(outcome)
+                    return Pending(self, at, ended)
         # Another request with the key may have begun while this one looked.
         waiting = self._waiting.get(at) or self._begin(at, row, agent, digest, replaces)
         if waiting.digest != digest:
             raise _another_row()
-        return await self._wait(waiting)
+        return Pending(self, at, waiting)
+
+    async def wait(self, at: Key, waiting: _Waiting) -> Outcome:
+        """As `Pending.outcome`."""
+        try:
+            return await self._wait(waiting)
+        except (asyncio.CancelledError, BridgeError):
+            if at[0] == self.run and self._waiting.pop(at, None) is not None and not self._stopped:
+                self._in_background(self._cancel(self.run, at[1]))
+            raise
 
     def _begin(self, at: Key, row: bytes, agent: str, digest: str, replaces: int | None) -> _Waiting:
         waiting = self._waiting[at] = _Waiting(agent, digest, replaces)

@@ -5,9 +5,11 @@ import math
 
 import pytest
 
+from gymq.bridge.trainable import one_chain
 from gymq.tokens import TOKEN_MEMBERS
 
 from .engine import Body, say
+from .environments import Grader
 from .trainers import nemo_rl_is_infra, nemo_rl_message_log
 from .world import Client, World, new_client
 
@@ -205,8 +207,6 @@ async def test_a32_extra_members_of_the_body_reach_the_engine_and_do_not_come_ba
 
 
 async def test_who_only_evaluates_may_do_without_tokens(empty_world: World) -> None:
-    from .environments import Grader
-
     await empty_world.add_model(return_token_id_information=False)
     await empty_world.add_resources("grader", Grader())
     await empty_world.add_agent("asker", "grader")
@@ -225,8 +225,6 @@ async def test_who_only_evaluates_may_do_without_tokens(empty_world: World) -> N
 
 @pytest.mark.parametrize("interleaved", [True, False])
 def test_of_two_conversations_in_one_rollout_the_one_with_more_tokens_is_kept(interleaved: bool) -> None:
-    from gymq.bridge.trainable import one_chain
-
     def item(name: str, prompt: list[int], generation: list[int]) -> Body:
         log_probs = [-1.0] * len(generation)
         return {"name": name} | dict(zip(TOKEN_MEMBERS, (prompt, generation, log_probs), strict=True))

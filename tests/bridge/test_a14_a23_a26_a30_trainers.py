@@ -16,8 +16,10 @@ import pytest
 from omegaconf import OmegaConf
 
 import gymq.bridge
+from gymq.bridge import Place
 from gymq.bridge.client import RowFailed, run_examples
 from gymq.bridge.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
+from gymq.bridge.stack import Stack, StackFailed
 from gymq.server.address import free_port
 
 from .engine import Body, say
@@ -272,8 +274,6 @@ async def test_a30_a_trainer_starts_uses_looks_after_and_stops_us_under_the_name
 def test_a30_a_trainer_is_told_what_has_died(drop_in: None) -> None:
     from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 
-    from gymq.bridge.stack import StackFailed
-
     helper = RunHelper()
     helper.start(GlobalConfigDictParserConfig(initial_global_config_dict=config(free_port("127.0.0.1"))))
     try:
@@ -289,8 +289,6 @@ def test_a30_a_trainer_is_told_what_has_died(drop_in: None) -> None:
 def test_a30_a_configuration_that_does_not_do_is_told(drop_in: None) -> None:
     from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 
-    from gymq.bridge.stack import StackFailed
-
     wrong = OmegaConf.create({"config_paths": ["no/such/file.yaml"]})
     with pytest.raises(StackFailed, match=r"no/such/file\.yaml"):
         RunHelper().start(GlobalConfigDictParserConfig(initial_global_config_dict=wrong))
@@ -304,9 +302,6 @@ def test_a30_nothing_was_started_in_this_process(drop_in: None) -> None:
 
 
 async def test_a30_an_instance_that_nobody_serves_is_named(client: Client, world: World) -> None:
-    from gymq.bridge import Place
-    from gymq.bridge.stack import Stack, StackFailed
-
     assert world.bridge is not None
     stack = Stack({"head_server": {"port": int(world.head.rpartition(":")[2])}})
     stack._process = await asyncio.to_thread(_sleeper)

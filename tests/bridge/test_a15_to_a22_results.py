@@ -8,6 +8,8 @@ import aiohttp
 import msgspec
 import pytest
 
+from gymq import streams
+from gymq.bridge import Place, rollouts
 from gymq.bridge.failures import BridgeError, status_of
 from gymq.cancel import cancel
 from gymq.messages import FailureClass
@@ -15,6 +17,7 @@ from gymq.outcomes import RETRYABLE
 from gymq.registry import find
 
 from .engine import Body, say
+from .environments import Grader
 from .trainers import nemo_rl_is_infra, trl_masks
 from .waiting import until
 from .world import Client, World, new_client
@@ -146,8 +149,6 @@ async def test_a18_a_verifier_that_fails_is_told_by_the_status(
 
 
 async def test_a18_an_engine_that_cannot_be_reached_is_infrastructure(empty_world: World) -> None:
-    from .environments import Grader
-
     await empty_world.add_model(base_url="http://127.0.0.1:1/v1")
     await empty_world.add_resources("grader", Grader())
     await empty_world.add_agent("asker", "grader")
@@ -220,9 +221,6 @@ def test_a18_every_class_of_failure_has_a_status_that_says_whether_to_try_again(
 async def test_a18_an_agent_that_nobody_serves_is_infrastructure(
     client: Client, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from gymq import streams
-    from gymq.bridge import Place, rollouts
-
     assert world.bridge is not None
     monkeypatch.setattr(rollouts, "NOBODY_SERVES_S", 0.0)
     monkeypatch.setattr(rollouts, "is_running", lambda bus, name, kind: asyncio.sleep(0, False))
@@ -250,8 +248,6 @@ class _Settled:
 
 
 async def test_a19_an_engine_that_hangs_is_answered_for_at_the_deadline(empty_world: World) -> None:
-    from .environments import Grader
-
     await empty_world.add_model()
     await empty_world.add_resources("grader", Grader())
     await empty_world.add_agent("asker", "grader")

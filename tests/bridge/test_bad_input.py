@@ -3,18 +3,22 @@
 import asyncio
 import json
 import logging
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
 import pytest
 
 from gymq.bridge import BridgeSettings
+from gymq.bridge.bridge import PortTaken
 from gymq.bridge.settings import settings_of
 from gymq.cli.bridging import read_settings
 from gymq.cli.errors import Refused
 from gymq.server.address import free_port
 from gymq.testing import reply
 
+from .engine import say
 from .waiting import until
 from .world import Client, World, new_client
 
@@ -198,8 +202,6 @@ async def test_a_body_that_is_too_large_is_refused(world: World, chunked: bool) 
 
 
 async def test_a_body_that_inflates_is_measured_inflated(world: World) -> None:
-    import zlib
-
     await world.start_bridge(max_body_bytes=4096)
     body = zlib.compress(json.dumps(world.row(blob="x" * 1_000_000)).encode())
     async with new_client(world) as client:
@@ -290,8 +292,6 @@ async def test_a_key_that_is_none_is_refused(client: Client, world: World, key: 
 
 
 async def test_a_port_that_is_taken_is_told(world: World) -> None:
-    from gymq.bridge.bridge import PortTaken
-
     port = free_port("127.0.0.1")
     server = await asyncio.start_server(lambda reader, writer: None, "127.0.0.1", port)
     async with server:
@@ -313,3 +313,34 @@ async def test_a_bridge_without_nats_says_that_it_is_not_ready(client: Client, w
         assert answer.status == 503
     async with aiohttp.ClientSession() as session, session.get(f"{world.head}/") as answer:
         assert answer.status == 200
+
+
+def frames_of(coroutine: Any) -> Iterator[Any]:
+    """The frames of a coroutine and of what it waits for."""
+    while getattr(coroutine, "cr_frame", None) is not None:
+        yield coroutine.cr_frame
+        coroutine = coroutine.cr_await
+
+
+async def test_what_waits_for_a_rollout_does_not_hold_its_row(client: Client, world: World) -> None:
+    hold = asyncio.Event()
+
+    async def wait(body: Any) -> Any:
+        await hold.wait()
+        return say("done")
+
+    world.engine.turn = wait
+    marker = "a-row-that-is-not-kept" * 10_000
+    asking = asyncio.create_task(client.run(world.row(blob=marker)))
+    await until(lambda: world.engine.requests)
+    names = {
+        name
+        for task in asyncio.all_tasks()
+        for frame in frames_of(task.get_coro())
+        if "gymq/bridge" in frame.f_code.co_filename and "tests" not in frame.f_code.co_filename
+        for name, value in frame.f_locals.items()
+        if isinstance(value, bytes) and marker.encode() in value
+    }
+    assert not names
+    hold.set()
+    assert (await asking)[0] == 200

@@ -9,7 +9,7 @@ import openai
 import pytest
 
 import gymq
-from gymq.bridge import Gateway, asks_through
+from gymq.bridge import Admission, Gateway, asks_through
 from gymq.messages import FailureClass
 from gymq.outcomes import RolloutError
 from gymq.testing import reply
@@ -84,8 +84,6 @@ async def test_failed_calls_are_counted() -> None:
 
 
 def test_the_key_is_not_shown() -> None:
-    from gymq.bridge import Admission
-
     assert "hush" not in repr(Admission("r", "http://h", "hush"))
 
 
