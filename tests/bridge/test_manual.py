@@ -1,0 +1,41 @@
+"""What docs/bridge.md repeats of the code is what the code says."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from gymq.bridge import BridgeSettings
+from gymq.bridge.openapi import document
+
+PAGE = (Path(__file__).parents[2] / "docs" / "bridge.md").read_text(encoding="utf-8")
+
+
+def table(*headings: str) -> list[list[str]]:
+    """The cells of the table with these headings, a list a row."""
+    found = re.search(
+        rf"^{re.escape('| ' + ' | '.join(headings) + ' |')}\n\|[ -|]+\|\n((?:\|.*\n)+)", PAGE, re.MULTILINE
+    )
+    assert found
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[1].splitlines()]
+
+
+def test_every_setting_is_told_with_its_default() -> None:
+    told = {name.strip("`"): default for name, default, _ in table("setting", "default", "meaning")}
+    assert told.keys() == BridgeSettings.model_fields.keys()
+    for name, field in BridgeSettings.model_fields.items():
+        if isinstance(field.default, int | float):
+            assert float(told[name]) == field.default
+        elif isinstance(field.default, str):
+            assert told[name] == field.default
+
+
+@pytest.mark.parametrize("path", re.findall(r"`?(?:GET|POST) (/[a-z_/0-9.]*)`", PAGE.partition("## /run")[0]))
+def test_every_route_that_is_told_is_in_the_openapi_document(path: str) -> None:
+    assert path in document(with_key=False)["paths"]
+
+
+def test_every_status_that_is_told_is_in_the_openapi_document() -> None:
+    told = {status for row in table("status", "when", "again?") for status in row[0].split(", ")}
+    operation = document(with_key=True)["paths"]["/run"]["post"]
+    assert told == set(operation["responses"]) - {"200"}
