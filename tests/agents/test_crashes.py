@@ -1,0 +1,103 @@
+"""Whatever an agent did when its process died, another one comes to the same end, and pays one model call at most."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import gymq
+from gymq.agent_harness import AgentHarness
+from gymq.config import load
+from gymq.registry import find
+from gymq.testing import function_call, prompt, reply
+from workers.agents.aviary_agent.worker import AviaryAgent
+from workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
+from workers.agents.simple_agent.worker import SimpleAgent
+from workers.agents.tool_simulation_agent.worker import ToolSimulationAgent
+from workers.resources.aviary.worker import Environments
+from workers.resources.example_session_state_mgmt.worker import SessionCounter
+from workers.resources.xlam_fc.worker import FunctionCalling
+
+from .crashes import uninterrupted, with_a_crash
+
+AGENTS = Path(__file__).parents[2] / "workers" / "agents"
+
+
+class Strict(gymq.Resources[gymq.Row]):
+    """Accepts the third attempt at a proof."""
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        right = request.reply_text == "proof 3"
+        return gymq.Verdict(float(right), needs_correction=not right, correction_prompt=f"not {request.reply_text}")
+
+
+class Apples(Environments):
+    def __init__(self) -> None:
+        super().__init__({"env": "gsm8k", "problems": [{"question": "3 * 6?", "answer": 18}]})
+
+
+def counts(params):
+    turn = sum(item.get("type") == "function_call" for item in params["input"])
+    if turn < 3:
+        return with_tokens(reply(function_call("increment_counter", {"count": 1}, f"c{turn}")), turn)
+    return reply("The counter is at 6.")
+
+
+def calls(params):
+    return with_tokens(reply(function_call("area", {"width": 2}, "c")), 0)
+
+
+def proves(params):
+    asked = params["input"][-1]["content"]
+    return reply("proof 1" if asked == "Prove it." else f"proof {int(asked[-1]) + 1}")
+
+
+def computes(params):
+    seen = [item["output"] for item in params["input"] if item.get("type") == "function_call_output"]
+    step = ("submit_answer", {"answer": seen[-1]}) if seen else ("calculator", {"expr": "3 * 6"})
+    return with_tokens(reply(function_call(*step, f"c{len(seen)}")), len(seen))
+
+
+def with_tokens(response, turn):
+    tokens = {"prompt_token_ids": [1, turn], "generation_token_ids": [turn, 3], "generation_log_probs": [-0.5, -0.25]}
+    response["output"][-1] |= tokens
+    return response
+
+
+COUNTER = {"initial_count": 3, "expected_count": 6, **prompt("Add 3 to the counter.")}
+CALL = {"expected_answers": [{"name": "area", "arguments": {"width": 2}}], **prompt("Area?")}
+CASES = {
+    "simple_agent": (SimpleAgent, SessionCounter, counts, {}, COUNTER),
+    "tool_simulation_agent": (ToolSimulationAgent, FunctionCalling, calls, {}, CALL),
+    "proof_refinement_agent": (ProofRefinementAgent, Strict, proves, {"max_correction_turns": 5}, prompt("Prove it.")),
+    "aviary_agent": (AviaryAgent, Apples, computes, {}, {"task_idx": 0, "responses_create_params": {"input": []}}),
+}
+
+
+@pytest.mark.parametrize("hears_last", [True, False], ids=["after-the-reply", "before-the-reply"])
+@pytest.mark.parametrize("name", CASES)
+async def test_a_rollout_goes_on_after_a_crash_at_any_effect(bus, run, name, hears_last):
+    if name == "aviary_agent":
+        pytest.importorskip("aviary.envs.gsm8k", reason='needs pip install "gymq[aviary]"')
+    agent, resources, model, options, row = CASES[name]
+    async with AgentHarness(agent, resources, model, options) as harness:
+        expected, num_effects = await uninterrupted(harness, row)
+        assert expected.verdict.reward == 1.0
+        for at in range(1, num_effects):
+            done = await with_a_crash(bus, run, harness, row, at, hears_last=hears_last)
+            assert (done.verdict.reward, done.response) == (1.0, expected.response), at
+            paid_again = done.num_model_calls - expected.num_model_calls
+            assert paid_again in ((0,) if hears_last else (0, 1)), at
+
+
+@pytest.mark.parametrize("name", [path.parent.name for path in sorted(AGENTS.glob("*/worker.py"))])
+def test_an_agents_folder_has_a_configuration_that_loads_and_rows_that_name_it(name):
+    if name == "simple_agent":
+        pytest.skip("its rows and configurations are those of the environments")
+    model = AGENTS.parent / "models" / "simulated_model" / "config.yaml"
+    config = load([model, AGENTS / name / "config.yaml"], env_yaml=None)
+    agents = {instance.name: instance for instance in config.instances if instance.kind == "agents"}
+    find("agents", name)(agents[name].options, name=name)
+    rows = (AGENTS / name / "data" / "example.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(rows) == 5
+    assert {json.loads(row)["agent_ref"]["name"] for row in rows} <= agents.keys()
