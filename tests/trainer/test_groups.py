@@ -1,0 +1,313 @@
+"""Groups of samples: given out as they are completed, each once, and short of nothing that was stored."""
+
+import asyncio
+import json
+import sys
+from typing import Any
+
+import pytest
+
+from gymq.outcomes import Retry
+from gymq.rows import RowError
+from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer_groups import Group
+from tests.bridge.engine import Body, say
+from tests.bridge.world import World
+
+from .conftest import Examples
+
+
+async def collected(batch: Any) -> list[Group]:
+    return [group async for group in batch]
+
+
+def asked(body: Body) -> str:
+    return str(body["messages"][-1]["content"])
+
+
+async def test_a_group_holds_its_samples_with_rewards_and_tokens(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    rows = examples(3)
+    groups = await collected(training.run_rollouts(rows, num_samples=4))
+    assert sorted(group.task_index for group in groups) == [0, 1, 2]
+    for group in groups:
+        assert group.example is rows[group.task_index]
+        assert group.is_complete
+        assert group.rewards == [1.0] * 4
+        assert len({sample.rollout_index for sample in group.samples}) == 4
+        record = group.samples[0].record()
+        assert len(record.token_ids) == len(record.log_probs)
+        assert sum(record.is_sampled())
+    assert len(world.engine.requests) == 12
+
+
+async def test_groups_come_as_they_are_completed(training: TrainingRun, world: World, examples: Examples) -> None:
+    hold = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if asked(body) == "say 0":
+            await hold.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    seen = []
+    async for group in training.run_rollouts(examples(4), num_samples=2):
+        seen.append(group.task_index)
+        if len(seen) == 3:
+            hold.set()
+    assert seen[-1] == 0
+    assert sorted(seen) == [0, 1, 2, 3]
+
+
+async def test_groups_come_in_the_order_of_the_examples_if_asked_for(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    late = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if asked(body) == "say 0":
+            await late.wait()
+        elif asked(body) == "say 5":
+            late.set()
+        return say("done")
+
+    world.engine.turn = turn
+    groups = await collected(training.run_rollouts(examples(6), in_order=True))
+    assert [group.task_index for group in groups] == list(range(6))
+
+
+async def test_the_surplus_is_cut_when_a_group_has_enough(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    never = asyncio.Event()
+    num_asked = 0
+
+    async def turn(body: Body) -> Body:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked <= 2:
+            await never.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    (group,) = await collected(training.run_rollouts(examples(1), num_samples=4, num_surplus=2))
+    assert group.is_complete
+    async with asyncio.timeout(30.0):
+        while world.engine.num_dropped < 2:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_straggler_is_cut_and_its_group_given_out_short(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    never = asyncio.Event()
+    num_asked = 0
+
+    async def turn(body: Body) -> Body:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked == 3:
+            await never.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    (group,) = await collected(training.run_rollouts(examples(1), num_samples=3, straggler_s=0.5))
+    assert not group.is_complete
+    assert len(group.samples) == 2
+
+
+async def test_a_batch_that_is_cut_gives_out_what_is_there(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    never = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if asked(body) != "say 1":
+            await never.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    batch = training.run_rollouts(examples(4), num_samples=2)
+    numbers = {}
+    async for group in batch:
+        numbers[group.task_index] = len(group.samples)
+        batch.cut()
+    assert numbers == {0: 0, 1: 2, 2: 0, 3: 0}
+
+
+async def test_a_failure_is_no_sample_and_has_no_reward(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    good, bad = examples(1), examples(1, first=1, verdict={"fails": {"class": "invalid_task"}})
+    groups = {group.task_index: group async for group in training.run_rollouts(good + bad, num_samples=2)}
+    assert groups[0].is_complete
+    assert groups[1].samples == []
+    assert [failure.failure_class for failure in groups[1].failures] == ["invalid_task"] * 2
+
+
+async def test_a_rollout_without_token_ids_is_a_sample_for_evaluation_only(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    world.engine.spoil = lambda completion: completion["choices"][0]["message"].update(empty=True)
+    world.engine.turn = lambda body: {**say("done"), "empty": True}
+    (group,) = await collected(training.run_rollouts(examples(1)))
+    assert [failure.failure_class for failure in group.failures] == ["no_token_ids"]
+    (group,) = await collected(training.run_rollouts(examples(1), on_untrainable="allow"))
+    assert group.rewards == [1.0]
+
+
+# The store ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_batch_that_is_asked_for_again_comes_from_the_store(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    first = await collected(training.run_rollouts(examples(3), num_samples=4, num_surplus=1, in_order=True))
+    num_asked = len(world.engine.requests)
+    again = await TrainingRun.connect(world.url, training.run)
+    try:
+        second = await collected(again.run_rollouts(examples(3), num_samples=4, num_surplus=1, in_order=True))
+    finally:
+        await again.close()
+    assert len(world.engine.requests) == num_asked
+    assert [group.samples for group in second] == [group.samples for group in first]
+
+
+async def test_only_what_is_missing_of_a_larger_group_is_made(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    await collected(training.run_rollouts(examples(1), num_samples=2))
+    (group,) = await collected(training.run_rollouts(examples(1), num_samples=5))
+    assert group.is_complete
+    assert len(world.engine.requests) == 5
+
+
+async def test_a_failure_that_may_pass_is_tried_again_when_it_is_asked_for_again(
+    training: TrainingRun, world: World, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Retry, "pause_s", lambda *_, **__: None)  # agents give up at once
+    world.engine.turn = lambda body: (500, {"error": {"message": "not now"}})
+    (group,) = await collected(training.run_rollouts(examples(1)))
+    assert [failure.failure_class for failure in group.failures] == ["model_failed"]
+    world.engine.turn = lambda body: say("done")
+    (group,) = await collected(training.run_rollouts(examples(1)))
+    assert group.is_complete
+    assert not group.failures
+
+
+async def test_another_row_under_a_known_index_is_refused(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    await collected(training.run_rollouts(examples(1)))
+    with pytest.raises(TrainerError, match="another row"):
+        await collected(training.run_rollouts(examples(1, subject="history")))
+
+
+async def test_one_group_that_cannot_be_made_costs_no_other(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    await collected(training.run_rollouts(examples(1)))
+    batch = training.run_rollouts([*examples(1, subject="x"), *examples(3, first=1)], in_order=True)
+    seen: list[int] = []
+
+    async def look() -> None:
+        async for group in batch:
+            seen.append(group.task_index)
+
+    with pytest.raises(TrainerError, match="another row"):
+        await look()
+    assert seen == [1, 2, 3]
+
+
+KILLED = """
+import asyncio, json, sys
+from gymq.trainer import TrainingRun
+
+async def main(url, run, rows):
+    training = await TrainingRun.connect(url, run)
+    async for group in training.run_rollouts(json.loads(rows), num_samples=3):
+        print(group.task_index, flush=True)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_nothing_is_lost_or_made_twice_when_the_trainer_is_killed(
+    world: World, run: str, examples: Examples
+) -> None:
+    free = asyncio.Semaphore(3)  # as many replies as may be given
+
+    async def turn(body: Body) -> Body:
+        await free.acquire()
+        return say("done")
+
+    world.engine.turn = turn
+    rows = examples(4)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, world.url, run, json.dumps(rows), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    free.release()
+    async with asyncio.timeout(60.0):
+        while len(world.engine.requests) < 12:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    process.kill()
+    await process.wait()
+    for _ in range(12):
+        free.release()
+    again = await TrainingRun.connect(world.url, run)
+    try:
+        groups = await collected(again.run_rollouts(rows, num_samples=3))
+    finally:
+        await again.close()
+    assert sorted(group.task_index for group in groups) == [0, 1, 2, 3]
+    assert all(group.is_complete for group in groups)
+    assert len(world.engine.requests) == 12
+
+
+# Bad input ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("spoil", "told"),
+    [
+        (lambda rows: rows[1].pop("_ng_task_index"), "examples:2: no object with a `_ng_task_index`"),
+        (lambda rows: rows[1].update(_ng_task_index=0), "`_ng_task_index` 0 is there twice"),
+        (lambda rows: rows[1].update(_ng_task_index=-1), "examples:2: `_ng_task_index` is no task index"),
+        (lambda rows: rows[1].pop("agent_ref"), "examples:2: the row names no agent"),
+        (lambda rows: rows[1].pop("responses_create_params"), "examples:2: the row has no member"),
+        (lambda rows: rows[1].update(x=object()), "no JSON form"),
+        (lambda rows: rows.append(3), "examples:3: no object"),
+    ],
+)
+async def test_examples_that_cannot_be_used_are_named_before_anything_is_asked_for(
+    training: TrainingRun, world: World, examples: Examples, spoil: Any, told: str
+) -> None:
+    rows = examples(2)
+    spoil(rows)
+    with pytest.raises(RowError, match=told):
+        training.run_rollouts(rows)
+    assert not world.engine.requests
+
+
+@pytest.mark.parametrize(
+    "options", [{"num_samples": 0}, {"num_surplus": -1}, {"max_staleness": -1}, {"rollout_timeout_s": 0}]
+)
+async def test_options_that_do_not_fit_are_refused(
+    training: TrainingRun, examples: Examples, options: dict[str, Any]
+) -> None:
+    with pytest.raises(TrainerError):
+        training.run_rollouts(examples(1), **options)
+
+
+async def test_an_agent_that_does_not_run_is_named(training: TrainingRun, examples: Examples) -> None:
+    rows = examples(1)
+    rows[0]["agent_ref"] = {"name": "nobody"}
+    with pytest.raises(TrainerError, match="no agent named 'nobody' is running"):
+        await collected(training.run_rollouts(rows))
+
+
+def test_the_name_of_a_run_is_checked() -> None:
+    with pytest.raises(TrainerError, match="run"):
+        TrainingRun(None, "my run")  # type: ignore[arg-type]
