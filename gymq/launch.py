@@ -50,6 +50,9 @@ class Cluster:
         ack_wait_s: float | None = None,
         log_level: str = "info",
         drain_s: float = 30.0,
+        agents: Iterable[str] | None = None,
+        services: bool = True,
+        logs_to_stderr: bool = False,
     ) -> None:
         """
         Args:
@@ -57,6 +60,9 @@ class Cluster:
             url: of a NATS server with JetStream to use instead of the embedded one.
             replicas: copies of each stream, on a cluster of servers.
             ack_wait_s: after how many seconds of silence an agent has lost its tasks; None: `streams.ACK_WAIT_S`.
+            agents: names of the agent instances that get queues, wherever they run; None: those of `instances`.
+            services: whether intake, janitor and profiler run here.
+            logs_to_stderr: the processes' logs go where this process's stderr goes, and not into `folder`.
         """
         self._instances = list(instances)
         self._folder = folder
@@ -65,6 +71,11 @@ class Cluster:
         self._ack_wait_s = ack_wait_s
         self._log_level = log_level
         self._drain_s = drain_s
+        of_instances = [instance.name for instance in self._instances if instance.kind == "agents"]
+        self._agents = of_instances if agents is None else list(agents)
+        self._services = services
+        self._logs_to_stderr = logs_to_stderr
+        self._is_started = False
         self._server: EmbeddedServer | None = None
         self._watching_server: asyncio.Task[None] | None = None
         self.children: list[Child] = []
@@ -81,13 +92,14 @@ class Cluster:
                 await self._make_streams()
             else:
                 log.warning("there is no password of the role operator here: streams are taken as they are")
-            logs = self._folder / "logs"
-            logs.mkdir(parents=True, exist_ok=True)
+            if not self._logs_to_stderr:
+                (self._folder / "logs").mkdir(parents=True, exist_ok=True)
             environments = self._folder / "environments"
-            self.children = [Child(name, spec, logs / f"{name}.log", environments) for name, spec in self._plan()]
+            self.children = [Child(name, spec, self._log_file(name), environments) for name, spec in self._plan()]
             async with asyncio.TaskGroup() as group:
                 for child in self.children:
                     group.create_task(child.start())
+            self._is_started = True
         except BaseException as error:
             await self._stop()
             if isinstance(error, ExceptionGroup):
@@ -102,15 +114,23 @@ class Cluster:
     ) -> None:
         await self._stop()
 
+    @property
+    def not_serving(self) -> list[str]:
+        """The processes that do not serve at this moment; all that there will be while it starts."""
+        names = [child.name for child in self.children if not child.serves]
+        return names if self._is_started or names else ["streams"]  # they are made first
+
+    def _log_file(self, name: str) -> Path | None:
+        return None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
+
     async def _make_streams(self) -> None:
         bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
         try:
-            agents = [instance.name for instance in self._instances if instance.kind == "agents"]
             js = JetStream(bus)
-            await streams.ensure(js, agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+            await streams.ensure(js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
             if self._server is not None:
                 # Nobody else is on a server that has just been started here.
-                await streams.take_back(js, agents, ack_wait_s=self._ack_wait_s)
+                await streams.take_back(js, self._agents, ack_wait_s=self._ack_wait_s)
         finally:
             await bus.close()
 
@@ -151,6 +171,8 @@ class Cluster:
                 planned.append((f"{instance.name}-{number}", [instance], instance.kind))
         planned += [(kind, instances, kind) for kind, instances in shared.items()]
         specs = [(name, self._spec(ROLE_OF_KIND[kind], instances)) for name, instances, kind in planned]
+        if not self._services:
+            return specs
         if credentials.may_take(self.url, SERVICES):
             specs.append((SERVICES, self._spec(SERVICES, [])))
         else:
@@ -165,16 +187,19 @@ class Cluster:
 class Child:
     """One worker process, kept alive."""
 
-    def __init__(self, name: str, spec: HostSpec, log_file: Path, environments: Path) -> None:
+    def __init__(self, name: str, spec: HostSpec, log_file: Path | None, environments: Path) -> None:
         """
         Args:
+            log_file: where it logs to; None: this process's stderr.
             environments: the folder for the Python environments of workers that have their own.
         """
         self.name = name
         self.spec = spec
         self.restarts = 0
+        self.serves = False
         self.process: asyncio.subprocess.Process | None = None
         self._log_file = log_file
+        self._log = log_file or "its log above"
         self._environments = environments
         self._python = sys.executable
         self._watching: asyncio.Task[None] | None = None
@@ -195,7 +220,7 @@ class Child:
         self._watching = asyncio.create_task(self._watch())
 
     async def _spawn(self) -> None:
-        with self._log_file.open("ab") as log_to:
+        with contextlib.nullcontext() if self._log_file is None else self._log_file.open("ab") as log_to:
             process = self.process = await asyncio.create_subprocess_exec(
                 self._python,
                 "-P",  # a file in the current folder must not stand for a module of the library
@@ -215,7 +240,8 @@ class Child:
             raise
         if said != READY:
             await _end(process, patience_s=ENDS_BY_ITSELF_S)
-            raise LaunchError(f"{self.name}: {said or f'it did not get ready; see {self._log_file}'}")
+            raise LaunchError(f"{self.name}: {said or f'it did not get ready; see {self._log}'}")
+        self.serves = True
 
     async def _ask(self, process: asyncio.subprocess.Process) -> str:
         """Tell a process what to do; its answer, empty if it ends without one."""
@@ -232,7 +258,7 @@ class Child:
                     async with asyncio.timeout(STILL_STARTING_S):
                         return (await process.stdout.readline()).decode().strip()
                 except TimeoutError:
-                    log.warning("%s is still starting; see %s", self.name, self._log_file)
+                    log.warning("%s is still starting; see %s", self.name, self._log)
         except ConnectionError:
             pass
         return ""
@@ -243,6 +269,7 @@ class Child:
             assert self.process is not None
             started = asyncio.get_running_loop().time()
             status = await self.process.wait()
+            self.serves = False
             if asyncio.get_running_loop().time() - started > 60.0:
                 pause = 0.25
             log.warning("%s ended with status %s, starting it again", self.name, status)
@@ -261,6 +288,7 @@ class Child:
         """Let it drain; kill it when it takes too long."""
         if self._watching is not None:
             self._watching.cancel()
+        self.serves = False
         if self.process is None or self.process.returncode is not None:
             return
         with contextlib.suppress(ProcessLookupError):

@@ -6,17 +6,22 @@ import asyncio
 import contextlib
 import signal
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, get_args
 
 from cyclopts import Parameter
 
 from gymq.cli.bridging import bridge_for, read_settings
 from gymq.cli.cluster import FOLDER, instance_specs, read_config
-from gymq.cli.errors import told_plainly
+from gymq.cli.errors import Refused, told_plainly
+from gymq.cli.health import health_at
 from gymq.config import Config
+from gymq.host import InstanceSpec
 from gymq.launch import Cluster
 from gymq.redaction import redact
+
+Part = Literal["agents", "models", "resources", "services"]
 
 
 def up(
@@ -26,7 +31,10 @@ def up(
     model_url: str | None = None,
     model: str | None = None,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
+    only: Annotated[tuple[Part, ...], Parameter(consume_multiple=False)] = (),
     replicas: int = 1,
+    health_port: int | None = None,
+    log_to: Literal["files", "stderr"] = "files",
     log_level: str = "info",
 ) -> int:
     """Start a cluster on this machine and keep it running until Ctrl-C or SIGTERM.
@@ -41,19 +49,46 @@ def up(
         model_url: base URL of an OpenAI-compatible endpoint to use as the policy.
         model: name of the model at that endpoint.
         nats: URL of a NATS server with JetStream, to start workers for it.
+        only: start only this part of the cluster; may be given several times. The others run elsewhere, from the same
+            configuration. Where the password of the role operator is, the queues of all agents are made.
         replicas: copies of each stream, on a cluster of NATS servers.
+        health_port: answer `GET /health` at this port: 200 if all processes serve, else 503.
+        log_to: where the processes log: to files in .gymq/logs, or to stderr.
         log_level: debug, info, warning or error.
     """
     with told_plainly():
         settings = read_config(config, overrides, resources=resources, model_url=model_url, model=model)
-        specs = instance_specs(settings)
+        specs = _specs(settings, only)
         read_settings(settings.tree)
-        cluster = Cluster(specs, folder=FOLDER, url=nats, replicas=replicas, log_level=log_level)
-        asyncio.run(_up(cluster, settings))
+        if only and nats is None:
+            raise Refused("--only needs --nats URL: the parts of the cluster meet at a server that all can reach")
+        cluster = Cluster(
+            specs,
+            folder=FOLDER,
+            url=nats,
+            replicas=replicas,
+            log_level=log_level,
+            agents=[instance.name for instance in settings.instances if instance.kind == "agents"],
+            services=not only or "services" in only,
+            logs_to_stderr=log_to == "stderr",
+        )
+        has_bridge = not only and settings.tree.get("bridge") is not None
+        asyncio.run(_up(cluster, settings, len(specs), has_bridge=has_bridge, health_port=health_port))
     return 0
 
 
-async def _up(cluster: Cluster, config: Config) -> None:
+def _specs(config: Config, only: tuple[Part, ...]) -> list[InstanceSpec]:
+    """The workers to start."""
+    parts = only or get_args(Part)
+    for kind in only:
+        if kind != "services" and kind not in {instance.kind for instance in config.instances}:
+            raise Refused(f"--only {kind}: the configuration describes no {kind}")
+    if set(only) == {"services"}:
+        return []
+    return instance_specs(replace(config, instances=[found for found in config.instances if found.kind in parts]))
+
+
+async def _up(cluster: Cluster, config: Config, num_workers: int, *, has_bridge: bool, health_port: int | None) -> None:
     me = asyncio.current_task()
     assert me is not None
     loop = asyncio.get_running_loop()
@@ -61,11 +96,14 @@ async def _up(cluster: Cluster, config: Config) -> None:
         # The first one stops the cluster, also while it starts; the second one does not wait for it.
         loop.add_signal_handler(number, me.cancel)
     with contextlib.suppress(asyncio.CancelledError):
-        async with cluster, AsyncExitStack() as stack:
-            if config.tree.get("bridge") is not None:
+        async with AsyncExitStack() as stack:
+            if health_port is not None:
+                await stack.enter_async_context(health_at(health_port, cluster))
+            await stack.enter_async_context(cluster)
+            if has_bridge:
                 print(await stack.enter_async_context(bridge_for(config, cluster.url)), flush=True)
             where = f"{len(cluster.children)} processes at {redact(cluster.url)}"
-            print(f"{len(config.instances)} workers in {where}; Ctrl-C stops them", flush=True)
+            print(f"{num_workers} workers in {where}; Ctrl-C stops them", flush=True)
             try:
                 await asyncio.Event().wait()
             finally:

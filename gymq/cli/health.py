@@ -1,0 +1,39 @@
+"""Whether the processes of `gymq up` serve, for whoever watches over it: an engine of containers, a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from gymq.cli.errors import Refused
+from gymq.launch import Cluster
+
+
+@asynccontextmanager
+async def health_at(port: int, cluster: Cluster) -> AsyncIterator[None]:
+    """Answer `GET /health` on all addresses while the block runs: 200 if everything serves, else 503 and what does not.
+
+    A process that waits for a NATS server that is away counts as serving: to start it again would not help.
+
+    Raises:
+        Refused: the port is taken.
+    """
+
+    async def answer(_: web.Request) -> web.Response:
+        missing = cluster.not_serving
+        return web.json_response({"not_serving": missing}, status=503 if missing else 200)
+
+    app = web.Application()
+    app.router.add_get("/health", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, None, port).start()
+        except OSError as error:
+            raise Refused(f"cannot listen on the port {port} of --health-port: {error.strerror}") from None
+        yield
+    finally:
+        await runner.cleanup()

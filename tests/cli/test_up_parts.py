@@ -1,0 +1,122 @@
+"""`gymq up --only`: the parts of a cluster as processes of their own, each telling whether it serves."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import psutil
+import pytest
+
+from gymq.server import EmbeddedServer
+
+CONFIG = """
+config_paths:
+  - workers/resources/mcqa/config.yaml
+  - workers/models/simulated_model/config.yaml
+policy_model: {responses_api_models: {simulated_model: {}}}
+"""
+MODEL_ALONE = "config_paths: [workers/models/simulated_model/config.yaml]"
+ROW = {
+    "responses_create_params": {"input": "A or B?"},
+    "options": [{"A": "x"}, {"B": "y"}],
+    "expected_answer": "B",
+    "agent_ref": {"type": "responses_api_agents", "name": "mcqa_simple_agent"},
+}
+PATIENCE_S = 120.0
+
+
+class Parts:
+    """Commands in a folder with a configuration."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.started: list[asyncio.subprocess.Process] = []
+
+    async def run(self, *arguments: str) -> asyncio.subprocess.Process:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-c", "from gymq.cli import main; main()", *arguments),
+            cwd=self._folder,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self.started.append(process)
+        return process
+
+    async def up(self, *arguments: str) -> asyncio.subprocess.Process:
+        """A part of the cluster that serves."""
+        process = await self.run("up", "--config", "config.yaml", "--log-to", "stderr", *arguments)
+        assert process.stdout is not None
+        async with asyncio.timeout(PATIENCE_S):
+            assert b"Ctrl-C" in await process.stdout.readline()
+        return process
+
+    async def refused(self, *arguments: str) -> str:
+        process = await self.run("up", "--config", "config.yaml", *arguments)
+        _, said = await process.communicate()
+        assert process.returncode == 2
+        return said.decode()
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
+    (tmp_path / "config.yaml").write_text(CONFIG)
+    made = Parts(tmp_path)
+    yield made
+    for process in made.started:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def health(port: int) -> tuple[int, list[str]]:
+    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/health") as response:
+        return response.status, (await response.json())["not_serving"]
+
+
+async def test_a_cluster_of_parts_does_what_a_whole_one_does(
+    parts: Parts, own_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    nats = ("--nats", own_server.url)
+    await parts.up(*nats, "--only", "services")
+    await parts.up(*nats, "--only", "resources", "--only", "models")
+    agents = await parts.up(*nats, "--only", "agents")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    collect = await parts.run("collect", *nats, "--input", "rows.jsonl", "--output", "out.jsonl", "--num-repeats", "2")
+    async with asyncio.timeout(PATIENCE_S):
+        await collect.wait()
+    assert collect.returncode == 0
+    assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
+    assert not (tmp_path / ".gymq" / "logs").exists()
+    agents.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE_S):
+        assert await agents.wait() == 0
+
+
+async def test_health_names_the_process_that_died_until_it_is_back(parts: Parts, own_server: EmbeddedServer) -> None:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port = found.getsockname()[1]
+    process = await parts.up("--nats", own_server.url, "--only", "models", "--health-port", str(port))
+    assert await health(port) == (200, [])
+    psutil.Process(process.pid).children()[0].kill()
+    async with asyncio.timeout(PATIENCE_S):
+        while await health(port) == (200, []):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        assert await health(port) == (503, ["models"])
+        while await health(port) != (200, []):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def test_a_part_needs_a_server_that_the_others_find(parts: Parts) -> None:
+    assert "--only needs --nats URL" in await parts.refused("--only", "agents")
+
+
+async def test_a_part_that_is_not_configured_is_refused(parts: Parts, tmp_path: Path) -> None:
+    (tmp_path / "config.yaml").write_text(MODEL_ALONE)
+    assert "describes no agents" in await parts.refused("--nats", "nats://127.0.0.1:9", "--only", "agents")
