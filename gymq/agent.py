@@ -32,6 +32,7 @@ from gymq.messages import (
     Seed,
     Seeded,
     Stage,
+    Timing,
     ToolCall,
     ToolResult,
     Verified,
@@ -46,6 +47,9 @@ log = logging.getLogger("gymq.agent")
 
 # Names a model cannot call although a session understands them.
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
+
+
+MAX_TIMINGS = 4096  # calls of a rollout whose times are stored with it
 
 
 class Caller(Protocol):
@@ -155,6 +159,8 @@ class Rollout:
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[dict[str, Any]] = []
         self.recorder: Recorder | None = None
+        self.timings: list[Timing] = []
+        self._began = asyncio.get_running_loop().time()
         self._caller = caller
         self.options = options
         self._deadline = deadline
@@ -275,12 +281,17 @@ class Rollout:
             key: what is asked, in short, for the journal; None: the call is not recorded.
             in_session: whether the worker answers a repeated call from memory.
         """
+        loop = asyncio.get_running_loop()
+        started = loop.time()
         try:
             if self.recorder is None or key is None:
                 return await self._call(subject, request)
             return await self.recorder.effect(key, in_session, lambda: self._call(subject, request))
         except RolloutError as error:
             raise error.at(stage) from None
+        finally:
+            if len(self.timings) < MAX_TIMINGS:
+                self.timings.append(Timing(stage, started - self._began, loop.time() - started))
 
     async def _call(self, subject: str, request: Call) -> Message:
         """Send a request, again and again while nobody serves its subject, until the request's time is over."""

@@ -96,7 +96,7 @@ class Attempts:
                     attempt = rollout.attempt = journal.attempt
                 verdict = await self._verdict(rollout, deadline, task.timeout_s)
                 rollout.check_staleness()
-                common |= {"duration_s": loop.time() - started, "policy_versions": rollout.policy_versions}
+                common |= {"duration_s": loop.time() - started, **_of_calls(rollout)}
                 result = RolloutMessage(
                     **common,
                     attempt=attempt,
@@ -116,7 +116,7 @@ class Attempts:
                 failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
             common["duration_s"] = loop.time() - started
             if rollout is not None:
-                common["policy_versions"] = rollout.policy_versions
+                common |= _of_calls(rollout)
             if rollout is not None and rollout.has_response and _only_verdict_missing(failed):
                 try:
                     rollout.check_staleness()
@@ -203,8 +203,13 @@ class _Tries:
 
 COMMON = (
     *("run", "task_index", "rollout_index", "num_rollouts", "agent", "row"),
-    *("worker", "started_at", "duration_s", "policy_versions"),
+    *("worker", "started_at", "duration_s", "policy_versions", "timings"),
 )
+
+
+def _of_calls(rollout: Rollout) -> dict[str, Any]:
+    """What an outcome tells of the calls of its attempt."""
+    return {"policy_versions": rollout.policy_versions, "timings": rollout.timings}
 
 
 def failure_of(common: dict[str, Any], attempt: int, error: RolloutError) -> Failure:

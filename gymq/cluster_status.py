@@ -97,8 +97,8 @@ async def read_status(bus: Bus, url: str, record: Record | None) -> ClusterStatu
     return ClusterStatus(
         server=await _server(url, record, int(account["storage"])),
         streams=[_stream(name, info["state"]) for name, info in infos.items()],
-        queues=[queue for name in infos for queue in await _queues(js, name)],
-        workers=[_worker(stats) for stats in await find_workers(bus) if _is_ours(stats)],
+        queues=[queue for name in infos for queue in await read_queues(js, name)],
+        workers=await read_workers(bus),
         runs=[await runs.state(record) for record in records[:NEWEST_RUNS]],
         num_runs=len(records),
         num_dead_letters=infos[streams.DEAD_LETTERS]["state"]["messages"],
@@ -134,7 +134,17 @@ def _stream(name: str, state: dict[str, Any]) -> StreamState:
     return StreamState(name, state["messages"], state["bytes"])
 
 
-async def _queues(js: JetStream, stream: str) -> list[QueueState]:
+async def read_workers(bus: Bus) -> list[WorkerState]:
+    """Who answers within half a second."""
+    return [_worker(stats) for stats in await find_workers(bus) if _is_ours(stats)]
+
+
+async def read_queues(js: JetStream, stream: str) -> list[QueueState]:
+    """The durable consumers of a stream.
+
+    Raises:
+        BusError
+    """
     found: list[QueueState] = []
     while True:
         page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})

@@ -43,6 +43,7 @@ class Stored:
     subject: str
     sequence: int
     data: bytes
+    stored_at: str = ""  # RFC 3339
 
 
 class _ApiError(msgspec.Struct):
@@ -332,4 +333,5 @@ def _stored(message: Msg) -> Stored | None:
         return None
     if status is not None:
         raise JetStreamError(int(status), headers.get(Header.DESCRIPTION) or "refused")
-    return Stored(headers["Nats-Subject"], int(headers["Nats-Sequence"]), message.data)
+    sequence, stored_at = int(headers["Nats-Sequence"]), headers.get("Nats-Time-Stamp", "")
+    return Stored(headers["Nats-Subject"], sequence, message.data, stored_at)

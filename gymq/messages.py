@@ -113,6 +113,14 @@ class Task(Message, tag="task.v1", kw_only=True):
 # Outcomes: exactly one is stored for each (run, task, rollout) ---------------------------------------------------
 
 
+class Timing(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+    """When one call of a rollout was made, and how long it took."""
+
+    stage: Stage
+    started_s: float  # since the attempt began
+    duration_s: float
+
+
 class _Outcome(Message, kw_only=True):
     run: Token
     task_index: Index
@@ -125,6 +133,7 @@ class _Outcome(Message, kw_only=True):
     started_at: float = 0.0  # Unix time, seconds
     duration_s: float = 0.0
     policy_versions: list[str] = []  # that answered, in order; empty if the model has no versions
+    timings: list[Timing] = []  # of the calls of the last attempt, in order
 
 
 class Rollout(_Outcome, tag="rollout.v1", kw_only=True):

@@ -24,6 +24,8 @@ from gymq.messages import (
 
 log = logging.getLogger("gymq.outcomes")
 
+READ_BATCH = 256  # outcomes asked for at a time
+
 _decode_stored = decoder(Rollout, Failure, Unresolved, Claim)
 _decode_outcome = decoder(Rollout, Failure, Unresolved)
 
@@ -81,9 +83,13 @@ class OutcomeStore:
             None if stored is None else (stored.sequence, await self._outcome(stored, run, task_index, rollout_index))
         )
 
-    async def read(self, run: str, *, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
-        """The outcomes of a run beyond a stream sequence, with their sequences, up to now."""
-        async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after):
+    async def read(self, run: str, *, after: int = 0, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
+        """The outcomes of a run beyond a stream sequence, with their sequences, up to now.
+
+        Args:
+            batch: how many are asked for at a time; few where few will be looked at.
+        """
+        async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after, batch):
             yield sequence, outcome
 
     async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome]]:
@@ -96,8 +102,8 @@ class OutcomeStore:
         async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), 0):
             yield sequence, outcome
 
-    async def _read(self, subject: str, after: int) -> AsyncIterator[tuple[int, Outcome]]:
-        async for stored in self._js.read(streams.ROLLOUTS, subject, after=after):
+    async def _read(self, subject: str, after: int, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
+        async for stored in self._js.read(streams.ROLLOUTS, subject, after=after, batch=batch):
             _, _, run, *indices = stored.subject.split(".")
             if len(indices) == 2 and all(index.isdecimal() for index in indices):
                 yield stored.sequence, await self._outcome(stored, run, *map(int, indices))

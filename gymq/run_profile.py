@@ -14,7 +14,7 @@ from gymq.profile import ProfileError, numeric_members
 from gymq.profile_files import scalar_members
 from gymq.rows import FAILURE_CLASS, FAILURE_TERMINAL, AgentRef, RowKey, read_rows
 from gymq.run_files import FAILURE_SEQUENCE, RunFiles
-from gymq.running import RunningProfile
+from gymq.running import RunningProfile, Slow
 
 ANSWER_MEMBER = "extracted_answer"  # what majority@k counts
 
@@ -22,16 +22,18 @@ ANSWER_MEMBER = "extracted_answer"  # what majority@k counts
 def add_outcome(profile: RunningProfile, sequence: int, outcome: Outcome) -> None:
     """Count one stored outcome; one that was counted before changes nothing."""
     where = (outcome.agent, outcome.task_index, outcome.rollout_index)
+    reward = None
     if isinstance(outcome, Rollout):
-        profile.add(
+        reward = outcome.reward
+        is_new = profile.add(
             *where,
-            reward=outcome.reward,
+            reward=reward,
             num_rollouts=outcome.num_rollouts,
             answer=_text(outcome.verdict.get(ANSWER_MEMBER)),
             numbers=_numbers(outcome.verdict, outcome.response.get("usage")),
         )
     else:
-        profile.add_failure(
+        is_new = profile.add_failure(
             *where,
             failure_class=outcome.failure_class,
             final=not outcome.retryable,
@@ -39,6 +41,9 @@ def add_outcome(profile: RunningProfile, sequence: int, outcome: Outcome) -> Non
             # An outcome that takes the place of a failure has a later sequence.
             attempt=sequence,
         )
+    if is_new and outcome.duration_s > 0:
+        slow = Slow(outcome.duration_s, outcome.task_index, outcome.rollout_index, outcome.agent, reward)
+        profile.note_duration(slow)
 
 
 class _Response(msgspec.Struct):

@@ -7,6 +7,7 @@ the length of the run.
 
 from __future__ import annotations
 
+import bisect
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,9 @@ from gymq.score_totals import PERCENT, Curve, ScoreTotals
 
 MAX_MEMBERS = 256
 """Numeric members profiled per agent; further names are counted in `members_left_out`."""
+
+MAX_SLOWEST = 20
+"""Slowest rollouts that are remembered of a run."""
 
 _KEPT_ANSWER_BYTES = 16
 
@@ -56,6 +60,16 @@ class ProfileSnapshot(msgspec.Struct, frozen=True):
     open_tasks: int  # tasks whose rollouts have not all come
 
 
+class Slow(msgspec.Struct, frozen=True, array_like=True):
+    """One of the rollouts of a run that took longest."""
+
+    duration_s: float
+    task_index: int
+    rollout_index: int
+    agent: str
+    reward: float | None  # None: it failed
+
+
 class _TaskTotals(msgspec.Struct):
     """What of an agent is added up when a task is folded."""
 
@@ -83,6 +97,7 @@ class _Agent(msgspec.Struct):
 class _State(msgspec.Struct):
     agents: dict[str, _Agent] = {}
     tasks: OpenTasks = msgspec.field(default_factory=OpenTasks)
+    slowest: list[Slow] = []  # slowest first
 
 
 class RunningProfile:
@@ -183,6 +198,29 @@ class RunningProfile:
         failures[failure_class] = failures.get(failure_class, 0) + 1
         self._fold(self._state.tasks.close_if_complete(task_index))
         return True
+
+    def note_duration(self, slow: Slow) -> None:
+        """Remember a rollout or a failed attempt if it is one of the slowest; of several attempts the slowest."""
+        slowest = self._state.slowest
+        if len(slowest) >= MAX_SLOWEST and slow.duration_s <= slowest[-1].duration_s:
+            return
+        at = (slow.task_index, slow.rollout_index)
+        before = next((known for known in slowest if (known.task_index, known.rollout_index) == at), None)
+        if before is not None:
+            if before.duration_s > slow.duration_s:
+                return
+            slowest.remove(before)
+        bisect.insort(slowest, slow, key=lambda known: -known.duration_s)
+        del slowest[MAX_SLOWEST:]
+
+    def slowest(self) -> Sequence[Slow]:
+        """The `MAX_SLOWEST` rollouts that took longest, the slowest first."""
+        return tuple(self._state.slowest)
+
+    def reward_counts(self, agent: str) -> Mapping[float, int] | None:
+        """How often each reward was given to an agent; None: there are too many different ones to count them."""
+        values = self._agent(agent).reward.values
+        return None if values is None else dict(values)
 
     def snapshot(self, ks: Iterable[int] | None = None) -> ProfileSnapshot:
         """Statistics of everything that has come, open tasks with the rollouts they have so far.

@@ -1,0 +1,93 @@
+"""What goes on, at a price that does not grow with what is stored: for pages and screens that ask again and again.
+
+Counts of rollouts are those of the profiler's checkpoints, and so about a second behind. `gymq.runs` counts what is
+stored, which takes the server as long as a run has outcomes.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from gymq import streams
+from gymq.bus import Bus
+from gymq.cluster_status import QueueState, WorkerState, read_queues, read_workers
+from gymq.jetstream import JetStream
+from gymq.messages import Profile, Run
+from gymq.profiler import read_profile
+from gymq.running import AgentSnapshot, ProfileSnapshot
+from gymq.runs import Runs
+
+NEWEST_RUNS = 10
+
+
+class RunOverview(msgspec.Struct, frozen=True):
+    """A run as the last checkpoint of its profile shows it."""
+
+    run: str
+    created_at: float  # Unix time, seconds; 0: nobody said
+    updated_at: float | None  # Unix time of the checkpoint; None: no rollout has ended yet
+    num_rollouts: int | None  # in all; None where nobody knows
+    num_rewarded: int
+    failures: dict[str, int]  # failed attempts, by failure class
+    mean_reward: float | None
+    models: list[str]  # what answers behind the policy
+    agents: dict[str, AgentSnapshot]
+
+
+class Overview(msgspec.Struct, frozen=True):
+    at: float  # Unix time, seconds
+    num_outcomes: int  # outcomes ever stored, of all runs; grows with each
+    num_dead_letters: int
+    queues: list[QueueState]  # of tasks
+    workers: list[WorkerState]
+    runs: list[RunOverview]  # the newest
+    num_runs: int
+
+
+async def read_overview(bus: Bus, at: float, newest: int = NEWEST_RUNS) -> Overview:
+    """Ask server and workers.
+
+    Args:
+        at: the time now, Unix time in seconds.
+        newest: how many runs to look at.
+
+    Raises:
+        BusError: the server does not answer, or has not the streams of gymq.
+    """
+    js = JetStream(bus)
+    records = await Runs(bus).records()
+    outcomes = (await js.api(f"STREAM.INFO.{streams.ROLLOUTS}"))["state"]
+    letters = (await js.api(f"STREAM.INFO.{streams.DEAD_LETTERS}"))["state"]
+    return Overview(
+        at=at,
+        num_outcomes=outcomes["last_seq"],
+        num_dead_letters=letters["messages"],
+        queues=[queue for queue in await read_queues(js, streams.TASKS) if queue.agent is not None],
+        workers=await read_workers(bus),
+        runs=[run_overview(record, await read_profile(js, record.run)) for record in records[:newest]],
+        num_runs=len(records),
+    )
+
+
+def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
+    """A run of which this is known."""
+    agents: dict[str, AgentSnapshot] = {}
+    if checkpoint is not None:
+        agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
+    rewarded = sum(agent.rollouts for agent in agents.values())
+    total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
+    failures: dict[str, int] = {}
+    for agent in agents.values():
+        for failure_class, count in agent.failures.items():
+            failures[failure_class] = failures.get(failure_class, 0) + count
+    return RunOverview(
+        run=record.run,
+        created_at=record.created_at,
+        updated_at=None if checkpoint is None else checkpoint.at,
+        num_rollouts=record.num_rollouts,
+        num_rewarded=rewarded,
+        failures=failures,
+        mean_reward=total / rewarded if rewarded else None,
+        models=record.models,
+        agents=agents,
+    )
