@@ -220,7 +220,7 @@ class Rollout:
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
         subject = subjects.model(self.options.model_server.name)
         if key is None:
-            key = f"generate {hashlib.blake2b(_canonical(params), digest_size=12).hexdigest()}"
+            key = f"generate {_digest(params)}"
         generated = await self.call(subject, request, Stage.MODEL, key=key)
         assert isinstance(generated, Generated)
         for version in generated.policy_versions or [""]:
@@ -460,6 +460,12 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     def _timeout(self, limit_s: float) -> float:
         return min(self._rollout.time_left(), limit_s)
+
+
+def _digest(params: dict[str, Any]) -> str:
+    """Of what a model is told. Items' ids are not: a dialect that has none is given new ones each time."""
+    told = [{name: value for name, value in item.items() if name != "id"} for item in params["input"]]
+    return hashlib.blake2b(_canonical({**params, "input": told}), digest_size=12).hexdigest()
 
 
 def _key(request: ToolCall | Verify) -> str:
