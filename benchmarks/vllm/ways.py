@@ -78,7 +78,7 @@ async def over_http(folder: Path) -> AsyncIterator[Ask]:
             stdout=log, stderr=log, env={**os.environ, **ON_CPU},
         )  # fmt: skip
     try:
-        await _until_healthy(f"http://127.0.0.1:{port}/health", server)
+        await _until_healthy(f"http://127.0.0.1:{port}/health", server, folder / "serve.log")
         asked = VLLMModel(
             {
                 "base_url": f"http://127.0.0.1:{port}/v1",
@@ -93,7 +93,8 @@ async def over_http(folder: Path) -> AsyncIterator[Ask]:
         yield _direct(asked)
         await asked.stop()
     finally:
-        server.terminate()
+        if server.returncode is None:
+            server.terminate()
         await server.wait()
 
 
@@ -104,7 +105,7 @@ def _direct(worker: gymq.Model) -> Ask:
     return ask
 
 
-async def _until_healthy(url: str, server: asyncio.subprocess.Process) -> None:
+async def _until_healthy(url: str, server: asyncio.subprocess.Process, log: Path) -> None:
     async with aiohttp.ClientSession() as http:
         while server.returncode is None:
             try:
@@ -114,4 +115,5 @@ async def _until_healthy(url: str, server: asyncio.subprocess.Process) -> None:
             except aiohttp.ClientError:
                 pass
             await asyncio.sleep(0.5)
-    raise SystemExit("vllm serve ended before it was ready")
+    said = (await asyncio.to_thread(log.read_text, errors="replace"))[-2000:]
+    raise SystemExit(f"vllm serve ended before it was ready:\n{said}")

@@ -14,6 +14,9 @@ PLUGIN = "gymq_engine_processes"
 OWNED = "GYMQ_OWNS_VLLM"
 """Environment variable: vLLM's processes were started by a worker and end with it."""
 
+SOCKETS = "VLLM_RPC_BASE_PATH"
+"""Environment variable: folder for the sockets between vLLM's processes."""
+
 _WEIGHTS_EXTENSION = "workers.models.local_vllm_model.weight_extension.TakesWeights"
 
 
@@ -58,7 +61,7 @@ def environment(options: LocalVLLMOptions, present: Mapping[str, str], sockets: 
     """
     defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     wanted = {name: value for name, value in defaults.items() if name not in present}
-    wanted["VLLM_RPC_BASE_PATH"] = sockets  # not one inherited from a worker, which may be gone
+    wanted[SOCKETS] = sockets  # not one inherited from a worker, which may be gone
     if options.debug:
         wanted["VLLM_LOGGING_LEVEL"] = "DEBUG"
     if options.hf_home is not None:

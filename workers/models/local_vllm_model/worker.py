@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 import gymq
 from workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
 from workers.models.local_vllm_model.options import LocalVLLMOptions
-from workers.models.local_vllm_model.serve_args import arguments, environment
+from workers.models.local_vllm_model.serve_args import SOCKETS, arguments, environment
 from workers.models.vllm_model.asked import Backend
 from workers.models.vllm_model.worker import VLLMModel
 
@@ -41,6 +41,7 @@ class LocalVLLMModel(VLLMModel):
     async def stop(self) -> None:
         await super().stop()
         if self._engine is not None:
+            os.environ.pop(SOCKETS, None)  # processes started from now on must not look for it
             self._sockets.cleanup()
 
     def backend(self) -> Backend:
