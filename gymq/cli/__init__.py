@@ -18,6 +18,7 @@ COMMANDS = {
     "rollouts": "List the rollouts of a run, or read one whole.",
     "cancel": "Stop a run, or one task of it.",
     "weights": "Give all replicas of a model new weights.",
+    "delete": "Delete what is stored of a run.",
     "dead-letters": "What was given up: list it, read it, give it back or drop it.",
     "score": "Verify stored rollouts again, without a model.",
     "list": "The workers there are, and what each needs.",

@@ -135,13 +135,13 @@ async def stored_url(nats: str | None) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def connected(url: str, *, name: str) -> AsyncIterator[Bus]:
-    """A connection for a command that reads.
+async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterator[Bus]:
+    """A connection for a command.
 
     Raises:
         BusError, Refused: no server, or one without the streams of gymq.
     """
-    bus = await Bus.connect(url, role="client", name=name, timeout_s=CONNECT_S)
+    bus = await Bus.connect(url, role=role, name=name, timeout_s=CONNECT_S)
     try:
         yield bus
     except JetStreamError as error:
