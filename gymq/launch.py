@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -31,6 +32,8 @@ READY_S = 1800.0  # a model may take its time to load
 STILL_STARTING_S = 30.0
 ENDS_BY_ITSELF_S = 5.0  # a process that could not start
 LONGEST_PAUSE_S = 10.0
+LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
+LOG_CHECK_S = 30.0
 
 
 class LaunchError(Exception):
@@ -78,6 +81,7 @@ class Cluster:
         self._is_started = False
         self._server: EmbeddedServer | None = None
         self._watching_server: asyncio.Task[None] | None = None
+        self._trimming: asyncio.Task[None] | None = None
         self.children: list[Child] = []
         self.url = url or ""
 
@@ -94,6 +98,7 @@ class Cluster:
                 log.warning("there is no password of the role operator here: streams are taken as they are")
             if not self._logs_to_stderr:
                 (self._folder / "logs").mkdir(parents=True, exist_ok=True)
+                self._trimming = asyncio.create_task(_trim(self._folder / "logs"))
             environments = self._folder / "environments"
             self.children = [Child(name, spec, self._log_file(name), environments) for name, spec in self._plan()]
             async with asyncio.TaskGroup() as group:
@@ -138,6 +143,8 @@ class Cluster:
         # Agents first: the others must answer until the last rollout is done.
         for role in ("agent", "services", "resources", "model"):
             await asyncio.gather(*(child.stop() for child in self.children if child.spec.role == role))
+        if self._trimming is not None:
+            self._trimming.cancel()
         if self._server is not None:
             if self._watching_server is not None:
                 self._watching_server.cancel()
@@ -294,6 +301,21 @@ class Child:
         with contextlib.suppress(ProcessLookupError):
             self.process.terminate()
         await _end(self.process, patience_s=self.spec.drain_s + 10.0)
+
+
+async def _trim(logs: Path) -> None:
+    while True:
+        await asyncio.to_thread(_trim_once, logs)
+        await asyncio.sleep(LOG_CHECK_S)
+
+
+def _trim_once(logs: Path) -> None:
+    for file in logs.glob("*.log"):
+        with contextlib.suppress(OSError):
+            if file.suffixes != [".old", ".log"] and file.stat().st_size > LOG_MAX_BYTES:
+                # The process goes on appending to the file that it has open, so that is emptied, not replaced.
+                shutil.copyfile(file, file.with_suffix(".old.log"))
+                os.truncate(file, 0)
 
 
 async def _end(process: asyncio.subprocess.Process, *, patience_s: float) -> None:
