@@ -13,13 +13,14 @@ import msgspec
 
 from gymq import streams, subjects
 from gymq.bus import Bus
+from gymq.datasets import Dataset
 from gymq.discovery import is_running
 from gymq.jetstream import JetStream
 from gymq.jsonl import JsonlFile, written_whole
 from gymq.materialise import Materialisation, MaterialiseOptions
 from gymq.messages import Run, encode
 from gymq.rows import read_rows
-from gymq.run_files import Manifest, RunFiles, file_digest
+from gymq.run_files import Manifest, RunFiles
 
 DEFAULT_WINDOW = 1024  # rollouts submitted and not finished
 MAX_TIMEOUT_S = 30 * 24 * 3600  # what a task's time limit can be
@@ -73,10 +74,11 @@ class RunSetup:
             raise CollectError(
                 f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
             )
-        if not options.input.is_file():
-            raise CollectError(f"there is no input file {options.input}")
-        if options.output.resolve() == options.input.resolve():
-            raise CollectError(f"input and output are the same file: {options.input}")
+        self._dataset = Dataset(options.input)
+        if options.output.resolve() in [file.resolve() for file in self._dataset.files]:
+            raise CollectError(f"input and output are the same file: {options.output}")
+        if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
+            raise CollectError(f"the output {options.output} lies in the input folder: choose another place")
         if options.output.is_dir():
             raise CollectError(f"the output {options.output} is a folder: name a file in it")
         found = files.read_manifest()
@@ -99,7 +101,7 @@ class RunSetup:
         differs = [
             what
             for what, same in (
-                (f"the input (it was {found.input})", found.input_digest == file_digest(options.input)),
+                (f"the input (it was {found.input})", found.input_digest == self._dataset.digest()),
                 ("num_repeats, limit or other settings of the rows", found.settings == self._settings()),
                 ("the configuration of the workers", found.config_digest == options.config_digest),
             )
@@ -139,7 +141,7 @@ class RunSetup:
         manifest = Manifest(
             run=f"{_token_of(files.output)}-{secrets.token_hex(4)}",
             input=str(options.input),
-            input_digest=file_digest(options.input),
+            input_digest=self._dataset.digest(),
             settings=self._settings(),
             config_digest=options.config_digest,
             num_rollouts=total,
@@ -160,7 +162,7 @@ class RunSetup:
         agents: set[str] = set()
         total = 0
         with Materialisation(self._options.materialise) as made, written_whole(path) as file:
-            for row in made.rows(JsonlFile(self._options.input)):
+            for row in made.rows(self._dataset):
                 agents.add(row.agent)
                 total += 1
                 file.write(row.json + b"\n")
