@@ -1,0 +1,189 @@
+"""Trains a tiny policy with reinforcement learning, on a CPU, in a few minutes.
+
+python examples/train_tiny/train.py
+
+Rollouts are made by gymq's agents, verifiers and vLLM; this program holds the policy and its gradient. New weights go
+to the engine over NATS. While the policy is updated, the next rollouts are made, so they are at most one update old.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import copy
+import json
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from curve import LiveCurve, save_png
+from grpo import Update, advantages, update
+from rich.console import Console
+from rich.table import Table
+from safetensors.torch import save
+from tasks import KINDS, Row, Tasks
+from transformers import AutoModelForCausalLM
+from transformers.utils.logging import disable_progress_bar
+
+from gymq.bridge.records import Record
+from gymq.cli.cluster import instance_specs, read_config
+from gymq.launch import Cluster
+from gymq.trainer import Batch, TrainingRun
+
+EXAMPLES = Path(__file__).parents[1]
+POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
+CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
+EVALUATION_SAMPLES = 4
+MAX_STALENESS = 1  # updates
+STRAGGLER_S = 60.0
+TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
+
+
+@dataclass
+class Result:
+    """What a training came to."""
+
+    rewards: list[float] = field(default_factory=list)  # mean of each step
+    before: dict[str, float] = field(default_factory=dict)  # mean reward of held-out tasks, by kind
+    after: dict[str, float] = field(default_factory=dict)
+
+
+class Training:
+    """A policy, and the rollouts that it is trained on."""
+
+    def __init__(self, run: TrainingRun, given: argparse.Namespace) -> None:
+        self._run = run
+        self._given = given
+        self._tasks = Tasks(given.seed)
+        self._model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32).eval()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=given.learning_rate, weight_decay=0.0)
+        self._loaded: list[str] = []
+        run.after_update(self._on_loaded)
+
+    async def train(self, console: Console) -> Result:
+        result = Result()
+        steps = self._given.steps
+        await self._push(0)
+        result.before = await self._evaluate(0)
+        with LiveCurve(console) as curve:
+            waiting = self._roll_out(1)
+            for step in range(1, steps + 1):
+                started = time.monotonic()
+                records, gains, rewards = await _samples(waiting)
+                if step < steps:
+                    waiting = self._roll_out(step + 1)
+                done = await asyncio.to_thread(update, self._model, self._optimizer, records, gains)
+                await self._push(step)
+                result.rewards.append(statistics.fmean(rewards))
+                curve.show(result.rewards, self._line(result.rewards, len(rewards), done, time.monotonic() - started))
+        result.after = await self._evaluate(steps + 1)
+        return result
+
+    def _roll_out(self, step: int) -> Batch:
+        rows = _numbered(self._tasks.draw(self._given.prompts), step)
+        return self._run.run_rollouts(
+            rows, num_samples=self._given.samples, straggler_s=STRAGGLER_S, max_staleness=MAX_STALENESS
+        )
+
+    async def _push(self, step: int) -> None:
+        weights = save({name: tensor.contiguous() for name, tensor in self._model.state_dict().items()})
+        await self._run.update_weights(f"step-{step}", weights=weights)
+
+    async def _on_loaded(self, policy_version: str) -> None:
+        self._loaded.append(policy_version)
+
+    async def _evaluate(self, step: int) -> dict[str, float]:
+        """The mean reward of the held-out tasks, by kind."""
+        rows = _numbered(Tasks(self._given.seed).held_out(), step)
+        rewards: dict[str, list[float]] = defaultdict(list)
+        async for group in self._run.run_rollouts(rows, num_samples=EVALUATION_SAMPLES):
+            if not group.is_complete:
+                raise RuntimeError(f"a task of the evaluation failed: {group.failures[0].message}")
+            rewards[group.example["kind"]] += group.rewards
+        return {kind: statistics.fmean(rewards[kind]) for kind in KINDS}
+
+    def _line(self, rewards: list[float], num_rollouts: int, done: Update, seconds: float) -> str:
+        return (
+            f"step {len(rewards)} of {self._given.steps}: reward {rewards[-1]:.3f} of {num_rollouts} rollouts, "
+            f"engine on {self._loaded[-1]}, log probs differ by {done.gap:.1e}, {done.clipped:.1%} clipped, "
+            f"{seconds:.1f} s"
+        )
+
+
+async def _samples(batch: Batch) -> tuple[list[Record], list[float], list[float]]:
+    """Records, their advantages and rewards. A group with one sample or none teaches nothing."""
+    records: list[Record] = []
+    gains: list[float] = []
+    rewards: list[float] = []
+    async for group in batch:
+        rewards += group.rewards
+        if len(group.samples) > 1:
+            records += [sample.record() for sample in group.samples]
+            gains += advantages(group.rewards)
+    if not records:
+        raise RuntimeError("no rollout of this step has a reward; the logs of the workers say why")
+    return records, gains, rewards
+
+
+def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
+    """Rows with the task indices of a step: a trainer that comes back asks for the same ones."""
+    return [{**copy.copy(row), "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
+
+
+async def run(given: argparse.Namespace, console: Console) -> Result:
+    folder: Path = given.output
+    serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
+    config = read_config([CONFIG], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
+    console.print(f"starting vLLM and the workers; logs are in {folder / 'cluster' / 'logs'}")
+    async with Cluster(instance_specs(config), folder=folder / "cluster", log_level="warning") as cluster:
+        training_run = await TrainingRun.connect(cluster.url, "train-tiny")
+        try:
+            result = await Training(training_run, given).train(console)
+        finally:
+            await training_run.close()
+    (folder / "result.json").write_text(json.dumps(vars(result), indent=2) + "\n", encoding="utf-8")
+    save_png(folder / "curve.png", result.rewards, mean(result.before), mean(result.after))
+    return result
+
+
+def mean(rewards: dict[str, float]) -> float:
+    return statistics.fmean(rewards.values())
+
+
+def report(result: Result, folder: Path, console: Console) -> None:
+    table = Table("held-out tasks", "before", "after")
+    for kind in KINDS:
+        table.add_row(kind, f"{result.before[kind]:.3f}", f"{result.after[kind]:.3f}")
+    table.add_row("mean", f"{mean(result.before):.3f}", f"{mean(result.after):.3f}")
+    console.print(table)
+    console.print(f"curve in {folder / 'curve.png'}, numbers in {folder / 'result.json'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--prompts", type=int, default=32, help="tasks of a step")
+    parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--output", type=Path, default=Path("runs") / time.strftime("train-tiny-%Y%m%d-%H%M%S"))
+    given: Any = parser.parse_args()
+    if given.steps < 1 or given.prompts < 1 or given.samples < 2:
+        parser.error("at least one step, one task and two samples of it are needed")
+    if given.output.exists():
+        parser.error(f"{given.output} exists already")
+    given.output.mkdir(parents=True)
+    torch.manual_seed(given.seed)
+    torch.set_num_threads(1)
+    disable_progress_bar()
+    console = Console()
+    report(asyncio.run(run(given, console)), given.output, console)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+"""New weights from a training run, and rollouts that are too old for it."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gymq.bus import Bus
+from gymq.trainer import TrainingRun
+from gymq.weights import PushError, newest
+from tests.bridge.environments import Grader
+from tests.bridge.world import World
+from tests.runtime.test_weights import Replicas, safetensors
+
+from .conftest import Examples
+
+
+@pytest.fixture
+async def world(shared_url: str, bus: Bus) -> AsyncIterator[World]:
+    """A policy that takes weights, in place of the engine."""
+    async with AsyncExitStack() as stack:
+        made = World(shared_url, bus, stack)
+        await made.start()
+        replicas = Replicas(shared_url, made.name("policy"))
+        await replicas.start(f"w{made.tag}")
+        stack.push_async_callback(replicas.kill, f"w{made.tag}")
+        await made.add_resources("grader", Grader())
+        await made.add_agent("asker", "grader")
+        yield made
+
+
+async def versions_of(training: TrainingRun, rows: list[dict[str, object]], **options: object) -> list[list[str]]:
+    batch = training.run_rollouts(rows, on_untrainable="allow", in_order=True, **options)  # type: ignore[arg-type]
+    return [sample.policy_versions async for group in batch for sample in group.samples]
+
+
+async def test_rollouts_tell_the_weights_that_were_pushed(training: TrainingRun, examples: Examples) -> None:
+    pushed = await training.update_weights("v1", weights=safetensors(b"one"))
+    assert len(pushed.confirmed) == 1
+    assert training.policy_version == "v1"
+    assert await versions_of(training, examples(2)) == [["v1"], ["v1"]]
+
+
+async def test_hooks_are_called_before_and_after(training: TrainingRun, bus: Bus) -> None:
+    seen = []
+
+    async def before(version: str) -> None:
+        seen.append(("before", version, await newest(bus, training.model)))
+
+    async def after(version: str) -> None:
+        stored = await newest(bus, training.model)
+        seen.append(("after", version, stored and stored.policy_version))
+
+    training.before_update(before)
+    training.after_update(after)
+    await training.update_weights("v1", weights=safetensors(b"one"))
+    assert seen == [("before", "v1", None), ("after", "v1", "v1")]
+
+
+async def test_a_hook_that_raises_keeps_the_old_weights(training: TrainingRun, bus: Bus) -> None:
+    async def refuse(version: str) -> None:
+        raise ValueError("not now")
+
+    training.before_update(refuse)
+    with pytest.raises(ValueError, match="not now"):
+        await training.update_weights("v1", weights=safetensors(b"one"))
+    assert await newest(bus, training.model) is None
+
+
+async def test_weights_that_no_replica_loads_are_an_error(training: TrainingRun) -> None:
+    with pytest.raises(PushError, match="a tensor is missing"):
+        await training.update_weights("bad", weights=safetensors(b"one"))
+    assert training.policy_version is None
+
+
+async def test_what_became_too_old_in_the_store_is_no_sample(training: TrainingRun, examples: Examples) -> None:
+    for version in ("v1", "v2", "v3"):
+        await training.update_weights(version, weights=safetensors(version.encode()))
+        if version == "v1":
+            await versions_of(training, examples(1))
+    assert await versions_of(training, examples(1), max_staleness=2) == [["v1"]]
+    (group,) = [group async for group in training.run_rollouts(examples(1), on_untrainable="allow", max_staleness=1)]
+    assert group.samples == []
+    (failure,) = group.failures
+    assert (failure.failure_class, failure.message) == (
+        "stale",
+        "begun by the policy 'v1'; more than 1 updates came since",
+    )
