@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -20,8 +21,8 @@ def same_value(returned: Any, expected: Any) -> bool:
     if returned == expected or json.dumps(returned) == json.dumps(expected):
         return True
     try:
-        difference = abs(float(returned) - float(expected))
-        return difference <= ABSOLUTE + RELATIVE * abs(float(expected))
+        difference, wanted = abs(float(returned) - float(expected)), abs(float(expected))
+        return math.isfinite(wanted) and difference <= ABSOLUTE + RELATIVE * wanted
     except (TypeError, ValueError, OverflowError):
         return False
 

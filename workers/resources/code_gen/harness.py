@@ -39,9 +39,8 @@ def main(function_name: str | None) -> None:
     owner = names["Solution"]() if "class Solution" in code else None
     function = names[function_name] if owner is None else getattr(owner, function_name)
     result = function(*arguments)
-    text = json.dumps(list(result) if isinstance(result, tuple) else result, default=_number)
     with open(answers, "w") as file:
-        file.write(text)
+        file.write(_json(result))
 
 
 def _execute(code: str, name: str) -> dict:
@@ -49,6 +48,14 @@ def _execute(code: str, name: str) -> dict:
     exec(_MODULES, names)
     exec(compile(code, "solution.py", "exec", dont_inherit=True), names)
     return names
+
+
+def _json(result: object) -> str:
+    """A result as JSON. What has no such form, a set for example, is a wrong answer and no error."""
+    try:
+        return json.dumps(list(result) if isinstance(result, tuple) else result, default=_number)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return ""
 
 
 def _number(value: object) -> float:

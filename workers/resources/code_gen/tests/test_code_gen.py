@@ -72,6 +72,12 @@ async def test_what_a_called_function_prints_is_ignored():
     assert verdict.reward == 1.0
 
 
+@pytest.mark.parametrize("value", ["{1}", "object()", "1 + 0j"])
+async def test_a_result_that_has_no_json_form_is_a_wrong_answer_and_no_error(value):
+    verdict = await verify(call_row("1", "1"), f"def f(x):\n    return {value}")
+    assert verdict.members["result"] == [False]
+
+
 async def test_a_program_cannot_read_what_is_expected():
     code = (
         "import glob\nprint(*(open(name).read() for name in glob.glob('/tmp/**', recursive=True) if 'secret' in name))"
