@@ -1,7 +1,8 @@
 """A Python interpreter that runs one piece of code after another and keeps its names. It runs inside a sandbox.
 
 Messages on stdin and stdout are four bytes of length and JSON. A request is `{"code", "timeout_s"}`, an answer
-`{"success", "stdout", "stderr", "error", "traceback", "result", "timed_out"}`. Only the standard library is used.
+`{"success", "stdout", "stderr", "error", "traceback", "result", "shown", "timed_out"}`. Only the standard library is
+used.
 """
 
 from __future__ import annotations
@@ -49,12 +50,14 @@ def main() -> None:
 
 
 def _run(code: str, timeout_s: float) -> dict[str, Any]:
-    answer: dict[str, Any] = {"success": False, "error": None, "traceback": None, "result": None, "timed_out": False}
+    answer: dict[str, Any] = {"success": False, "timed_out": False}
+    answer |= dict.fromkeys(("error", "traceback", "result", "shown"))
     try:
         signal.setitimer(signal.ITIMER_REAL, timeout_s)
         try:
             value = _execute(code)
-            answer["result"] = None if value is None else repr(value)
+            if value is not None:
+                answer["result"], answer["shown"] = str(value), repr(value)
             answer["success"] = True
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -69,16 +72,16 @@ def _run(code: str, timeout_s: float) -> dict[str, Any]:
 
 def _execute(code: str) -> Any:
     """Run the code; the value of its last line if that is an expression."""
-    tree = ast.parse(code, "<code>")
+    tree = ast.parse(code, "<string>")
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = tree.body[-1].value
         del tree.body[-1]
     _offer_libraries(code)
-    exec(compile(tree, "<code>", "exec"), NAMES)
+    exec(compile(tree, "<string>", "exec"), NAMES)
     if last is None:
         return None
-    return eval(compile(ast.Expression(last), "<code>", "eval"), NAMES)
+    return eval(compile(ast.Expression(last), "<string>", "eval"), NAMES)
 
 
 def _offer_libraries(code: str) -> None:
@@ -121,8 +124,6 @@ class _Captured:
 
 
 def _text_of(error: BaseException) -> str:
-    if isinstance(error, SyntaxError):
-        return f"{error.msg} (line {error.lineno})"
     try:
         return str(error)
     except Exception:

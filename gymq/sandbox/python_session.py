@@ -24,7 +24,8 @@ class Step(msgspec.Struct, frozen=True):
     stderr: str
     error: str | None  # text of the exception
     traceback: str | None
-    result: str | None  # `repr` of the last line's value, if that is an expression with a value
+    result: str | None  # `str` of the last line's value, if that is an expression with a value
+    shown: str | None  # its `repr`, as notebooks show it
     timed_out: bool
     names_lost: bool = False  # the interpreter ended, and the next step begins with a new one
 
@@ -96,6 +97,7 @@ def _lost(error: str, timed_out: bool) -> Step:
         error=error,
         traceback=None,
         result=None,
+        shown=None,
         timed_out=timed_out,
         names_lost=True,
     )
