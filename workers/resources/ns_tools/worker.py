@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
 from workers.resources.ns_tools.verifiers import DelegatedVerifier, VerifierOptions
 
 PYTHON_TOOL = "stateful_python_code_exec"
+_SPEC_OF_PYTHON_TOOL = re.compile(r"(^|[.:])PythonTool$")
 
 
 class ToolsRow(gymq.Row):
@@ -36,6 +38,8 @@ class ToolSession:
 
     notebook: PythonSession
     calls: list[CallRecord] = field(default_factory=list)
+    history: list[str] = field(default_factory=list)  # code that made the notebook's names
+    names_lost: bool = False
 
 
 class PythonToolOptions(pydantic.BaseModel):
@@ -44,18 +48,38 @@ class PythonToolOptions(pydantic.BaseModel):
     exec_timeout_s: pydantic.PositiveFloat = 10.0
 
 
+class ToolOverrides(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    PythonTool: PythonToolOptions = PythonToolOptions()
+
+
 class NsToolsOptions(gymq.WorkerOptions):
     default_verifier: str = "math_with_judge"
     verifiers: dict[str, VerifierOptions] = pydantic.Field({"math_with_judge": {}}, validate_default=True)
-    tools: list[str] = pydantic.Field([PYTHON_TOOL])
-    python_tool: PythonToolOptions = PythonToolOptions()
+    tools: list[str] = pydantic.Field(
+        [PYTHON_TOOL], validation_alias=pydantic.AliasChoices("tools", "nemo_skills_tools")
+    )
+    nemo_skills_tool_overrides: ToolOverrides = ToolOverrides()
+    disable_session_restore: bool = False
     sandbox: SandboxOptions = SandboxOptions()
+    # Of the servers that NeMo Skills' tools need; the notebook here has none.
+    sandbox_host: str = "127.0.0.1"
+    sandbox_port: int = 6000
+    python_tool_port: int = 8765
+    verbose_tool_logging: bool = False
 
     @pydantic.field_validator("verifiers", mode="before")
     @classmethod
     def _check_verifiers(cls, verifiers: Any) -> Any:
         """A list of names stands for the workers of these names, with their default options."""
         return {name: {} for name in verifiers} if isinstance(verifiers, list) else verifiers
+
+    @pydantic.field_validator("tools")
+    @classmethod
+    def _known_specs(cls, tools: list[str]) -> list[str]:
+        """NeMo Skills names its notebook by module and class."""
+        return [PYTHON_TOOL if _SPEC_OF_PYTHON_TOOL.search(tool) else tool for tool in tools]
 
 
 class NsTools(gymq.Resources[ToolsRow]):
@@ -103,10 +127,17 @@ class NsTools(gymq.Resources[ToolsRow]):
     @gymq.tool
     async def stateful_python_code_exec(self, state: ToolSession, code: str) -> dict[str, str]:
         """Run Python code in a notebook that keeps its names. The value of a last expression is shown."""
-        step = await state.notebook.run(code, self.options.python_tool.exec_timeout_s)
+        timeout_s = self.options.nemo_skills_tool_overrides.PythonTool.exec_timeout_s
+        if state.names_lost and not self.options.disable_session_restore:
+            for earlier in state.history:
+                await state.notebook.run(earlier, timeout_s)
+        step = await state.notebook.run(code, timeout_s)
+        state.names_lost = step.names_lost
+        if not step.names_lost:
+            state.history.append(code)
         if step.timed_out:
             return {"process_status": "timeout", "stdout": step.stdout, "stderr": step.stderr + "Timed out\n"}
-        shown = step.stdout if step.result is None else f"{step.stdout}{step.result}\n"
+        shown = step.stdout if step.shown is None else f"{step.stdout}{step.shown}\n"
         if step.success:
             return {"process_status": "completed", "stdout": shown, "stderr": step.stderr}
         problem = step.traceback or f"{step.error}\n"

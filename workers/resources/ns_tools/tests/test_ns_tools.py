@@ -7,7 +7,10 @@ from gymq.testing import Harness, prompt, reply
 from workers.resources.ns_tools.worker import NsTools
 
 ROW = {**prompt("q"), "verifier_type": "choice", "options": [{"A": "one"}, {"B": "two"}], "expected_answer": "B"}
-OPTIONS = {"verifiers": {"choice": {"name": "mcqa"}}, "python_tool": {"exec_timeout_s": 60}}
+OPTIONS = {
+    "verifiers": {"choice": {"name": "mcqa"}},
+    "nemo_skills_tool_overrides": {"PythonTool": {"exec_timeout_s": 60}},
+}
 TOOL = "stateful_python_code_exec"
 
 
@@ -36,12 +39,37 @@ async def test_an_exception_is_shown_with_its_traceback(env):
 
 
 async def test_a_time_limit_is_told_and_counted():
-    async with Harness(NsTools, OPTIONS | {"python_tool": {"exec_timeout_s": 0.5}}) as env:
+    async with Harness(
+        NsTools, OPTIONS | {"nemo_skills_tool_overrides": {"PythonTool": {"exec_timeout_s": 0.5}}}
+    ) as env:
         session = await env.session(ROW)
         assert (await run(session, "while True: pass"))["process_status"] == "timeout"
         verdict = await session.verify(ROW, reply("Answer: B"))
     members = verdict.members
     assert (members["num_tool_calls"], members["tool_timeout_count"]) == (1, 1)
+
+
+@pytest.mark.parametrize(("disabled", "status"), [(False, "completed"), (True, "error")])
+async def test_a_notebook_that_was_lost_gets_its_names_again_unless_that_is_disabled(disabled, status):
+    async with Harness(NsTools, OPTIONS | {"disable_session_restore": disabled}) as env:
+        session = await env.session(ROW)
+        await run(session, "x = 2")
+        await run(session, "import os; os._exit(1)")
+        assert (await run(session, "x"))["process_status"] == status
+
+
+async def test_options_of_nemo_skills_are_accepted():
+    options = {
+        "nemo_skills_tools": ["nemo_skills.mcp.servers.python_tool::PythonTool"],
+        "verifiers": {"choice": {"type": "resources_servers", "name": "mcqa"}},
+        "sandbox_host": "localhost",
+        "sandbox_port": 6000,
+        "python_tool_port": 8765,
+        "verbose_tool_logging": True,
+        "disable_session_restore": True,
+    }
+    async with Harness(NsTools, options) as env:
+        assert (await run(await env.session(ROW), "1 + 1"))["stdout"] == "2\n"
 
 
 async def test_the_verdict_is_that_of_the_verifier_of_the_row(env):
