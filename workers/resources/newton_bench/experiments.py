@@ -10,14 +10,16 @@ import pydantic
 
 import gymq
 from gymq.resources import Tool
+from workers.resources.newton_bench.checkout import OTHER_SYSTEMS
 from workers.resources.newton_bench.laws import MODULES, Module
 
 if TYPE_CHECKING:
-    from workers.resources.newton_bench.worker import Investigation
+    from workers.resources.newton_bench.worker import Investigation, NewtonBench
 
 PREFIX = "run_experiment_"
 
 _SMALLEST_NOISE = 1e-12
+_COUNTS = {"num_points"}
 
 
 def experiment_tools() -> dict[str, Tool]:
@@ -25,12 +27,11 @@ def experiment_tools() -> dict[str, Tool]:
     return {f"{PREFIX}{module.name}": _tool(module) for module in MODULES.values()}
 
 
-def measured(investigation: Investigation, arguments: dict[str, float | None]) -> float | None:
+def measured(investigation: Investigation, arguments: dict[str, float]) -> float | None:
     """The law's value at the arguments, with noise; None where it has none."""
     values = {}
     for name, parameter in investigation.module.parameters.items():
-        given = arguments.get(parameter.argument or name)
-        value = parameter.default if given is None else given
+        value = arguments.get(parameter.argument or name, parameter.default)
         assert value is not None
         values[name] = value
     value = investigation.law(values)
@@ -41,18 +42,23 @@ def measured(investigation: Investigation, arguments: dict[str, float | None]) -
 
 
 def _tool(module: Module) -> Tool:
-    async def run(_resources: Any, state: Investigation, **arguments: float | None) -> dict[str, float | None]:
+    async def run(resources: NewtonBench, state: Investigation, **arguments: float | None) -> dict[str, Any]:
         state.check_open()
         if state.module is not module:
             raise gymq.ToolError(400, f"this session is about {state.module.name}, not {module.name}")
-        return {"result": measured(state, arguments)}
+        # What is left out or null takes the experiment's default.
+        given = {name: value for name, value in arguments.items() if value is not None}
+        if state.row.system in OTHER_SYSTEMS:
+            return {"result": await resources.measured_in_checkout(state, given)}
+        return {"result": measured(state, given)}
 
     fields: dict[str, Any] = {}
     for name, parameter in module.parameters.items():
         required = parameter.default is None
         kind = (float, ...) if required else (float | None, None)
         fields[parameter.argument or name] = kind
-    fields |= dict.fromkeys(module.other_arguments, (float | None, None))
+    for name in module.other_arguments:
+        fields[name] = (int | None if name in _COUNTS else float | None, None)
     run.__doc__ = f"Measure the {module.result}."
     name = f"{PREFIX}{module.name}"
     return Tool(name, run, takes_state=True, arguments=pydantic.create_model(f"{name}_arguments", **fields))

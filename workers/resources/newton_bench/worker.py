@@ -15,6 +15,7 @@ import gymq
 from gymq.judge import Judge, JudgeOptions
 from gymq.resources import Need, Tool
 from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from workers.resources.newton_bench.checkout import OTHER_SYSTEMS, Checkout
 from workers.resources.newton_bench.equivalence import is_equivalent
 from workers.resources.newton_bench.experiments import experiment_tools
 from workers.resources.newton_bench.laws import MODULES, Module
@@ -76,6 +77,7 @@ class Evaluation:
 class NewtonOptions(JudgeOptions):
     max_execution_time: pydantic.PositiveFloat = 60.0
     session_ttl: pydantic.PositiveFloat = 1800.0
+    newton_bench_path: str | None = None  # a checkout, for the systems other than `vanilla_equation`
     sandbox: SandboxOptions = SandboxOptions()
 
 
@@ -92,6 +94,8 @@ class NewtonBench(gymq.Resources[gymq.Row]):
     async def start(self) -> None:
         self.session_ttl_s = self.options.session_ttl  # type: ignore[misc]
         self._judge = Judge.of(self, self.options)
+        path, timeout_s = self.options.newton_bench_path, self.options.max_execution_time
+        self._checkout = None if path is None else Checkout(path, timeout_s)
         self._sandbox = await self.options.sandbox.started()
         self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
 
@@ -102,13 +106,20 @@ class NewtonBench(gymq.Resources[gymq.Row]):
         module = MODULES.get(row.module_name)
         if module is None:
             raise gymq.InvalidTask(f"module_name: there is no module {row.module_name!r}, only {', '.join(MODULES)}")
-        if row.system != "vanilla_equation":
-            raise gymq.InvalidTask(f"system: {row.system} is not offered, only vanilla_equation")
+        if row.system in OTHER_SYSTEMS and self._checkout is None:
+            raise gymq.InvalidTask(f"system: {row.system} needs a checkout of NewtonBench in newton_bench_path")
         law = module.law(row.difficulty, row.law_version)
         return Investigation(row, module, law, PythonSession(self._sandbox, self._limits))
 
     async def close(self, state: Investigation) -> None:
         await state.python.close()
+
+    async def measured_in_checkout(self, state: Investigation, arguments: dict[str, float]) -> Any:
+        """What an experiment with another system than the law itself gives."""
+        assert self._checkout is not None  # such rows are refused without
+        row = state.row
+        setting = {name: getattr(row, name) for name in ("noise_level", "difficulty", "system", "law_version")}
+        return await self._checkout.measured(self.processes, state.module.name, arguments | setting)
 
     @gymq.tool
     async def execute_python(self, state: Investigation, code: str) -> dict[str, Any]:
@@ -143,6 +154,7 @@ class NewtonBench(gymq.Resources[gymq.Row]):
                 evaluation = await self.evaluate_law(law, state.module, row.difficulty, row.law_version)
             except NotEvaluated as error:
                 evaluation = Evaluation(None, None, None, str(error))
+        state.is_open = False
         await state.python.close()
         error = evaluation.rmsle
         return gymq.Verdict(

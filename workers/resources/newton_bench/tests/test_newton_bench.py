@@ -98,6 +98,52 @@ async def test_rows_that_are_not_offered_are_refused_when_seeding(changes):
             await env.session(ROW | changes)
 
 
+@pytest.fixture
+def checkout(tmp_path):
+    """A folder with the layout of NewtonBench; its experiment does what its argument says."""
+    (tmp_path / "modules" / "common").mkdir(parents=True)
+    (tmp_path / "modules" / "m0_gravity").mkdir()
+    (tmp_path / "modules" / "m0_gravity" / "core.py").write_text(
+        "def run_experiment_for_module(mass1, mass2, distance, noise_level, difficulty, system, law_version, **o):\n"
+        "    if mass1 == 0:\n"
+        "        raise ValueError('no mass')\n"
+        "    while mass1 < 0:\n"
+        "        pass\n"
+        "    return {'system': system, 'law': difficulty + law_version, 'other': o, 'time': (1.0, float('nan'))}\n"
+    )
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("mass1", "result"),
+    [
+        (1, {"system": "simple_system", "law": "easyv0", "other": {"duration": 2}, "time": [1, None]}),
+        (0, {"error": "no mass"}),
+        (-1, {"error": "the experiment took longer than 2 s"}),
+    ],
+)
+async def test_other_systems_run_from_a_checkout(checkout, mass1, result):
+    options = OPTIONS | {"newton_bench_path": checkout, "max_execution_time": 2}
+    row = ROW | {"module_name": "m0_gravity", "system": "simple_system"}
+    arguments = {"mass1": mass1, "mass2": 1, "distance": 1, "duration": "2", "time_step": None}
+    async with Harness(NewtonBench, options) as env:
+        answer = await (await env.session(row)).call("run_experiment_m0_gravity", arguments)
+    assert json.loads(answer.output) == {"result": result}
+
+
+async def test_a_checkout_that_cannot_be_imported_is_no_result(checkout):
+    async with Harness(NewtonBench, OPTIONS | {"newton_bench_path": checkout}) as env:
+        session = await env.session(ROW | {"system": "complex_system"})
+        with pytest.raises(gymq.ComponentFailed, match="m9_hooke_law"):
+            await session.call("run_experiment_m9_hooke_law", {"x": 1})
+
+
+async def test_a_folder_without_newton_bench_is_refused_at_the_start(tmp_path):
+    with pytest.raises(gymq.OptionsError, match="newton_bench_path"):
+        async with Harness(NewtonBench, OPTIONS | {"newton_bench_path": str(tmp_path)}):
+            pass
+
+
 async def test_after_the_end_of_a_session_everything_is_refused(session):
     assert (await session.call("end_session", {})).status == 200
     assert (await session.call("run_experiment_m9_hooke_law", {"x": 1})).status == 400
