@@ -13,7 +13,7 @@ import msgspec
 
 from gymq import streams, subjects
 from gymq.bus import Bus
-from gymq.datasets import Dataset
+from gymq.datasets import Dataset, DatasetError
 from gymq.discovery import is_running
 from gymq.jetstream import JetStream
 from gymq.jsonl import JsonlFile, written_whole
@@ -74,7 +74,10 @@ class RunSetup:
             raise CollectError(
                 f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
             )
-        self._dataset = Dataset(options.input)
+        try:
+            self._dataset = Dataset(options.input)
+        except DatasetError as error:
+            raise CollectError(str(error)) from None
         if options.output.resolve() in [file.resolve() for file in self._dataset.files]:
             raise CollectError(f"input and output are the same file: {options.output}")
         if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
