@@ -159,7 +159,8 @@ ROLES: tuple[Role, ...] = (
     Role(
         "bridge",
         "does over HTTP what a client does, and calls models and resources for those who ask there",
-        publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS))),
+        # The journals: what rollouts have done so far, for its page.
+        publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS, _range(streams.JOURNAL)))),
         subscribe=(_inbox("bridge"), DONE, CANCELLED, LOAD),
     ),
     Role(

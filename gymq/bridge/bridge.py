@@ -24,6 +24,7 @@ from gymq.bridge.model_routes import ModelRoutes
 from gymq.bridge.resources_routes import ResourcesRoutes
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
+from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
 from gymq.calls import Calls
 from gymq.redaction import hide
@@ -140,6 +141,7 @@ class Bridge:
             secret.get_secret_value() if secret else secrets.token_hex(32), self._settings.session_max_age_s
         )
         app.add_routes(HeadRoutes(context).routes())
+        app.add_routes(WebRoutes(context).routes())
         app.add_routes(agents.routes())
         app.add_routes(ModelRoutes(context, agents).routes())
         app.add_routes(ResourcesRoutes(context, cookies).routes())

@@ -1,0 +1,194 @@
+"""The rollouts of a run page by page, and searching them: by position in the stream, never all at once.
+
+A position is the stream sequence of an outcome. A page forwards reads from a position on, a page backwards what is
+before it. A search looks at what follows a position until it has found enough or its time is over, and says how far it
+came; whoever wants more asks again from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gymq import responses
+from gymq.bus import Bus
+from gymq.messages import Failure, Outcome, Rollout, Unresolved
+from gymq.outcome_store import OutcomeStore
+
+PAGE = 50
+SEARCH_S = 1.0  # of one request
+SEARCH_BATCH = 128
+MOST_SEARCHES = 2  # at a time, since each keeps the process busy
+YIELD_EVERY = 16  # outcomes; in between others get their turn
+WORDS = 200  # characters of a reply that are shown in a list
+
+
+class RolloutRow(msgspec.Struct, frozen=True):
+    """An outcome in a list."""
+
+    position: int
+    task_index: int
+    rollout_index: int
+    attempt: int
+    agent: str
+    reward: float | None
+    failure_class: str | None
+    duration_s: float
+    started_at: float
+    output_tokens: int | None
+    words: str  # the reply's first words, or why there is no reward
+
+
+class RolloutPage(msgspec.Struct, frozen=True):
+    rows: list[RolloutRow]
+    looked_at: int  # outcomes that were read for it
+    position: int  # where the next page forwards begins: beyond this
+    is_end: bool  # whether there is nothing beyond it (yet)
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which outcomes a search is for; each condition that is set must hold."""
+
+    agent: str | None = None
+    task_index: int | None = None
+    failed: bool | None = None  # True: only those without a reward; False: only those with one
+    failure_class: str | None = None
+    least_reward: float | None = None
+    most_reward: float | None = None
+    least_s: float | None = None
+    text: str | None = None  # anywhere in the row, the output or the failure; capitals do not matter
+
+    @property
+    def is_anything(self) -> bool:
+        return self == Wanted()
+
+    def matches(self, outcome: Outcome) -> bool:
+        reward = outcome.reward if isinstance(outcome, Rollout) else None
+        failure = None if isinstance(outcome, Rollout) else str(outcome.failure_class)
+        bounds = ((self.least_reward, 1), (self.most_reward, -1))
+        return (
+            self.agent in (None, outcome.agent)
+            and self.task_index in (None, outcome.task_index)
+            and self.failed in (None, reward is None)
+            and self.failure_class in (None, failure)
+            and all(bound is None or (reward is not None and sign * (reward - bound) >= 0) for bound, sign in bounds)
+            and (self.least_s is None or outcome.duration_s >= self.least_s)
+            and (self.text is None or any(self.text.lower() in part.lower() for part in _texts(outcome)))
+        )
+
+
+class RolloutList:
+    """Reads the outcomes of runs for lists."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._store = OutcomeStore(bus)
+        self._searching = asyncio.Semaphore(MOST_SEARCHES)
+
+    async def after(self, run: str, position: int, wanted: Wanted) -> RolloutPage:
+        """A page of what is beyond a position and wanted.
+
+        Raises:
+            BusError, BadToken
+        """
+        if wanted.is_anything:
+            return await self._after(run, position, wanted, batch=PAGE + 1)
+        async with self._searching:
+            return await self._after(run, position, wanted, batch=SEARCH_BATCH)
+
+    async def _after(self, run: str, position: int, wanted: Wanted, batch: int) -> RolloutPage:
+        if wanted.task_index is None:
+            stored = self._store.read(run, after=position, batch=batch)
+        else:
+            stored = self._store.read_task(run, wanted.task_index)
+        give_up = time.monotonic() + SEARCH_S
+        rows: list[RolloutRow] = []
+        looked_at = 0
+        async for sequence, outcome in stored:
+            if sequence <= position:
+                continue
+            if len(rows) == PAGE or (looked_at and time.monotonic() > give_up):
+                return RolloutPage(rows, looked_at, position, is_end=False)
+            looked_at += 1
+            position = sequence
+            if wanted.matches(outcome):
+                rows.append(row(sequence, outcome))
+            if looked_at % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        return RolloutPage(rows, looked_at, position, is_end=True)
+
+    async def before(self, run: str, position: int) -> RolloutPage:
+        """The page before a position.
+
+        Raises:
+            BusError, BadToken
+        """
+        span, looked_at = 2 * PAGE, 0
+        while True:
+            found: list[RolloutRow] = []
+            after = max(0, position - 1 - span)
+            async for sequence, outcome in self._store.read(run, after=after, batch=span):
+                if sequence >= position:
+                    break
+                looked_at += 1
+                found.append(row(sequence, outcome))
+            if len(found) >= PAGE or after == 0:
+                rows = found[-PAGE:]
+                return RolloutPage(rows, looked_at, position - 1, is_end=False)
+            span *= 4  # outcomes of other runs are in between
+
+
+def row(position: int, outcome: Outcome) -> RolloutRow:
+    """An outcome in a list."""
+    if isinstance(outcome, Rollout):
+        words, reward, failure = responses.last_assistant_text(outcome.response), outcome.reward, None
+    else:
+        words, reward, failure = outcome.message, None, str(outcome.failure_class)
+    return RolloutRow(
+        position=position,
+        task_index=outcome.task_index,
+        rollout_index=outcome.rollout_index,
+        attempt=outcome.attempt,
+        agent=outcome.agent,
+        reward=reward,
+        failure_class=failure,
+        duration_s=outcome.duration_s,
+        started_at=outcome.started_at,
+        output_tokens=_output_tokens(outcome),
+        words=words[:WORDS],
+    )
+
+
+def _output_tokens(outcome: Outcome) -> int | None:
+    if isinstance(outcome, Failure):
+        return None
+    usage = outcome.response.get("usage")
+    count = usage.get("output_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def _texts(outcome: Outcome) -> Iterator[str]:
+    """All that was asked and said."""
+    yield outcome.row.decode("utf-8", "replace")
+    if isinstance(outcome, Failure | Unresolved):
+        yield outcome.message
+    if not isinstance(outcome, Failure):
+        yield from _strings(outcome.response.get("output"))
+    if isinstance(outcome, Rollout):
+        yield from _strings(outcome.verdict)
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for member in value.values():
+            yield from _strings(member)
+    elif isinstance(value, list):
+        for member in value:
+            yield from _strings(member)

@@ -1,0 +1,138 @@
+"""One rollout as the page shows it: stored, or still being made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from gymq.bridge.failures import not_found
+from gymq.in_progress import Done
+from gymq.messages import Failure, Generated, Outcome, Rollout, Task, ToolResult, Unresolved, Verified
+from gymq.rows import PARAMS
+from gymq.tokens import TOKEN_MEMBERS
+
+MOST_TOKENS = 20_000  # of one item that are sent to a page
+
+View = dict[str, Any]
+
+
+def stored_view(outcome: Outcome) -> View:
+    """All of a stored rollout but its tokens, which are counted."""
+    view: View = {
+        "state": outcome.__struct_config__.tag.partition(".")[0],  # type: ignore[union-attr]
+        "run": outcome.run,
+        "task_index": outcome.task_index,
+        "rollout_index": outcome.rollout_index,
+        "num_rollouts": outcome.num_rollouts,
+        "agent": outcome.agent,
+        "worker": outcome.worker,
+        "attempt": outcome.attempt,
+        "started_at": outcome.started_at,
+        "duration_s": outcome.duration_s,
+        "policy_versions": outcome.policy_versions,
+        "timings": [[str(timing.stage), timing.started_s, timing.duration_s] for timing in outcome.timings],
+        **_asked(outcome.row),
+    }
+    if isinstance(outcome, Rollout | Unresolved):
+        response = outcome.response
+        view["items"] = [without_tokens(item) for item in _objects(response.get("output"))]
+        view["usage"] = response.get("usage")
+        view["incomplete"] = response.get("incomplete_details")
+        view["model"] = response.get("model")
+    if isinstance(outcome, Rollout):
+        view["reward"] = outcome.reward
+        view["verdict"] = outcome.verdict
+    if isinstance(outcome, Failure | Unresolved):
+        view["failure"] = {
+            "class": str(outcome.failure_class),
+            "stage": str(outcome.stage),
+            "message": outcome.message,
+            "retryable": outcome.retryable,
+        }
+    return view
+
+
+def unfinished_view(run: str, task_index: int, rollout_index: int, task: Task | None, attempt: int) -> View:
+    """What is known of a rollout that has no outcome.
+
+    Args:
+        task: if an agent has it in hand.
+    """
+    view: View = {
+        "state": "running" if task is not None else "waiting",
+        "run": run,
+        "task_index": task_index,
+        "rollout_index": rollout_index,
+        "attempt": attempt,
+        "items": [],
+    }
+    if task is not None:
+        view |= {"agent": task.agent, "num_rollouts": task.num_rollouts, **_asked(task.row)}
+    return view
+
+
+def done_items(done: Iterable[Done]) -> list[View]:
+    """The effects of a rollout that is being made, as items of its output; each says when it was written down."""
+    items: list[View] = []
+    for effect in done:
+        reply, told = effect.reply, {"at": effect.stored_at}
+        if isinstance(reply, Generated):
+            items += [without_tokens(item) | told for item in _objects(reply.response.get("output"))]
+        elif isinstance(reply, ToolResult):
+            # The journal knows a call as "tool <number> <name> <digest>".
+            name = effect.key.split(" ")[2] if effect.key.count(" ") >= 2 else ""
+            output = {"type": "function_call_output", "name": name, "output": reply.output}
+            items.append(output | told)
+        elif isinstance(reply, Verified):
+            items.append({"type": "verdict", "reward": reply.reward, "verdict": reply.verdict} | told)
+    return items
+
+
+def without_tokens(item: Mapping[str, Any]) -> View:
+    """An item whose token arrays are counted in a member `tokens`."""
+    kept = {name: value for name, value in item.items() if name not in TOKEN_MEMBERS}
+    counts = {name: len(item[name]) for name in TOKEN_MEMBERS if item.get(name) is not None}
+    return kept | {"tokens": counts} if counts else kept
+
+
+def tokens_of_item(outcome: Outcome, position: int) -> View:
+    """The generated tokens of one item, with their log probs; at most `MOST_TOKENS`.
+
+    Raises:
+        BridgeError: 404; there are none.
+    """
+    items = [] if isinstance(outcome, Failure) else _objects(outcome.response.get("output"))
+    item = items[position] if 0 <= position < len(items) else {}
+    ids, log_probs = item.get("generation_token_ids"), item.get("generation_log_probs")
+    if ids is None:
+        raise not_found(f"item {position} of the output has no tokens")
+    return {
+        "num_tokens": len(ids),
+        "ids": list(ids[:MOST_TOKENS]),
+        "log_probs": None if log_probs is None else list(log_probs[:MOST_TOKENS]),
+    }
+
+
+def _asked(row: bytes) -> View:
+    """The prompt and the other members of a row; a failed row was never checked and may be anything."""
+    try:
+        members = msgspec.json.decode(row)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {"row": row.decode("utf-8", "backslashreplace"), "input": []}
+    params = members.get(PARAMS) if isinstance(members, dict) else None
+    if not isinstance(members, dict) or not isinstance(params, dict):
+        return {"row": members, "input": []}
+    given = params.get("input")
+    return {
+        "row": {name: value for name, value in members.items() if name != PARAMS},
+        "input": [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given),
+        "instructions": params.get("instructions"),
+        "tools": _objects(params.get("tools")),
+        "params": {name: value for name, value in params.items() if name not in ("input", "instructions", "tools")},
+    }
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -1,0 +1,189 @@
+"""Where the page and what it reads are: below `/ui`. Everything but the page's own files needs the bridge's key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+import msgspec
+from aiohttp import web
+
+from gymq import subjects
+from gymq.bridge.context import Context
+from gymq.bridge.failures import invalid, not_found
+from gymq.bridge.http import JSON
+from gymq.bridge.web.live import MOST_IN_HAND, Listeners, rollout_events, run_events
+from gymq.bridge.web.rollout_list import RolloutList, Wanted
+from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
+from gymq.bridge.web.run_views import RunViews
+from gymq.bridge.web.site import HEADERS, Site
+from gymq.cluster_status import read_queues, read_workers
+from gymq.in_progress import tasks_in_hand
+from gymq.jetstream import JetStream
+from gymq.messages import Outcome
+from gymq.outcome_store import OutcomeStore
+from gymq.streams import TASKS
+from gymq.tokens import encode_json
+
+MOST_INDEX = 2**53
+TASKS_COMPARED = 20  # on a page
+
+_RUN = "/ui/api/runs/{run}"
+_ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+T = TypeVar("T")
+
+
+class WebRoutes:
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._site = Site()
+        self._views = RunViews(context.bus)
+        self._list = RolloutList(context.bus)
+        self._store = OutcomeStore(context.bus)
+        self._listeners = Listeners(context)
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/ui", self.to_page),
+            web.get("/ui/", self.page),
+            web.get("/ui/api/runs", self.runs),
+            web.get("/ui/api/cluster", self.cluster),
+            web.get(_RUN, self.run),
+            web.get(f"{_RUN}/live", self.run_live),
+            web.get(f"{_RUN}/rollouts", self.rollouts),
+            web.get(f"{_RUN}/in-hand", self.in_hand),
+            web.get(f"{_RUN}/tasks", self.tasks),
+            web.get(_ROLLOUT, self.rollout),
+            web.get(f"{_ROLLOUT}/live", self.rollout_live),
+            web.get(f"{_ROLLOUT}/tokens/{{item}}", self.tokens),
+            web.get("/ui/{file}", self.file),
+        ]
+
+    async def to_page(self, _request: web.Request) -> web.Response:
+        return web.Response(status=308, headers={"Location": "/ui/"})
+
+    async def page(self, _request: web.Request) -> web.Response:
+        return self._site.response("index.html")
+
+    async def file(self, request: web.Request) -> web.Response:
+        return self._site.response(request.match_info["file"])
+
+    async def runs(self, request: web.Request) -> web.Response:
+        self._context.admit(request)
+        skip = _given(request.query, "skip", _index) or 0
+        found, count = await self._views.newest(skip, request.query.get("text", ""))
+        return _answer({"runs": found, "num_runs": count})
+
+    async def cluster(self, request: web.Request) -> web.Response:
+        self._context.admit(request)
+        bus = self._context.bus
+        queues = [queue for queue in await read_queues(JetStream(bus), TASKS) if queue.agent is not None]
+        return _answer({"queues": queues, "workers": await read_workers(bus)})
+
+    async def run(self, request: web.Request) -> web.Response:
+        self._context.admit(request)
+        return _answer(await self._views.view(_run(request)))
+
+    async def run_live(self, request: web.Request) -> web.StreamResponse:
+        self._context.admit(request)
+        return await self._listeners.tell(request, run_events(self._views, _run(request)))
+
+    async def rollouts(self, request: web.Request) -> web.Response:
+        """A page of rollouts: those before a position, or those beyond one that are wanted."""
+        self._context.admit(request)
+        run, query = _run(request), request.query
+        before = _given(query, "before", _index)
+        if before is not None:
+            return _answer(await self._list.before(run, before))
+        result = query.get("result")
+        if result not in (None, "", "rewarded", "failed"):
+            raise invalid("result must be rewarded or failed")
+        wanted = Wanted(
+            agent=query.get("agent") or None,
+            task_index=_given(query, "task", _index),
+            failed=result == "failed" if result else None,
+            failure_class=query.get("failure") or None,
+            least_reward=_given(query, "least_reward", float),
+            most_reward=_given(query, "most_reward", float),
+            least_s=_given(query, "least_s", float),
+            text=query.get("text") or None,
+        )
+        return _answer(await self._list.after(run, _given(query, "after", _index) or 0, wanted))
+
+    async def in_hand(self, request: web.Request) -> web.Response:
+        """Rollouts of a run that agents work on."""
+        self._context.admit(request)
+        tasks = await tasks_in_hand(self._context.bus, _run(request), MOST_IN_HAND)
+        members = ("task_index", "rollout_index", "agent")
+        return _answer([{name: getattr(task, name) for name in members} for task in tasks])
+
+    async def tasks(self, request: web.Request) -> web.Response:
+        """The rewards of some tasks, for a look at two runs side by side."""
+        self._context.admit(request)
+        run, first = _run(request), _given(request.query, "first", _index) or 0
+        tasks = []
+        for task_index in range(first, first + TASKS_COMPARED):
+            rollouts = [
+                [outcome.rollout_index, getattr(outcome, "reward", None)]
+                async for _, outcome in self._store.read_task(run, task_index)
+            ]
+            tasks.append({"task_index": task_index, "rollouts": sorted(rollouts)})
+        return _answer(tasks)
+
+    async def rollout(self, request: web.Request) -> web.Response:
+        self._context.admit(request)
+        return _answer(stored_view(await self._outcome(request)))
+
+    async def rollout_live(self, request: web.Request) -> web.StreamResponse:
+        self._context.admit(request)
+        events = rollout_events(self._context, self._store, *_rollout(request))
+        return await self._listeners.tell(request, events)
+
+    async def tokens(self, request: web.Request) -> web.Response:
+        """The tokens of one item of a rollout's output."""
+        self._context.admit(request)
+        item = _index(request.match_info["item"])
+        return _answer(tokens_of_item(await self._outcome(request), item))
+
+    async def _outcome(self, request: web.Request) -> Outcome:
+        of = _rollout(request)
+        found = await self._store.find_outcome(*of)
+        if found is None:
+            raise not_found("run {} has no outcome of task {} rollout {}".format(*of))
+        return found[1]
+
+
+def _answer(value: Any) -> web.Response:
+    headers = {"X-Content-Type-Options": HEADERS["X-Content-Type-Options"], "Cache-Control": "no-store"}
+    return web.Response(body=_encode(value), content_type=JSON, headers=headers)
+
+
+def _run(request: web.Request) -> str:
+    try:
+        return subjects.token(request.match_info["run"], "run")
+    except subjects.BadToken as error:
+        raise not_found(str(error)) from None
+
+
+def _rollout(request: web.Request) -> tuple[str, int, int]:
+    return _run(request), _index(request.match_info["task"]), _index(request.match_info["rollout"])
+
+
+def _given(query: Mapping[str, str], name: str, read: Callable[[str], T]) -> T | None:
+    """A parameter of a query; None if it is not given."""
+    text = query.get(name)
+    if not text:
+        return None
+    try:
+        return read(text)
+    except ValueError:
+        raise invalid(f"{name}: {text:.40} is no number") from None
+
+
+def _index(text: str) -> int:
+    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else -1
+    if not 0 <= number <= MOST_INDEX:
+        raise not_found(f"{text:.40} is no index")
+    return number

@@ -1,0 +1,63 @@
+"""The files of the page, and the headers that keep a browser from running anything else.
+
+What a model wrote is hostile. The page puts it into text nodes only; should that ever fail, the policy below still lets
+the browser run nothing but the files of this folder, and send nothing anywhere.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from aiohttp import web
+
+from gymq.bridge.failures import not_found
+
+POLICY = "; ".join(
+    (
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    )
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+
+_TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+
+
+class Site:
+    """The files, read once. They hold no data, so whoever reaches the bridge may have them."""
+
+    def __init__(self) -> None:
+        folder = files("gymq.bridge.web") / "static"
+        self._files = {
+            file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _TYPES
+        }
+
+    def names(self) -> list[str]:
+        return sorted(self._files)
+
+    def response(self, name: str) -> web.Response:
+        """One file.
+
+        Raises:
+            BridgeError: 404; there is no such file.
+        """
+        body = self._files.get(name)
+        if body is None:
+            raise not_found(f"the page has no file {name:.80}")
+        content_type = _TYPES[name.rpartition(".")[2]]
+        return web.Response(body=body, content_type=content_type, charset="utf-8", headers=HEADERS)

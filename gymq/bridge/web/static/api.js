@@ -1,0 +1,77 @@
+// What the bridge knows, as JSON or as a stream of events. The key is kept for this tab only.
+
+const KEY = "gymq-key";
+
+export class Refused extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+}
+
+export const setKey = (key) => sessionStorage.setItem(KEY, key);
+
+function headers() {
+  const key = sessionStorage.getItem(KEY);
+  return key ? { Authorization: `Bearer ${key}` } : {};
+}
+
+async function request(parts, query, signal, accept) {
+  const path = "api/" + parts.map((part) => encodeURIComponent(part)).join("/");
+  const asked = new URLSearchParams(Object.entries(query || {}).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+  let answer;
+  try {
+    answer = await fetch(asked.size ? `${path}?${asked}` : path, { headers: { ...headers(), Accept: accept }, signal, cache: "no-store" });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused(0, "the bridge does not answer");
+  }
+  if (!answer.ok) {
+    const body = await answer.json().catch(() => ({}));
+    throw new Refused(answer.status, body.error?.message || `status ${answer.status}`);
+  }
+  return answer;
+}
+
+export async function get(parts, query, signal) {
+  return (await request(parts, query, signal, "application/json")).json();
+}
+
+const pause = (ms, signal) => new Promise((done) => {
+  const timer = setTimeout(done, ms);
+  signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
+});
+
+// Calls handlers[event](body) for each event until the stream ends (when `ends` names the last event) or is aborted.
+// A connection that breaks is made again.
+export async function listen(parts, handlers, signal, ends) {
+  let wait = 500;
+  while (!signal.aborted) {
+    try {
+      const answer = await request(parts, null, signal, "text/event-stream");
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      let buffer = "";
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        wait = 500;
+        buffer += value;
+        let end;
+        while ((end = buffer.indexOf("\n\n")) >= 0) {
+          const lines = buffer.slice(0, end).split("\n");
+          buffer = buffer.slice(end + 2);
+          const name = lines.find((line) => line.startsWith("event: "))?.slice(7);
+          const data = lines.find((line) => line.startsWith("data: "))?.slice(6);
+          if (name && data && handlers[name]) handlers[name](JSON.parse(data));
+          if (name && name === ends) return;
+        }
+      }
+    } catch (error) {
+      if (signal.aborted || error.name === "AbortError") return;
+      if (error instanceof Refused && error.status >= 400 && error.status < 500) throw error;
+    }
+    handlers.away?.();
+    await pause(wait, signal);
+    wait = Math.min(wait * 2, 10000);
+  }
+}

@@ -1,0 +1,73 @@
+// Which view is shown: the part of the address behind the #.
+
+import { Refused, setKey } from "./api.js";
+import { compareRollout, compareView } from "./compare.js";
+import { el, link, show } from "./dom.js";
+import { rolloutView } from "./rollout.js";
+import { runView } from "./run.js";
+import { runsView } from "./runs.js";
+
+const main = document.getElementById("main");
+const crumbs = document.getElementById("crumbs");
+const badge = document.getElementById("live");
+let leaving = new AbortController();
+
+const live = (on) => { badge.hidden = !on; };
+
+function index(text) {
+  if (!/^\d{1,16}$/.test(text || "")) throw new Error(`${text} is no index`);
+  return Number(text);
+}
+
+async function open() {
+  leaving.abort();
+  leaving = new AbortController();
+  const { signal } = leaving;
+  live(false);
+  const [path, asked] = location.hash.replace(/^#\/?/, "").split("?");
+  const query = new URLSearchParams(asked || "");
+  show(main, el("p", { class: "quiet" }, "reading …"));
+  try {
+    const [view, ...rest] = path.split("/").map(decodeURIComponent);
+    if (view === "run" && rest[0]) {
+      place([["run", rest[0]], rest[0]]);
+      await runView(main, rest[0], query, signal, live);
+    } else if (view === "rollout" && rest.length === 3) {
+      const [run, task, rollout] = [rest[0], index(rest[1]), index(rest[2])];
+      place([["run", run], run], [["rollout", run, task, rollout], `${task} / ${rollout}`]);
+      await rolloutView(main, run, task, rollout, signal, live);
+    } else if (view === "compare" && rest.length === 4) {
+      place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
+      await compareRollout(main, rest[0], rest[1], index(rest[2]), index(rest[3]), signal);
+    } else if (view === "compare" && rest.length === 2) {
+      place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
+      await compareView(main, rest[0], rest[1], query, signal);
+    } else {
+      place();
+      await runsView(main, query, signal);
+    }
+  } catch (error) {
+    if (signal.aborted || error.name === "AbortError") return;
+    live(false);
+    if (error instanceof Refused && error.status === 401) askForKey();
+    else show(main, el("section", { class: "card" }, el("p", { class: "bad" }, error.message), el("button", { type: "button", onclick: open }, "try again")));
+  }
+}
+
+function place(...steps) {
+  show(crumbs, steps.flatMap(([parts, text]) => [el("span", { class: "quiet" }, "/"), link(parts, text)]));
+  document.title = ["gymq", ...steps.map(([, text]) => text)].join(" / ");
+}
+
+function askForKey() {
+  const field = el("input", { type: "password", autocomplete: "off", "aria-label": "key", placeholder: "the bridge's api_key" });
+  show(main, el("form", { class: "card key", onsubmit: (event) => {
+    event.preventDefault();
+    setKey(field.value.trim());
+    open();
+  } }, el("h1", null, "Key"), el("p", { class: "quiet" }, "This bridge has a key. It is kept in this tab until you close it."), el("div", { class: "row" }, field, el("button", { type: "submit" }, "go on"))));
+  field.focus();
+}
+
+window.addEventListener("hashchange", open);
+open();

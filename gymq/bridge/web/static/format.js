@@ -1,0 +1,36 @@
+// Quantities as people read them.
+
+export const count = (number) => (number === null || number === undefined ? "–" : Number(number).toLocaleString("en"));
+
+export function decimals(number, digits = 3) {
+  if (number === null || number === undefined) return "–";
+  const value = Number(number);
+  if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en");
+  return Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toFixed(digits)));
+}
+
+export const percent = (number) => (number === null || number === undefined ? "–" : `${Number(number).toFixed(1)} %`);
+
+export function seconds(value) {
+  if (value === null || value === undefined) return "–";
+  if (value < 0.01) return `${(value * 1000).toFixed(1)} ms`;
+  if (value < 10) return `${value.toFixed(2)} s`;
+  if (value < 120) return `${value.toFixed(0)} s`;
+  if (value < 7200) return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;
+  return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
+}
+
+export function time(unix) {
+  if (!unix) return "–";
+  const at = new Date(unix * 1000);
+  const pad = (number) => String(number).padStart(2, "0");
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`;
+}
+
+export function pretty(text) {
+  try {
+    return JSON.stringify(JSON.parse(text), null, 2);
+  } catch {
+    return String(text);
+  }
+}

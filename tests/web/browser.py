@@ -1,0 +1,127 @@
+"""A real browser for tests: headless Chromium, driven over its DevTools protocol."""
+
+import asyncio
+import base64
+import itertools
+import json
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+START_S = 90.0
+PATIENCE_S = 60.0
+
+# Without a sandbox of its own, since tests run as root in containers too; what it opens comes from the test alone.
+_FLAGS = (
+    *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
+    *("--disable-extensions", "--disable-background-networking", "--remote-debugging-port=0", "about:blank"),
+)
+
+
+class Page:
+    """One tab."""
+
+    def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        self.problems: list[str] = []  # uncaught errors, and what the page's policy refused
+        self._socket = socket
+        self._numbers = itertools.count(1)
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._reading = asyncio.create_task(self._read())
+
+    async def _read(self) -> None:
+        async for message in self._socket:
+            body = json.loads(message.data)
+            if "id" in body:
+                self._answers.pop(body["id"]).set_result(body)
+            elif body["method"] == "Runtime.exceptionThrown":
+                self.problems.append(json.dumps(body["params"]["exceptionDetails"])[:600])
+            elif body["method"] == "Log.entryAdded" and body["params"]["entry"]["source"] == "security":
+                self.problems.append(body["params"]["entry"]["text"])
+
+    async def send(self, method: str, **params: Any) -> Any:
+        number = next(self._numbers)
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        await self._socket.send_json({"id": number, "method": method, "params": params})
+        body = await asyncio.wait_for(answer, PATIENCE_S)
+        assert "error" not in body, body
+        return body["result"]
+
+    async def open(self, url: str) -> None:
+        await self.send("Page.navigate", url="about:blank")
+        await self.send("Page.navigate", url=url)
+
+    async def value(self, expression: str) -> Any:
+        """The value of a JavaScript expression."""
+        found = await self.send("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in found, found
+        return found["result"].get("value")
+
+    async def until(self, expression: str) -> Any:
+        """The value of an expression once it is true."""
+        give_up = asyncio.get_running_loop().time() + PATIENCE_S
+        while not (value := await self.value(expression)):
+            if asyncio.get_running_loop().time() > give_up:
+                text = await self.value("document.body.innerText")
+                raise AssertionError(f"{expression} did not come true; the page says: {text[:3000]}\n{self.problems}")
+            await asyncio.sleep(0.1)
+        return value
+
+    async def shows(self, text: str) -> None:
+        await self.until(f"document.body.innerText.includes({json.dumps(text)})")
+
+    async def size(self, width: int, height: int = 900) -> None:
+        await self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+        )
+
+    async def screenshot(self, path: Path, *, whole: bool = True) -> None:
+        shot = await self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
+        path.write_bytes(base64.b64decode(shot["data"]))
+
+    async def close(self) -> None:
+        self._reading.cancel()
+        await self._socket.close()
+
+
+@asynccontextmanager
+async def browser():
+    """A browser with one tab, as long as the block runs."""
+    with tempfile.TemporaryDirectory(prefix="gymq-web-", ignore_cleanup_errors=True) as folder:
+        process = subprocess.Popen(
+            [CHROMIUM, f"--user-data-dir={folder}", *_FLAGS],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "HOME": folder},
+        )
+        try:
+            port = await _port(Path(folder) / "DevToolsActivePort", process)
+            async with aiohttp.ClientSession() as session:
+                async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+                    target = next(one for one in await answer.json() if one["type"] == "page")
+                socket = await session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0)
+                page = Page(socket)
+                for domain in ("Page", "Runtime", "Log"):
+                    await page.send(f"{domain}.enable")
+                yield page
+                await page.close()
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+async def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
+    give_up = asyncio.get_running_loop().time() + START_S
+    while not (file.exists() and file.read_text().strip()):
+        assert process.poll() is None, "the browser ended"
+        assert asyncio.get_running_loop().time() < give_up, "the browser did not start"
+        await asyncio.sleep(0.1)
+    return int(file.read_text().split()[0])
