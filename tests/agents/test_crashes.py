@@ -96,8 +96,10 @@ def test_an_agents_folder_has_a_configuration_that_loads_and_rows_that_name_it(n
         pytest.skip("its rows and configurations are those of the environments")
     model = AGENTS.parent / "models" / "simulated_model" / "config.yaml"
     config = load([model, AGENTS / name / "config.yaml"], env_yaml=None)
-    agents = {instance.name: instance for instance in config.instances if instance.kind == "agents"}
-    find("agents", name)(agents[name].options, name=name)
+    agents = {instance.name: instance for instance in config.instances if instance.implementation == name}
+    for instance in agents.values():
+        if instance.kind == "agents":
+            find("agents", name)(instance.options, name=instance.name)
     rows = (AGENTS / name / "data" / "example.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 5
     assert {json.loads(row)["agent_ref"]["name"] for row in rows} <= agents.keys()
