@@ -1,5 +1,7 @@
-"""The compose file: NATS with roles, closed to the outside. Its commands are run here, without the containers."""
+"""The compose file: roles, locked containers, closed to the outside. Commands are run here, without containers."""
 
+import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,24 +13,45 @@ import yaml
 from gymq.auth import ROLES
 from gymq.server.binary import find_binary
 
-FILE = Path(__file__).parents[2] / "docker-compose.yml"
+ROOT = Path(__file__).parents[2]
+OF_GYMQ = {
+    "services": ["services", "operator"],
+    "agents": ["agent"],
+    "models": ["model"],
+    "resources": ["resources"],
+    "bridge": ["bridge"],
+    "collect": ["client"],
+}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    return found
 
 
 @pytest.fixture
-def services() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load(FILE.read_text())["services"]
+def services(compose: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = compose["services"]
     return found
+
+
+def words(command: str | list[str]) -> list[str]:
+    """A command with the defaults of its variables."""
+    found = command.split() if isinstance(command, str) else command
+    return [word for word in (re.sub(r"\$\{\w+:-(.*?)\}", r"\1", word) for word in found) if word]
 
 
 def run_here(command: list[str], service: dict[str, Any], folder: Path) -> None:
     """Run a service's command with its volumes below `folder`."""
-    arguments = [argument.replace("/auth", f"{folder}/auth") for argument in service["command"]]
-    arguments = [argument.replace("/data", f"{folder}/data") for argument in arguments]
+    arguments = [re.sub(r"/(auth|streams)\b", rf"{folder}/\1", word) for word in words(service["command"])]
     subprocess.run([*command, *arguments], check=True, capture_output=True)
 
 
-def test_no_port_is_published(services: dict[str, Any]) -> None:
-    assert [name for name, service in services.items() if "ports" in service] == []
+def test_a_port_is_published_on_the_loopback_address_only(services: dict[str, Any]) -> None:
+    published = {name: service["ports"] for name, service in services.items() if "ports" in service}
+    assert set(published) == {"bridge", "prometheus", "grafana"}
+    assert [port for ports in published.values() for port in ports if not port.startswith("127.0.0.1:")] == []
 
 
 def test_the_server_takes_what_is_made_for_it_at_the_first_start_and_the_next(
@@ -40,18 +63,79 @@ def test_the_server_takes_what_is_made_for_it_at_the_first_start_and_the_next(
     run_here(gymq, services["auth"], tmp_path)
     assert {file.name: file.read_text() for file in (tmp_path / "auth").iterdir()} == first
     assert set(first) == {"nats-server.conf", *(f"{role.name}.password" for role in ROLES)}
-    assert f'store_dir: "{tmp_path}/data"' in first["nats-server.conf"]
+    assert f'store_dir: "{tmp_path}/streams/nats"' in first["nats-server.conf"]
     run_here([str(find_binary()), "-t"], services["nats"], tmp_path)
 
 
-def test_nothing_starts_before_what_it_needs(services: dict[str, Any]) -> None:
-    assert services["nats"]["depends_on"] == {"auth": {"condition": "service_completed_successfully"}}
-    assert services["workers"]["depends_on"] == {"nats": {"condition": "service_healthy"}}
+def test_a_container_has_the_passwords_of_its_roles_and_cannot_change_them(services: dict[str, Any]) -> None:
+    for name, roles in OF_GYMQ.items():
+        service = services[name]
+        assert service["environment"]["GYMQ_AUTH"] == "/auth", name
+        assert "@" not in service["environment"]["GYMQ_NATS"], name
+        mounted = [volume for volume in service["volumes"] if volume["source"] == "auth"]
+        assert [volume["target"] for volume in mounted] == [f"/auth/{role}.password" for role in roles], name
+        assert [volume["volume"]["subpath"] for volume in mounted] == [f"{role}.password" for role in roles], name
+        assert all(volume["read_only"] for volume in mounted), name
 
 
-def test_who_connects_has_the_passwords_and_cannot_change_them(services: dict[str, Any]) -> None:
-    for name, service in services.items():
-        if "GYMQ_NATS" in service.get("environment", {}):
-            assert service["environment"]["GYMQ_AUTH"] == "/auth", name
-            assert "@" not in service["environment"]["GYMQ_NATS"], name
-            assert "auth:/auth:ro" in service["volumes"], name
+def test_only_one_container_sees_all_passwords_and_it_is_in_no_network(services: dict[str, Any]) -> None:
+    whole = [name for name, service in services.items() if "auth:/auth" in service.get("volumes", ())]
+    assert whole == ["auth"]
+    assert services["auth"]["network_mode"] == "none"
+    assert "networks" not in services["auth"]
+
+
+@pytest.mark.parametrize("name", ["auth", "nats", "nats-2", "nats-3", *OF_GYMQ])
+def test_a_container_is_locked(services: dict[str, Any], name: str) -> None:
+    service = services[name]
+    assert service["read_only"]
+    assert service["cap_drop"] == ["ALL"]
+    assert "no-new-privileges:true" in service["security_opt"]
+    assert not service.get("privileged")
+    assert set(service["deploy"]["resources"]["limits"]) == {"cpus", "memory", "pids"}
+
+
+def test_nobody_is_root(services: dict[str, Any]) -> None:
+    users = [line.split()[1] for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("USER")]
+    assert users == ["1000:1000"]
+    assert {services[name].get("user", users[-1]) for name in ("nats", "nats-2", "nats-3", *OF_GYMQ)} == {"1000:1000"}
+
+
+def test_verifiers_reach_no_network_but_that_of_the_bus(compose: dict[str, Any]) -> None:
+    assert compose["services"]["resources"]["networks"] == ["bus"]
+    assert compose["networks"]["bus"]["internal"]
+
+
+def test_only_nats_servers_are_where_routes_need_no_password(services: dict[str, Any]) -> None:
+    there = [name for name, service in services.items() if "routes" in service.get("networks", ())]
+    assert there == ["nats", "nats-2", "nats-3"]
+
+
+def test_every_service_that_stays_says_whether_it_is_healthy(services: dict[str, Any]) -> None:
+    staying = set(services) - {"auth", "collect", "nats-exporter"}
+    assert {name for name in staying if "healthcheck" not in services[name]} == set()
+
+
+def test_the_three_servers_of_a_cluster_know_each_other(services: dict[str, Any]) -> None:
+    lines = (ROOT / "deploy" / "compose" / "cluster.env").read_text().splitlines()
+    settings = dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+    routes = re.findall(r"--routes (\S+)", settings["GYMQ_NATS_ROUTES"])
+    for name in ("nats-2", "nats-3"):
+        routes += re.findall(r"--routes (\S+)", services[name]["command"])
+    assert len(set(routes)) == 1
+    assert settings["GYMQ_NATS"].split(",") == [f"nats://{name}:4222" for name in ("nats", "nats-2", "nats-3")]
+
+
+def test_files_that_are_mounted_can_be_read(compose: dict[str, Any]) -> None:
+    for config in compose["configs"].values():
+        content = (ROOT / words(config["file"])[0]).read_text()
+        assert json.loads(content) if config["file"].endswith(".json") else yaml.safe_load(content)
+
+
+def test_what_the_sandbox_may_ask_the_kernel_is_a_list_of_refusals(services: dict[str, Any]) -> None:
+    assert "seccomp=./deploy/seccomp/sandbox.json" in services["resources"]["security_opt"]
+    rules = json.loads((ROOT / "deploy" / "seccomp" / "sandbox.json").read_text())
+    (refused,) = rules["syscalls"]
+    assert refused["action"] == "SCMP_ACT_ERRNO"
+    assert {"bpf", "kexec_load", "init_module", "keyctl", "ptrace", "reboot"} <= set(refused["names"])
+    assert not {"unshare", "mount", "pivot_root", "mount_setattr"} & set(refused["names"])
