@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
 import inspect
@@ -52,15 +53,21 @@ def find(kind: Kind, implementation: str) -> type[Worker]:
 
 
 def _by_name(kind: Kind, name: str) -> ModuleType:
-    for entry in entry_points(group=f"gymq.{kind}"):
-        if entry.name == name:
-            return _import(entry.module, name)
+    entered = entered_modules(kind).get(name)
+    if entered is not None:
+        return _import(entered, name)
     module = f"workers.{kind}.{name}.worker"
     if not _exists(module):
         raise WorkerNotFound(
             f"there is no {kind} worker named {name!r}: no folder workers/{kind}/{name} with worker.py"
         )
     return _import(module, name)
+
+
+@functools.cache  # it reads a file of every package that is installed
+def entered_modules(kind: Kind) -> dict[str, str]:
+    """The modules of workers that installed packages name as entry points, by the workers' names."""
+    return {entry.name: entry.module for entry in reversed(entry_points(group=f"gymq.{kind}"))}
 
 
 def _exists(module: str) -> bool:

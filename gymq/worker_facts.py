@@ -8,14 +8,13 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import msgspec
 
 from gymq import file_modules
 from gymq.authoring import Worker
-from gymq.registry import Kind, WorkerNotFound, find
+from gymq.registry import Kind, WorkerNotFound, entered_modules, find
 from gymq.resources import Resources
 
 
@@ -65,7 +64,7 @@ def facts_of(kind: Kind, name: str) -> WorkerFacts:
 def names(kind: Kind) -> list[str]:
     """Workers that are found by name: folders of `workers/`, and entry points of installed packages."""
     file_modules.look_in(Path.cwd())
-    found = {entry.name for entry in entry_points(group=f"gymq.{kind}")}
+    found = set(entered_modules(kind))
     for folder in importlib.import_module(f"workers.{kind}").__path__:
         found |= {path.parent.name for path in Path(folder).glob("*/worker.py")}
     return sorted(found)

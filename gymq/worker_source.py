@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import inspect
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 from pathlib import Path
 
 from gymq import file_modules, registry
@@ -109,7 +108,7 @@ def _by_name(kind: Kind, implementation: str) -> WorkerSource:
 
 
 def _exists(kind: Kind, name: str) -> bool:
-    return any(entry.name == name for entry in entry_points(group=f"gymq.{kind}")) or _spec(kind, name) is not None
+    return name in registry.entered_modules(kind) or _spec(kind, name) is not None
 
 
 def _spec(kind: Kind, name: str) -> importlib.machinery.ModuleSpec | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from workers.models.azure_openai_model.deployment import Deployment
 from workers.models.azure_openai_model.options import AzureOpenAIOptions
 from workers.models.openai_model.endpoint import Endpoint
 from workers.models.openai_model.worker import OpenAIModel
@@ -15,4 +14,6 @@ class AzureOpenAIModel(OpenAIModel):
     options: AzureOpenAIOptions
 
     def make_endpoint(self) -> Endpoint:
+        from workers.models.azure_openai_model.deployment import Deployment  # with the vendor's client, which is large
+
         return Deployment(self.options)

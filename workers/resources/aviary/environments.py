@@ -1,6 +1,6 @@
 """Aviary's environments over a list of problems, or over the library's own data sets.
 
-This imports Aviary, which takes seconds; the worker does it when it starts.
+This imports Aviary, which takes seconds; the worker does it when it needs it.
 """
 
 from __future__ import annotations
@@ -17,19 +17,11 @@ from aviary.envs.gsm8k import CalculatorEnv, CalculatorEnvConfig, GSM8kDataset
 from aviary.envs.gsm8k.env import SafeMathEvaluator
 from aviary.envs.hotpotqa import HotPotQADataset, HotPotQAEnv, HotPotQAEnvConfig
 
+from workers.resources.aviary.problems import NumberProblem, TextProblem
+
 MAX_EXPRESSION_LENGTH = 10_000
 MAX_BITS = 12_000  # of an integer; Python does not write more than 4300 digits
 MAX_PAGES = 2_000
-
-
-class NumberProblem(pydantic.BaseModel):
-    question: str
-    answer: float
-
-
-class TextProblem(pydantic.BaseModel):
-    question: str
-    answer: str | float
 
 
 ProblemT = TypeVar("ProblemT", bound=pydantic.BaseModel)

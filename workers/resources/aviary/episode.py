@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import httpx
 import tenacity
 from aviary.core import Environment, Message, Tool, ToolCall, ToolCallFunction, ToolRequestMessage, ToolResponseMessage
+from aviary.envs.gsm8k import CalculatorEnv
 from aviary.message import ENV_STATE_INFO_KEY
 
 import gymq
@@ -76,15 +77,19 @@ class Episode:
         if not any(call.function.name in known for call in calls):
             return await self._step(calls)
         messages: list[Message] = []
+        unknown: list[Message] = []
         total, done = 0.0, False
         for call in calls:
             tool = known.get(call.function.name)
-            if tool is not None:
-                answers, reward, ends = await self._call(tool, call)
-                messages += answers
-                total, done = total + reward, done or ends
-        unknown = [call for call in calls if call.function.name not in known]
-        return [*messages, *(ToolResponseMessage.from_call(call, "") for call in unknown)], total, done
+            if tool is None and isinstance(
+                self._env, CalculatorEnv
+            ):  # which would take it for a failure if it is alone
+                unknown.append(ToolResponseMessage.from_call(call, ""))
+                continue
+            answers, reward, ends = await (self._step([call]) if tool is None else self._call(tool, call))
+            messages += answers
+            total, done = total + reward, done or ends
+        return [*messages, *unknown], total, done
 
     async def _call(self, tool: Tool, call: ToolCall) -> tuple[list[Message], float, bool]:
         try:

@@ -7,11 +7,15 @@ with `reset` and hands in the calls of each model reply with `step`.
 from __future__ import annotations
 
 import asyncio
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import pydantic
 
 import gymq
+from workers.resources.aviary import problems
 
 # An `episode.Episode`, or None in a session that was never seeded. Its module cannot be imported without Aviary.
 State = Any
@@ -44,24 +48,55 @@ class Environments(gymq.Resources[TaskRow]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.pages: dict[str, str] | None = None  # what searches find; filled by whoever has no network
+        self._episode: Any = None
+        self._tasks: Any = None
 
     async def start(self) -> None:
+        if importlib.util.find_spec("aviary") is None:
+            raise _not_installed("aviary")
+        self._loading = asyncio.Lock()
+        options = self.options
+        if options.problems is not None:
+            problem = problems.PROBLEM_OF_ENV[options.env]
+            with self._options_told():
+                pydantic.TypeAdapter(list[problem]).validate_python(options.problems)
+        # Without settings or a data set there is nothing that could be wrong, and importing Aviary takes seconds and
+        # a hundred megabytes; the first session does it.
+        if options.env_config or options.problems is None:
+            await self._load()
+
+    async def _load(self) -> None:
+        """Import Aviary and make the tasks, unless that is done.
+
+        Raises:
+            OptionsError: a setting does not fit, or something of Aviary is not installed.
+        """
+        async with self._loading:
+            if self._tasks is None:
+                self._episode, self._tasks = await asyncio.to_thread(self._task_set)
+
+    def _task_set(self) -> tuple[Any, Any]:
         try:
             from workers.resources.aviary import environments, episode
         except ModuleNotFoundError as error:
-            raise gymq.OptionsError(f'{error.name} is not installed: pip install "gymq[aviary]"') from None
-        self._episode = episode.Episode
+            raise _not_installed(error.name) from None
         options = self.options
         pages = environments.PageCache() if self.pages is None else self.pages
-        arguments = (options.env, options.problems, options.split, options.env_config, pages)
+        with self._options_told():
+            tasks = environments.task_set(options.env, options.problems, options.split, options.env_config, pages)
+        return episode.Episode, tasks
+
+    @contextmanager
+    def _options_told(self) -> Iterator[None]:
         try:
-            self._tasks = await asyncio.to_thread(environments.task_set, *arguments)
+            yield
         except pydantic.ValidationError as error:
             problem = error.errors()[0]
             path = ".".join(map(str, problem["loc"]))
             raise gymq.OptionsError(f"{self.name}: {error.title}: {path}: {problem['msg']}") from None
 
     async def open(self, row: TaskRow) -> State:
+        await self._load()
         if row.task_idx >= len(self._tasks):
             raise gymq.InvalidTask(f"task_idx is {row.task_idx}, but there are {len(self._tasks)} tasks")
         episode = self._episode(f"task_{row.task_idx}", self._tasks.get_new_env_by_idx(row.task_idx))
@@ -99,6 +134,10 @@ class Environments(gymq.Resources[TaskRow]):
     async def verify(self, request: gymq.VerifyRequest[TaskRow], state: State) -> gymq.Verdict:
         # In an environment that was never begun nothing was earned.
         return gymq.Verdict(state.reward if _is_of(state, request.response.get("env_id")) else 0.0)
+
+
+def _not_installed(library: str | None) -> gymq.OptionsError:
+    return gymq.OptionsError(f'{library} is not installed: pip install "gymq[aviary]"')
 
 
 def _is_of(state: State, env_id: str | None) -> bool:

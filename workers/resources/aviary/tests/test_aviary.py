@@ -51,6 +51,17 @@ async def test_the_first_submission_of_a_step_is_the_only_one_that_pays():
     assert outputs == [("a", "False"), ("b", episode.OVER), ("c", episode.OVER), ("d", episode.OVER)]
 
 
+@pytest.mark.parametrize(
+    ("options", "said"), [(GSM8K, ["", "True"]), (HOTPOTQA, ["Invalid tool call: browse", "Finished."])]
+)
+async def test_an_unknown_tool_beside_a_known_one_costs_nothing(options, said):
+    right = {"gsm8k": "18", "hotpotqa": "river Bar"}[options["env"]]
+    async with Harness(Environments, options) as env:
+        (answer,), reward = await steps(env, [call("browse", {}, "a"), submit(right, "b")])
+    assert reward == 1.0
+    assert sorted(item["output"] for item in answer["obs"]) == said
+
+
 @pytest.mark.parametrize("first", [submit("17"), call("calculator", {"expr": "x"}), call("browse", {})])
 async def test_after_the_end_no_step_counts(first):
     async with Harness(Environments, GSM8K) as env:
@@ -217,7 +228,7 @@ PAGE = "<p>The Foo bridge stands in Baz. It is old.</p><p>Baz lies on the Bar, a
 
 async def test_hotpotqa_searches_looks_up_and_counts_the_first_answer():
     async with Harness(Environments, HOTPOTQA) as env:
-        env.author._tasks._pages["Foo+bridge"] = PAGE
+        env.author.pages = {"Foo+bridge": PAGE}
         answers, reward = await steps(
             env,
             [call("search", {"entity": "Foo bridge"}, "a"), call("lookup", {"keyword": "bar"}, "b")],
@@ -258,6 +269,9 @@ async def test_a_missing_library_is_named_with_the_command_that_installs_it(monk
     monkeypatch.delattr("workers.resources.aviary.environments")
     monkeypatch.setitem(sys.modules, "aviary.core", None)
     with pytest.raises(gymq.OptionsError, match=r'aviary.core is not installed: pip install "gymq\[aviary\]"'):
+        await Environments(GSM8K | {"env_config": {"correct_reward": 5}}).start()
+    monkeypatch.setitem(sys.modules, "aviary", None)
+    with pytest.raises(gymq.OptionsError, match=r'aviary is not installed: pip install "gymq\[aviary\]"'):
         await Environments(GSM8K).start()
 
 
