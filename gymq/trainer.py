@@ -115,6 +115,7 @@ class TrainingRun:
         self._served: set[str] = set()  # agents that were found running
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
+        self._groups: set[asyncio.Task[Group]] = set()
         self._before_update: list[UpdateHook] = []
         self._after_update: list[UpdateHook] = []
 
@@ -156,6 +157,10 @@ class TrainingRun:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        for task in self._groups:
+            task.cancel()
+        if self._groups:
+            await asyncio.wait(self._groups)
         if not self._bus.lost.is_set():
             await self._bus.unsubscribe(self._bell)
 
@@ -208,13 +213,22 @@ class TrainingRun:
             raise TrainerError(f"a group of {num_samples} samples and {num_surplus} on top cannot be made")
         if max_staleness is not None and not 0 <= max_staleness <= MAX_VERSIONS:
             raise TrainerError(f"max_staleness must be 0 to {MAX_VERSIONS}, not {max_staleness}")
-        groups = rows_of_groups(examples, num_samples + num_surplus, agent)
+        rows_of_each = rows_of_groups(examples, num_samples + num_surplus, agent)
         pending = [
             Pending(example, rows, num_samples, straggler_s, on_untrainable)
-            for example, rows in zip(examples, groups, strict=True)
+            for example, rows in zip(examples, rows_of_each, strict=True)
         ]
         asked = _Asked(max_staleness, rollout_timeout_s, urgent)
-        return Batch(pending, [asyncio.create_task(self._complete(one, asked)) for one in pending], in_order=in_order)
+        groups = [asyncio.create_task(self._complete(one, asked)) for one in pending]
+        for task in groups:
+            self._groups.add(task)
+            task.add_done_callback(self._forget)
+        return Batch(pending, groups, in_order=in_order)
+
+    def _forget(self, task: asyncio.Task[Group]) -> None:
+        self._groups.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever iterates is told; nobody may
 
     async def _complete(self, pending: Pending, asked: _Asked) -> Group:
         """Bring one group to its end."""
@@ -356,9 +370,14 @@ class TrainingRun:
         """
         for hook in self._before_update:
             await hook(policy_version)
-        pushed = await push(
-            self._bus, self.model, policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s
-        )
+        give_up = asyncio.get_running_loop().time() + deadline_s
+        while True:
+            pushed = await push(
+                self._bus, self.model, policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s
+            )
+            # Replicas that are too busy to say that they are there are not seen. A push that is repeated counts once.
+            if pushed.confirmed or pushed.missing or asyncio.get_running_loop().time() >= give_up:
+                break
         if not pushed.confirmed:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
             raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or 'none is running'}")

@@ -57,11 +57,16 @@ class Sample:
 
 @dataclass(frozen=True)
 class SampleFailed:
-    """A rollout that has no reward."""
+    """A rollout that has no reward.
+
+    Attributes:
+        status: of HTTP, as a bridge would give it: trainers try again from 500 on.
+    """
 
     rollout_index: int
     failure_class: str
     message: str
+    status: int
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Group:
                 continue
             begun = f"by the policy {sample.policy_versions[0]!r}" if sample.policy_versions else "without a version"
             text = f"begun {begun}; more than {max_staleness} updates came since"
-            failures.append(SampleFailed(sample.rollout_index, str(FailureClass.STALE), text))
+            failures.append(SampleFailed(sample.rollout_index, str(FailureClass.STALE), text, 500))
         return replace(self, samples=kept, failures=failures)
 
 
@@ -229,7 +234,7 @@ class Pending:
                 )
             result = msgspec.json.decode(answer(outcome, self.on_untrainable))
         except BridgeError as error:
-            return SampleFailed(index, error.failure_class, error.message)
+            return SampleFailed(index, error.failure_class, error.message, error.status)
         return Sample(index, result, outcome.policy_versions)
 
 

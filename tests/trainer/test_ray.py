@@ -1,0 +1,164 @@
+"""The environment actor of NeMo RL, on a real Ray, called as NeMo RL calls it."""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+
+from gymq.bridge.client import RowFailed
+from gymq.trainer_ray import NemoGym, TrainerError, remote_class
+from tests.bridge.engine import say
+from tests.bridge.world import World
+
+TIMER = "timing/rollout"
+
+
+def rows_of(world: World, count: int) -> list[dict[str, Any]]:
+    """Rows as NeMo RL sends them: a group of rows that differ in their numbers only."""
+    return [world.row("say done", _rowidx=at, _ng_task_index=7) for at in range(count)]
+
+
+def config(world: World, run: str) -> dict[str, Any]:
+    joined = {"gymq": {"nats": world.url, "run": run}}
+    return {"model_name": "policy", "base_urls": [], "initial_global_config_dict": joined}
+
+
+def test_ray_is_not_imported_before_an_actor_is_made() -> None:
+    code = "import sys, gymq.trainer_ray; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+async def test_an_actor_that_is_not_spun_up_says_so(world: World, run: str) -> None:
+    environment = NemoGym(config(world, run))
+    for call in (environment.health_check, environment.list_entries):
+        with pytest.raises(TrainerError, match="_spinup comes first"):
+            await call()
+    await environment.shutdown()
+
+
+async def test_routed_experts_are_refused_rather_than_lost(world: World, run: str) -> None:
+    with pytest.raises(TrainerError, match="routed experts"):
+        NemoGym(config(world, run) | {"require_routed_experts": True})
+
+
+# On Ray ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ray() -> Iterator[Any]:
+    """A cluster of this process only."""
+    found = pytest.importorskip("ray", reason="Ray is not installed here; `make test-vllm` installs it")
+    pytest.importorskip("torch", reason="torch is not installed here; `make test-vllm` installs it")
+    with tempfile.TemporaryDirectory(prefix="ray") as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_TMPDIR", folder)
+        patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        patch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+        found.init(address="local", num_cpus=2, include_dashboard=False, object_store_memory=100 << 20)
+        yield found
+        found.shutdown()
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    transformers = pytest.importorskip("transformers", reason="`make test-vllm` installs it")
+    return transformers.AutoTokenizer.from_pretrained("examples/tiny_policy/checkpoint")
+
+
+@pytest.fixture
+async def actor(ray: Any, world: World, run: str, tokenizer: Any) -> AsyncIterator[Any]:
+    made = remote_class().options(num_cpus=0).remote(config(world, run))
+    await made._spinup.remote()
+    await made.set_tokenizer.remote(tokenizer)
+    yield made
+    await made.shutdown.remote()
+    ray.kill(made)
+
+
+async def streamed(actor: Any, rows: list[dict[str, Any]]) -> list[Any]:
+    return [await one async for one in actor.run_rollouts.remote(rows, TIMER)]
+
+
+async def test_an_actor_streams_message_logs(actor: Any, world: World, tokenizer: Any) -> None:
+    found = await streamed(actor, rows_of(world, 5))
+    assert sorted(number for number, *_ in found) == list(range(5))
+    assert len(world.engine.requests) == 5
+    assert [timings is None for *_, timings in found] == [True] * 4 + [False]
+    assert {f"{TIMER}/await_results", f"{TIMER}/postprocess_results_pct"} <= found[-1][3].keys()
+    _, agent_ref, result, _ = found[0]
+    assert agent_ref == {"name": world.name("asker")}
+    assert result["full_result"]["reward"] == 1.0
+    prompt, reply = result["message_log"]
+    assert (prompt["role"], reply["role"]) == ("user", "assistant")
+    assert reply["token_ids"].dtype.is_floating_point is False
+    assert reply["generation_logprobs"].shape == reply["token_ids"].shape
+    assert result["input_message_log"][0]["token_ids"].tolist() == prompt["token_ids"].tolist()
+    (item,) = result["full_result"]["response"]["output"]
+    assert "generation_token_ids" not in item
+    assert item["generation_str"] == tokenizer.decode(reply["token_ids"])
+    assert item["prompt_str"] == tokenizer.decode(prompt["token_ids"])
+
+
+async def test_rows_that_are_sent_again_are_new_rollouts(actor: Any, world: World) -> None:
+    rows = rows_of(world, 2)
+    await streamed(actor, rows)
+    await streamed(actor, rows[:1])
+    assert len(world.engine.requests) == 3
+
+
+async def test_a_row_that_fails_comes_last_with_a_status(actor: Any, world: World) -> None:
+    rows = rows_of(world, 4)
+    rows[1]["verdict"] = {"fails": {"class": "component_failed"}}
+    numbers = []
+    stream = actor.run_rollouts.remote(rows, TIMER)
+
+    async def follow() -> None:
+        async for one in stream:
+            numbers.append((await one)[0])
+
+    with pytest.raises(RowFailed) as caught:
+        await follow()
+    assert sorted(numbers) == [0, 2, 3]
+    assert caught.value.cause.status == 500
+
+
+async def test_a_call_that_is_only_text_is_told(actor: Any, world: World) -> None:
+    world.engine.turn = lambda body: say("<tool_call>no</tool_call>")
+    ((_, _, result, _),) = await streamed(actor, rows_of(world, 1))
+    assert result["message_log"][1]["is_invalid_tool_call"] is True
+    assert result["message_log"][1]["has_malformed_thinking"] is False
+
+
+async def test_an_actor_tells_what_it_serves_and_that_it_does(actor: Any, world: World) -> None:
+    await actor.health_check.remote()
+    entries = await actor.list_entries.remote()
+    assert entries[world.name("asker")] == ["responses_api_agents"]
+    assert entries[world.name("policy")] == ["responses_api_models"]
+    assert world.name("asker") in await actor.agent_implementations.remote()
+
+
+async def test_an_actor_starts_a_cluster_of_its_own(ray: Any, tokenizer: Any) -> None:
+    tree = {
+        "config_paths": ["workers/resources/mcqa/config.yaml", "workers/models/simulated_model/config.yaml"],
+        "policy_model": {"responses_api_models": {"simulated_model": {"token_ids": True}}},
+    }
+    cfg = {"model_name": "policy", "base_urls": ["http://127.0.0.1:1/v1"], "initial_global_config_dict": tree}
+    made = remote_class().options(num_cpus=0).remote(cfg)
+    await made._spinup.remote()
+    try:
+        await made.set_tokenizer.remote(tokenizer)
+        row = {
+            "responses_create_params": {"input": [{"role": "user", "content": "A or B?"}]},
+            "options": [{"A": "x"}, {"B": "y"}],
+            "expected_answer": "B",
+            "agent_ref": {"name": "mcqa_simple_agent"},
+        }
+        found = await streamed(made, [{**row, "_rowidx": at} for at in range(4)])
+        assert sorted(number for number, *_ in found) == [0, 1, 2, 3]
+    finally:
+        async with asyncio.timeout(60.0):
+            await made.shutdown.remote()
+        ray.kill(made)
