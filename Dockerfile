@@ -18,7 +18,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
 
 FROM ${PYTHON_IMAGE}
 # A volume takes its owner from the folder that it is mounted on first.
-RUN useradd --create-home --uid 1000 gymq && install -d -m 700 -o gymq -g gymq /auth /streams /runs
+RUN useradd --create-home --uid 1000 gymq && install -d -m 700 -o gymq -g gymq /auth /streams /streams-2 /streams-3 /runs
 COPY --from=build /opt/gymq /opt/gymq
 ENV PATH=/opt/gymq/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER 1000:1000
