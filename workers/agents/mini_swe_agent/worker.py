@@ -59,7 +59,7 @@ class MiniSweAgent(gymq.Agent):
         try:
             from workers.agents.mini_swe_agent import harness
         except ModuleNotFoundError as error:
-            text = f'{error.name} is not installed: pip install -r workers/agents/mini_swe_agent/requirements.txt, or `isolated: true`'
+            text = f"{error.name} is not installed: set `isolated: true`, or install the worker's requirements.txt"
             raise gymq.OptionsError(f"{self.name}: {text}") from None
         self._new_episode = harness.Episode
         self._threads = ThreadPoolExecutor(self.options.concurrency, thread_name_prefix="mini-swe-agent")
