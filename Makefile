@@ -4,11 +4,12 @@
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
+# make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help test-vllm demo-vllm bench-vllm demo test lint unit chaos bench bench-floor clean
+.PHONY: help test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -69,12 +70,19 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
 	@touch $@
 
-test-vllm: $(VENV_VLLM)/installed
-	$(BIN_VLLM)/python -m pytest tests/vllm workers/models/local_vllm_model
+$(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
+	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) matplotlib
+	@touch $@
+
+test-vllm: $(VENV_VLLM)/installed-train
+	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
 		--output runs/demo-vllm/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
+
+train-tiny: $(VENV_VLLM)/installed-train
+	$(BIN_VLLM)/python examples/train_tiny/train.py
 
 bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
