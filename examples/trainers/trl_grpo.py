@@ -1,0 +1,104 @@
+"""GRPO by TRL: on rollouts of a gymq cluster, or on TRL's own completions with a verifier of gymq as the reward.
+
+gymq up --config examples/demo_vllm/config.yaml          # in another terminal; TRL's own completions need no cluster
+python examples/trainers/trl_grpo.py --nats URL
+python examples/trainers/trl_grpo.py
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import secrets
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from safetensors.torch import save
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from trl import GRPOConfig, GRPOTrainer
+
+from gymq.trainer_sync import SyncTrainingRun
+from gymq.trainer_trl import TRLRollouts, VerifierReward, environment_reward
+
+EXAMPLES = Path(__file__).parents[1]
+POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
+ROWS = EXAMPLES / "demo_vllm" / "rows.jsonl"
+VERIFIERS = ["workers/resources/mcqa/config.yaml", "workers/models/simulated_model/config.yaml"]
+
+
+class OnGymq:
+    """A rollout function that first gives the engine the weights of this step."""
+
+    def __init__(self, run: SyncTrainingRun, rows: list[dict[str, Any]]) -> None:
+        self._run = run
+        self._rollouts = TRLRollouts(run, rows)
+        self._pushed = -1
+
+    def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
+        step = trainer.state.global_step
+        if step != self._pushed:
+            weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()
+            self._run.update_weights(f"step-{step}", weights=save(weights))
+            self._pushed = step
+        return self._rollouts(prompts, trainer)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nats", help="URL of a gymq cluster; without it TRL generates itself")
+    parser.add_argument("--run", default=f"trl-{secrets.token_hex(4)}", help="the same again to go on with it")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--output", default="runs/trl")
+    given = parser.parse_args()
+    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    if given.nats is None:
+        reward = VerifierReward(VERIFIERS, "mcqa")
+        train(given, reward, [row for row in rows if row["agent_ref"]["name"].startswith("mcqa")])
+        reward.close()
+        return
+    with SyncTrainingRun(given.nats, given.run) as run:
+        train(given, environment_reward, rows, rollout_func=OnGymq(run, rows))
+
+
+def train(given: argparse.Namespace, reward: Any, rows: list[dict[str, Any]], **more: Any) -> None:
+    os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"  # it says that rollout functions may change
+    columns = [
+        {
+            "prompt": row["responses_create_params"]["input"],
+            **{name: row.get(name) for name in ("options", "expected_answer")},
+        }
+        for row in rows
+    ]
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32),
+        processing_class=AutoTokenizer.from_pretrained(POLICY),
+        args=GRPOConfig(
+            output_dir=given.output,
+            max_steps=given.steps,
+            per_device_train_batch_size=128,
+            num_generations=8,
+            max_completion_length=64,
+            learning_rate=1e-3,
+            lr_scheduler_type="constant",
+            beta=0.0,
+            logging_steps=1,
+            save_strategy="no",
+            report_to=[],
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+        ),
+        train_dataset=Dataset.from_list(columns),
+        reward_funcs=reward,
+        **more,
+    )
+    trainer.train()
+    rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
+    print("reward of each step:", " ".join(f"{value:.3f}" for value in rewards))
+
+
+if __name__ == "__main__":
+    main()
