@@ -13,7 +13,7 @@ import pickle
 import resource
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing import forkserver
 from typing import Any, ParamSpec, TypeVar
 
@@ -38,6 +38,8 @@ class KillableProcesses:
         max_workers: processes at a time; default: one per core.
         prepare: run once in each new process, outside of any time limit; for example a heavy import.
         cpu_s: seconds of processor time for one computation, rounded up; None: no limit but that on the time it takes.
+        max_memory_bytes: address space of each process, beyond which it gets a MemoryError; None: no limit. Systems
+            that have no such limit, like macOS, set none.
     """
 
     def __init__(
@@ -45,10 +47,12 @@ class KillableProcesses:
         max_workers: int | None = None,
         prepare: Callable[[], None] | None = None,
         cpu_s: float | None = None,
+        max_memory_bytes: int | None = None,
     ) -> None:
         self._max_workers = max_workers or os.cpu_count() or 1
         self._prepare = prepare
         self._cpu_s = cpu_s
+        self._max_memory_bytes = max_memory_bytes
         self._pool: ProcessPool | None = None
         self._futures: set[Any] = set()
 
@@ -67,7 +71,8 @@ class KillableProcesses:
         if self._pool is None:
             # forkserver: a child never inherits our sockets, locks or half-written buffers.
             context = multiprocessing.get_context("forkserver")
-            self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=(self._prepare,), context=context)
+            begin = (self._prepare, self._max_memory_bytes)
+            self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=begin, context=context)
         work = _Work(pickle.dumps((function, args, kwargs)))
         future: Any = self._pool.schedule(_answer, args=[work, self._cpu_s], timeout=timeout_s)
         self._futures.add(future)
@@ -162,7 +167,7 @@ def _portable(error: Exception) -> bytes:
         return pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
 
 
-def _begin(prepare: Callable[[], None] | None) -> None:
+def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> None:
     """Runs first in each process."""
     # Whoever waits for a result can wait; the event loops that answer calls cannot.
     os.nice(NICE)
@@ -171,5 +176,8 @@ def _begin(prepare: Callable[[], None] | None) -> None:
     # nobody else holds the pipe by which it notices; each process is handed an end of it.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     parent_death.die_with_parent(os.getppid())
+    if max_memory_bytes is not None:
+        with suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, (max_memory_bytes, resource.RLIM_INFINITY))
     if prepare is not None:
         prepare()

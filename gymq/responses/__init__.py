@@ -17,6 +17,7 @@ from gymq.responses.from_chat import chat_choice_to_items, chat_to_response
 from gymq.responses.items import (
     Item,
     assistant_text,
+    first_text_of_last_item,
     function_call_output,
     function_calls,
     is_message,
@@ -49,6 +50,7 @@ __all__ = [
     "chat_choice_to_items",
     "chat_messages_to_items",
     "chat_to_response",
+    "first_text_of_last_item",
     "from_anthropic_request",
     "from_chat_request",
     "function_call_output",

@@ -66,6 +66,17 @@ def last_assistant_text(response: Mapping[str, Any]) -> str:
     return "\n".join(_texts(messages[-1].get("content"))).strip() if messages else ""
 
 
+def first_text_of_last_item(response: Mapping[str, Any]) -> str:
+    """The first text of the last output item; empty if that is no message, or starts with a refusal."""
+    output = response["output"]
+    if not output or not is_message(output[-1]):
+        return ""
+    content = output[-1].get("content")
+    if isinstance(content, str):
+        return content
+    return (content[0].get("text") or "") if content else ""
+
+
 def split_at_first_generated(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
     """Split a conversation into the prompt and everything from the first item on that a model made."""
     for index, item in enumerate(items):

@@ -4,6 +4,7 @@ import pytest
 
 from gymq.responses import (
     assistant_text,
+    first_text_of_last_item,
     function_call_output,
     function_calls,
     last_assistant_text,
@@ -12,6 +13,7 @@ from gymq.responses import (
     user_message,
     validate_params,
 )
+from gymq.testing import function_call, reply
 
 from .builders import assistant, call, output, reasoning, response, user
 
@@ -77,3 +79,19 @@ def test_a_trajectory_is_split_at_the_first_item_a_model_made(generated: dict) -
 
 def test_a_prompt_alone_has_nothing_generated() -> None:
     assert split_at_first_generated([user("q")]) == ([user("q")], [])
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ([], ""),
+        (["first", "last"], "last"),
+        (["first", function_call("go", {})], ""),
+        (["first", {"type": "reasoning", "summary": []}], ""),
+        ([{"type": "message", "role": "assistant", "content": "plain"}], "plain"),
+        ([{"type": "message", "role": "assistant", "content": []}], ""),
+        ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}], ""),
+    ],
+)
+def test_the_first_text_of_the_last_item_counts(output, text):
+    assert first_text_of_last_item(reply(*output)) == text

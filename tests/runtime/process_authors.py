@@ -168,3 +168,7 @@ DEEDS: dict[str, Any] = {
     "what cannot be pickled": lambda: gymq.Verdict(1.0, thing=lambda: 1),
     "thread": leave_a_thread,
 }
+
+
+def take_memory(size: int) -> int:
+    return len(bytearray(size))

@@ -165,6 +165,17 @@ async def test_what_computes_ends_with_the_process_that_asked_for_it(
     await until(lambda: not is_alive(int(pid_file.read_text())))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such limit")
+async def test_a_computation_that_takes_too_much_memory_fails_alone(authors: Any) -> None:
+    pool = KillableProcesses(1, max_memory_bytes=2**30)
+    try:
+        with pytest.raises(MemoryError):
+            await pool.run(60, authors.take_memory, 2**30)
+        assert await pool.run(60, authors.take_memory, 2**20) == 2**20
+    finally:
+        pool.close()
+
+
 @pytest.fixture(scope="module")
 def limited(authors: Any) -> Iterator[KillableProcesses]:
     """One process, and one second of processor time for each computation."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import gymq
-from gymq.responses import is_message
+from gymq.responses import first_text_of_last_item
 from workers.resources.calendar.extraction import find_event_list
 from workers.resources.calendar.schedule import check_schedule
 
@@ -20,7 +20,7 @@ class Calendar(gymq.Resources[CalendarRow]):
     reward_range = (0.0, 1.0)
 
     async def verify(self, request: gymq.VerifyRequest[CalendarRow]) -> gymq.Verdict:
-        reason = judge(last_text(request.response), request.row.exp_cal_state)
+        reason = judge(first_text_of_last_item(request.response), request.row.exp_cal_state)
         return gymq.Verdict(float(reason == "pass"), reason=reason)
 
 
@@ -36,14 +36,3 @@ def judge(text: str, expected: dict[str, Any]) -> str:
     if events is None:
         return "no_json_list"
     return check_schedule(events, expected)
-
-
-def last_text(response: dict[str, Any]) -> str:
-    """The first text of the last output item; empty if that is no message, or starts with a refusal."""
-    output = response["output"]
-    if not output or not is_message(output[-1]):
-        return ""
-    content = output[-1].get("content")
-    if isinstance(content, str):
-        return content
-    return (content[0].get("text") or "") if content else ""

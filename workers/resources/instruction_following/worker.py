@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 import pydantic
 
 import gymq
-from gymq.responses import is_message
+from gymq.responses import first_text_of_last_item
 from workers.resources.instruction_following.checking import check_all
 
 LIBRARIES = ("langdetect", "nltk", "llama_index")
@@ -57,7 +57,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
     async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:
         metadata = request.row.verifier_metadata
         instructions = list(zip(metadata.instruction_id_list, metadata.kwargs, strict=False))
-        text = last_text(request.response)
+        text = first_text_of_last_item(request.response)
         followed = await self.processes.run(self.verify_timeout_s, check_all, instructions, text)
         share = sum(followed) / len(followed) if followed else 0.0
         return gymq.Verdict(
@@ -66,14 +66,3 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
             follow_instruction_list=followed,
             verifier_metadata=metadata.model_dump(exclude_unset=True),
         )
-
-
-def last_text(response: dict[str, Any]) -> str:
-    """The first text of the last output item; empty if that is no message, or starts with a refusal."""
-    output = response["output"]
-    if not output or not is_message(output[-1]):
-        return ""
-    content = output[-1].get("content")
-    if isinstance(content, str):
-        return content
-    return (content[0].get("text") or "") if content else ""

@@ -12,7 +12,6 @@ import importlib.util
 import io
 import logging
 import os
-import resource
 import signal
 from typing import Any, NamedTuple
 
@@ -48,7 +47,7 @@ class EquivalenceChecker:
         if importlib.util.find_spec("math_verify") is None:
             raise OptionsError('math-verify is not installed: pip install "gymq[resources]"')
         self._timeout_s = LONGEST_WAIT * cpu_s
-        self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare, cpu_s)
+        self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare, cpu_s, MAX_MEMORY_BYTES)
 
     async def check(self, expected_answer: str, reply: str) -> Equivalence:
         """Compare what the reply says with the expected answer. No decision after all that computing is a "no".
@@ -71,8 +70,6 @@ def prepare() -> None:
     """What a process does before its first check."""
     logging.disable(logging.CRITICAL)
     _let_alarms_count_processor_time()
-    with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     with contextlib.suppress(ImportError):  # the first check will say so
         _library()
 

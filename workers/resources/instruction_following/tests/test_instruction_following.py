@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.instruction_following.worker import InstructionFollowing, last_text
+from gymq.testing import Harness, prompt, reply
+from workers.resources.instruction_following.worker import InstructionFollowing
 
 NO_COMMA = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [None], "prompt": "Go."}
 ENDLESS = {"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": ["(a|a)*b"]}], "prompt": "Go."}
@@ -103,19 +103,3 @@ def test_members_beside_the_metadata_fill_it_up():
 def test_a_row_that_does_not_fit_is_refused(members, named):
     with pytest.raises(gymq.InvalidTask, match=named):
         InstructionFollowing().parse_row(row(NO_COMMA, **members))
-
-
-@pytest.mark.parametrize(
-    ("output", "text"),
-    [
-        ([], ""),
-        (["first", "last"], "last"),
-        (["first", function_call("go", {})], ""),
-        (["first", {"type": "reasoning", "summary": []}], ""),
-        ([{"type": "message", "role": "assistant", "content": "plain"}], "plain"),
-        ([{"type": "message", "role": "assistant", "content": []}], ""),
-        ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}], ""),
-    ],
-)
-def test_the_first_text_of_the_last_item_counts(output, text):
-    assert last_text(reply(*output)) == text
