@@ -24,6 +24,7 @@ from gymq.judge import (
     text_of,
     user_contents,
 )
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 from gymq.responses import last_assistant_text
 from workers.resources.equivalence_llm_judge.extraction import extract
 from workers.resources.equivalence_llm_judge.prompt import FIELDS, default_template
@@ -79,8 +80,10 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
     deterministic = False
     needs = frozenset({"judge"})
 
-    # For patterns, which may need exponential time on an unlucky text.
-    pattern_timeout_s: ClassVar[float] = 5.0
+    # For patterns, which may need exponential time on an unlucky text; then they find nothing. Only what the machine
+    # did not get round to in the time on the clock is a failure.
+    pattern_cpu_s: ClassVar[float] = 5.0
+    pattern_timeout_s: ClassVar[float] = 100.0
 
     async def start(self) -> None:
         options = self.options
@@ -94,6 +97,10 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
             *FIELDS,
         )
         self._judge = Judge.of(self, options)
+        self._patterns = KillableProcesses(cpu_s=self.pattern_cpu_s)
+
+    async def stop(self) -> None:
+        self._patterns.close()
 
     async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
         options, row = self.options, request.row
@@ -130,7 +137,10 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
     async def _cut_out(self, pattern: str | None, text: str) -> str:
         if not pattern:
             return text
-        return await self.processes.run(self.pattern_timeout_s, extract, pattern, text)
+        try:
+            return await self._patterns.run(self.pattern_timeout_s, extract, pattern, text)
+        except CpuTimeUsedUp:
+            return text
 
     def _is_long(self, expected: str) -> bool:
         threshold = self.options.extraction_length_threshold

@@ -5,9 +5,11 @@ How the letter is found depends on the row's grading mode, see `letters.py`; a p
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 import gymq
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 from workers.resources.mcqa import letters
 from workers.resources.mcqa.pattern import letter_by_pattern
 
@@ -39,8 +41,16 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
     class Options(gymq.WorkerOptions):
         grading_mode: Mode | None = None  # instead of the row's own
 
-    # For a row's own pattern, which may need exponential time on an unlucky reply.
-    pattern_timeout_s: ClassVar[float] = 5.0
+    # For a row's own pattern, which may need exponential time on an unlucky reply; then it finds nothing. Only what the
+    # machine did not get round to in the time on the clock is a failure.
+    pattern_cpu_s: ClassVar[float] = 5.0
+    pattern_timeout_s: ClassVar[float] = 100.0
+
+    async def start(self) -> None:
+        self._patterns = KillableProcesses(cpu_s=self.pattern_cpu_s)
+
+    async def stop(self) -> None:
+        self._patterns.close()
 
     async def verify(self, request: gymq.VerifyRequest[ChoiceRow]) -> gymq.Verdict:
         row = request.row
@@ -49,7 +59,8 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
         choices = letters.Choices.of(row.options or [])
         letter = None
         for pattern in _patterns(row.template_metadata) if reply else ():
-            letter = await self.processes.run(self.pattern_timeout_s, letter_by_pattern, pattern, reply, choices)
+            with suppress(CpuTimeUsedUp):
+                letter = await self._patterns.run(self.pattern_timeout_s, letter_by_pattern, pattern, reply, choices)
             if letter is not None:
                 break
         if letter is None:

@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import pydantic
 
 import gymq
-from gymq.processes import KillableProcesses
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
+from gymq.sandbox import GIB
 from workers.resources.reasoning_gym.answers import read_answer
 from workers.resources.reasoning_gym.scoring import prepare, score
 
@@ -32,12 +33,18 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
 
     reward_range = (0.0, 1.0)
 
-    score_timeout_s: ClassVar[float] = 20.0
+    # An answer such as 9**9**9 computes for ever or fills the memory; it is worth 0. Only what the machine did not get
+    # round to in the time on the clock is a failure.
+    score_cpu_s: ClassVar[float] = 20.0
+    score_timeout_s: ClassVar[float] = 400.0
+    max_memory_bytes: ClassVar[int] = 8 * GIB
 
     async def start(self) -> None:
         if importlib.util.find_spec("reasoning_gym") is None:
             raise gymq.OptionsError('reasoning-gym is not installed: pip install "gymq[reasoning-gym]"')
-        self._scorers = KillableProcesses(prepare=prepare)
+        self._scorers = KillableProcesses(
+            prepare=prepare, cpu_s=self.score_cpu_s, max_memory_bytes=self.max_memory_bytes
+        )
 
     async def stop(self) -> None:
         self._scorers.close()
@@ -46,5 +53,8 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
         row = request.row
         task, answer = row.metadata["source_dataset"], read_answer(request.reply_text)
         entry = {"question": row.question, "answer": row.answer, "metadata": row.metadata}
-        reward = await self._scorers.run(self.score_timeout_s, score, task, answer, entry)
+        try:
+            reward = await self._scorers.run(self.score_timeout_s, score, task, answer, entry)
+        except CpuTimeUsedUp:
+            reward = 0.0
         return gymq.Verdict(reward, task_name=task, score=reward, extracted_answer=answer)

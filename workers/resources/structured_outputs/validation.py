@@ -5,16 +5,13 @@ A pattern can need exponential time, and a YAML reply that repeats its anchors c
 
 from __future__ import annotations
 
-import contextlib
 import json
-import resource
 from typing import Any, NamedTuple
 
 from workers.resources.structured_outputs.conversion import typed_csv, typed_xml
 from workers.resources.structured_outputs.formats import Format, parse
 from workers.resources.structured_outputs.strictness import strict
 
-MAX_MEMORY_BYTES = 4 * 1024**3
 MAX_MESSAGE_CHARACTERS = 200
 
 
@@ -27,8 +24,6 @@ class Finding(NamedTuple):
 
 def prepare() -> None:
     """What a process does before its first validation."""
-    with contextlib.suppress(ValueError, OSError):  # macOS has no such limit
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY_BYTES, resource.RLIM_INFINITY))
     import openapi_schema_validator  # noqa: F401 - so that no validation pays for it
 
 
@@ -39,8 +34,6 @@ def check_reply(reply: str, schema_text: str, kind: Format, coerce_xml: bool) ->
         return schema
     try:
         data = parse(reply, kind)
-    except MemoryError:
-        raise
     except Exception as error:
         return _finding("parse_error", error)
     return _validate(data, schema, kind if coerce_xml or kind != "xml" else None)
@@ -79,8 +72,6 @@ def _validate(data: Any, schema: Any, kind: Format | None) -> Finding:
             data = typed_csv(data, schema)
         # With this registry a reference to another document is an error: the default one would fetch it.
         validate(data, schema, registry=REGISTRY)
-    except MemoryError:
-        raise
     except Exception as error:
         return _finding("validation_error", error)
     return Finding()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, ClassVar, Literal
+from collections.abc import Callable
+from typing import Any, ClassVar, Literal, ParamSpec
 
 import gymq
-from gymq.processes import KillableProcesses
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
+from gymq.sandbox import GIB
 from workers.resources.structured_outputs.formats import Format
 from workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
 
 LIBRARIES = {"openapi_schema_validator": "openapi-schema-validator", "xmltodict": "xmltodict"}  # module -> package
+
+P = ParamSpec("P")
 
 Label = str | int | bool | None
 
@@ -51,14 +55,19 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
     class Options(gymq.WorkerOptions):
         xml_coerce_types: bool = True
 
-    # The schema's patterns may need exponential time on an unlucky reply.
-    verify_timeout_s: ClassVar[float] = 20.0
+    # The schema's patterns may need exponential time on an unlucky reply; that counts against the reply. Only what the
+    # machine did not get round to in the time on the clock is a failure.
+    validation_cpu_s: ClassVar[float] = 20.0
+    validation_timeout_s: ClassVar[float] = 400.0
+    max_memory_bytes: ClassVar[int] = 4 * GIB
 
     async def start(self) -> None:
         for module, package in LIBRARIES.items():
             if importlib.util.find_spec(module) is None:
                 raise gymq.OptionsError(f'{package} is not installed: pip install "gymq[resources]"')
-        self._validations = KillableProcesses(prepare=prepare)
+        self._validations = KillableProcesses(
+            prepare=prepare, cpu_s=self.validation_cpu_s, max_memory_bytes=self.max_memory_bytes
+        )
 
     async def stop(self) -> None:
         self._validations.close()
@@ -73,21 +82,25 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         )
 
     async def _text(self, request: gymq.VerifyRequest[SchemaRow]) -> Finding:
-        row, reply = request.row, request.reply_text
+        row, reply, coerce_xml = request.row, request.reply_text, self.options.xml_coerce_types
         if not reply.strip():
             return Finding("empty_response", "the reply has no text")
-        return await self._validations.run(
-            self.verify_timeout_s, check_reply, reply, row.schema_str, row.schema_type, self.options.xml_coerce_types
-        )
+        return await self._validation(check_reply, reply, row.schema_str, row.schema_type, coerce_xml)
 
     async def _tool_call(self, request: gymq.VerifyRequest[SchemaRow]) -> Finding:
         row = request.row
         call = only_call(request, row.tool_name)
         if isinstance(call, Finding):
             return call
-        return await self._validations.run(
-            self.verify_timeout_s, check_arguments, call.get("arguments") or "", row.tool_payload_key, row.schema_str
+        return await self._validation(
+            check_arguments, call.get("arguments") or "", row.tool_payload_key, row.schema_str
         )
+
+    async def _validation(self, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs) -> Finding:
+        try:
+            return await self._validations.run(self.validation_timeout_s, check, *args, **kwargs)
+        except CpuTimeUsedUp:
+            return Finding("validation_error", f"not decided in {self.validation_cpu_s:g} s of processor time")
 
 
 def only_call(request: gymq.VerifyRequest[SchemaRow], tool_name: str | None) -> dict[str, Any] | Finding:

@@ -58,7 +58,15 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
     assert judge.asked == [f"Q<What is 2+2?> E<4> G<{said}>"]
 
 
-async def test_a_pattern_that_needs_exponential_time_is_a_failure_and_no_zero():
+async def test_a_pattern_that_needs_exponential_time_finds_nothing(monkeypatch):
+    monkeypatch.setattr(EquivalenceJudge, "pattern_cpu_s", 0.5)
+    judge = Judge("[[A!=B]]")
+    said = "a" * 60 + "b"
+    assert await rewarded(judge, row(pattern="(a|aa)+$"), said, check_full_generation_on_fail=False) == 0.0
+    assert judge.asked == [f"Q<What is 2+2?> E<4> G<{said}>"]
+
+
+async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero():
     judge = Judge()
     async with Harness(EquivalenceJudge, JUDGE, models=judge) as env:
         env.author.pattern_timeout_s = 0.5

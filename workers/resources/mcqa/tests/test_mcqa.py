@@ -18,7 +18,15 @@ def row(**members: Any) -> dict[str, Any]:
     return {**prompt("Which metal?"), **METALS, **members}
 
 
-async def test_a_pattern_that_does_not_end_is_a_failure_and_no_zero(monkeypatch):
+async def test_a_pattern_that_does_not_end_finds_nothing(monkeypatch):
+    monkeypatch.setattr(MultipleChoice, "pattern_cpu_s", 0.5)
+    endless = row(template_metadata={"output_regex": "(a|a)*b"})
+    async with Harness(MultipleChoice) as env:
+        assert (await env.verify(endless, reply("a" * 60))).members["extracted_answer"] is None
+        assert (await env.verify(endless, reply("a" * 60 + "\\boxed{B}"))).members["extracted_answer"] == "B"
+
+
+async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
     monkeypatch.setattr(MultipleChoice, "pattern_timeout_s", 0.2)
     endless = row(template_metadata={"output_regex": "(a|a)*b"})
     async with Harness(MultipleChoice) as env:
@@ -28,7 +36,7 @@ async def test_a_pattern_that_does_not_end_is_a_failure_and_no_zero(monkeypatch)
 
 
 async def test_other_rows_are_verified_while_a_pattern_does_not_end(monkeypatch):
-    monkeypatch.setattr(MultipleChoice, "pattern_timeout_s", 30.0)
+    monkeypatch.setattr(MultipleChoice, "pattern_cpu_s", 60.0)
     endless = row(template_metadata={"output_regex": "(a|a)*b"})
     async with Harness(MultipleChoice) as env:
         stuck = asyncio.ensure_future(env.verify(endless, reply("a" * 60)))

@@ -97,7 +97,14 @@ def test_a_formula_has_numbers_operators_variables_and_elementary_functions(text
     assert is_formula(text) is fits
 
 
-async def test_a_scorer_that_does_not_end_is_a_failure_and_no_zero(monkeypatch):
+async def test_an_answer_that_computes_for_ever_is_worth_nothing(monkeypatch):
+    monkeypatch.setattr(ReasoningGym, "score_cpu_s", 0.5)
+    async with Harness(ReasoningGym) as env:
+        assert (await env.verify(row("countdown", numbers=[9], target=9), reply("9**9**9**9"))).reward == 0.0
+        assert (await env.verify(row("chain_sum"), reply("5"))).reward == 1.0
+
+
+async def test_a_scorer_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
     async with Harness(ReasoningGym) as env:
         monkeypatch.setattr(ReasoningGym, "score_timeout_s", 0.5)
         with pytest.raises(gymq.RolloutError) as caught:

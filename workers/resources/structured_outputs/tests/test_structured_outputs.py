@@ -11,6 +11,7 @@ import pytest
 
 import gymq
 from gymq.messages import Verified, encode
+from gymq.sandbox import MIB
 from gymq.testing import Harness, function_call, prompt, reply
 from workers.resources.structured_outputs.conversion import typed_csv, typed_xml
 from workers.resources.structured_outputs.strictness import strict
@@ -38,10 +39,27 @@ def test_importing_the_worker_does_not_import_the_validator():
 @pytest.mark.parametrize(
     ("schema", "text", "kind"), [(ENDLESS, json.dumps("a" * 60), "json"), ({"enum": [1]}, BOMB, "yaml")]
 )
-async def test_a_validation_that_does_not_end_is_a_failure_and_no_zero(schema, text, kind, monkeypatch):
+async def test_a_validation_that_does_not_end_counts_against_the_reply(schema, text, kind, monkeypatch):
+    monkeypatch.setattr(StructuredOutputs, "validation_cpu_s", 1.0)
+    async with Harness(StructuredOutputs) as env:
+        verdict = await env.verify(row(schema, schema_type=kind), reply(text))
+    assert (verdict.reward, verdict.members["error_type"]) == (0.0, "validation_error")
+
+
+async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
+    monkeypatch.setattr(StructuredOutputs, "max_memory_bytes", 512 * MIB)
+    async with Harness(StructuredOutputs) as env:
+        verdict = await env.verify(row({"enum": [1]}, schema_type="yaml"), reply(BOMB))
+    assert (verdict.reward, verdict.members["error_type"]) == (0.0, "validation_error")
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "kind"), [(ENDLESS, json.dumps("a" * 60), "json"), ({"enum": [1]}, BOMB, "yaml")]
+)
+async def test_a_validation_that_the_machine_does_not_get_round_to_is_a_failure(schema, text, kind, monkeypatch):
     async with Harness(StructuredOutputs) as env:
         assert (await env.verify(row(BOAT), reply('{"vessel": "Saoirse"}'))).reward == 1.0
-        monkeypatch.setattr(StructuredOutputs, "verify_timeout_s", 0.3)
+        monkeypatch.setattr(StructuredOutputs, "validation_timeout_s", 0.3)
         with pytest.raises(gymq.RolloutError) as caught:
             await env.verify(row(schema, schema_type=kind), reply(text))
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
