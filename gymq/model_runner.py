@@ -18,6 +18,7 @@ from gymq.messages import Claim, FailureClass, Generate, Generated, Load, decode
 from gymq.model import Model, ModelRequest
 from gymq.outcomes import JudgeFailed, RolloutError
 from gymq.replicas import Replicas
+from gymq.rounds import Turns
 from gymq.serving import Server, Service
 from gymq.weights_keeper import WeightsKeeper
 
@@ -27,6 +28,8 @@ JUDGE_TIMEOUT_S = 600.0
 
 LOOK_EVERY_S = 0.25  # at the load
 TELL_EVERY_S = 1.0  # a load that does not change
+
+LONG_REPLY = 4096  # tokens; packing and encoding so many takes some milliseconds
 
 _decode = decoder(Generate, Claim)
 
@@ -40,6 +43,7 @@ class ModelRunner:
         self._services: list[Service] = []
         self._weights: WeightsKeeper | None = None
         self._telling: asyncio.Task[None] | None = None
+        self._long_replies = Turns()
         self._load_hook_failed = False
 
     async def serve(self, server: Server) -> None:
@@ -123,7 +127,12 @@ class ModelRunner:
         version = self.model.policy_version
         try:
             response = await self.model.respond(asked)
-            tokens.pack(response)
+            if tokens.count(response) < LONG_REPLY:
+                tokens.pack(response)
+            else:
+                # Many replies may come at once, as an engine's do that has batched them.
+                async with self._long_replies.mine():
+                    tokens.pack(response)
         except RolloutError:
             raise
         except (ValueError, AttributeError, TypeError) as error:

@@ -36,6 +36,7 @@ from gymq.messages import (
 from gymq.outcomes import RolloutError
 from gymq.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.redaction import redact
+from gymq.rounds import Starter
 
 log = logging.getLogger("gymq.serving")
 
@@ -93,6 +94,7 @@ class Service:
         self._broken = broken
         self._subscriptions: list[Subscription] = []
         self._waiting: deque[_Job] = deque()
+        self._starter = Starter(self._start_one)
         self._running = 0
         self._joining = False
         self._leaving = False
@@ -150,21 +152,23 @@ class Service:
         job.deadline = self._server.loop.time() + getattr(request, "timeout_s", 3600.0)
         self._server.jobs[reply or id(job)] = job
         job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
-        if self._running < self.limit:
-            self._start(job)
-        else:
-            self._waiting.append(job)
-            # Beyond so many waiting calls other replicas should take them.
-            full = len(self._waiting) >= max(self.limit, MOST_WAITING)
-            if full and self.group and self._subscriptions and not self._joining:
-                self._server.in_background(self._unsubscribe())
+        self._waiting.append(job)
+        self._starter.soon()
+        # Beyond so many waiting calls other replicas should take them.
+        full = self.load >= self.limit + max(self.limit, MOST_WAITING)
+        if full and self.group and self._subscriptions and not self._joining:
+            self._server.in_background(self._unsubscribe())
 
-    def _start(self, job: _Job) -> None:
+    def _start_one(self) -> bool:
+        if not self._waiting or self._running >= self.limit:
+            return False
+        job = self._waiting.popleft()
         self._running += 1
         job.task = self._server.loop.create_task(self._run(job))
         started = self._server.loop.time()
         # Not inside the task: one that is cancelled before its first step runs nothing of its own.
         job.task.add_done_callback(lambda task: self._finished(job, task, started))
+        return True
 
     async def _run(self, job: _Job) -> None:
         reply = await self._reply_to(job)
@@ -230,8 +234,7 @@ class Service:
         return call
 
     def _next(self) -> None:
-        while self._waiting and self._running < self.limit:
-            self._start(self._waiting.popleft())
+        self._starter.soon()
         if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 

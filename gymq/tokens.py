@@ -44,6 +44,12 @@ def pack(response: dict[str, Any]) -> None:
             raise ValueError(f"{where}: {len(log_probs)} log probs for {num_tokens} generated tokens")
 
 
+def count(response: dict[str, Any]) -> int:
+    """Tokens that the items of a Responses object carry, those of prompts included."""
+    items = response.get("output") or ()
+    return sum(len(item.get(member) or ()) for item in items for member in ID_MEMBERS)
+
+
 def _pack_ids(values: list[Any], where: str) -> array[int]:
     try:
         return array("i", [int(value) if isinstance(value, str) else value for value in values])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq import responses, subjects
+from gymq import model_runner, responses, subjects, tokens
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus
 from gymq.calls import Calls
@@ -88,6 +88,24 @@ async def test_token_ids_and_log_probs_arrive_packed_and_exact(calls: Calls, mod
     item = (await generate(calls, run))["output"][0]
     assert item["prompt_token_ids"] == array("i", [1, 2])
     assert item["generation_log_probs"].tolist() == [-0.1]
+
+
+async def test_long_replies_that_come_at_once_are_packed_in_rounds_of_the_event_loop_of_their_own(
+    calls: Calls, model: Scripted, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed: list[str] = []
+    pack = tokens.pack
+
+    def note(response: dict[str, Any]) -> None:
+        packed.append("reply")
+        asyncio.get_running_loop().call_soon(packed.append, "next round")
+        pack(response)
+
+    monkeypatch.setattr(model_runner, "LONG_REPLY", 3)
+    monkeypatch.setattr(tokens, "pack", note)
+    model.answer = with_tokens
+    await asyncio.gather(*(generate(calls, run) for _ in range(20)))
+    assert packed == ["reply", "next round"] * 20
 
 
 async def test_the_model_knows_how_much_time_is_left(calls: Calls, model: Scripted, run: str) -> None:
