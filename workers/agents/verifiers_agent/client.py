@@ -25,6 +25,9 @@ TOKEN_NAMES = {
 }
 
 
+CONVERSATION = ("input", "tools", "tool_choice", "parallel_tool_calls")  # the environment has its own
+
+
 class RolloutClient(NeMoRLChatCompletionsClient):
     """The library's client for engines that return tokens, with the rollout in place of HTTP.
 
@@ -36,6 +39,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         super().__init__(SimpleNamespace(chat=SimpleNamespace(completions=self)))
         self.failed: Exception | None = None
         self._rollout = rollout
+        self._of_the_row = {name: value for name, value in rollout.params.items() if name not in CONVERSATION}
         self._turn = asyncio.Lock()  # a replay finds calls in the same order only if they are made one by one
 
     async def create(self, **request: Any) -> ChatCompletion:
@@ -46,8 +50,8 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         """
         async with self._turn:
             try:
-                params = responses.validate_params(responses.from_chat_request(_without_model(request)))
-                reply = await self._rollout.ask(params)
+                asked = responses.from_chat_request(_without_model(request))
+                reply = await self._rollout.ask(responses.validate_params(self._of_the_row | asked))
             except Exception as error:
                 self.failed = error
                 raise

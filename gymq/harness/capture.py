@@ -1,0 +1,158 @@
+"""The model calls that a program makes for a rollout: asked in its name, kept, and made into one conversation."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from gymq import responses
+from gymq.agent import Rollout
+from gymq.messages import FailureClass, Stage
+from gymq.outcomes import RolloutError
+from gymq.tokens import TOKEN_MEMBERS
+
+# Parameters of the row that win over a program's own: it decides what is asked, the row how the policy is sampled.
+OF_THE_ROW = ("model", "temperature", "top_p", "max_output_tokens", "reasoning", "metadata")
+
+Item = dict[str, Any]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class CapturedCall:
+    """One model call: the conversation it was made with, and what the model said."""
+
+    input: list[Item]
+    output: list[Item]
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """What the calls of a rollout come to.
+
+    Attributes:
+        prompt: what was there before the model's first reply.
+        output: replies and what came between them, in order; sampled tokens are on the replies' last items.
+        branches: further conversations that do not continue this one, outputs only. Only tokens tell them apart.
+        notes: the accounting of `responses.build_chains`; None without tokens.
+        masked: whether the tokens are not safe to train on.
+    """
+
+    prompt: list[Item]
+    output: list[Item]
+    branches: list[list[Item]]
+    notes: dict[str, Any] | None
+    masked: bool
+
+
+class Capture:
+    """Asks the model for one rollout; `ask` is what a gateway admits."""
+
+    def __init__(self, rollout: Rollout, max_calls: int | None = None) -> None:
+        """
+        Args:
+            max_calls: further calls are refused, which programs are told.
+        """
+        self.calls: list[CapturedCall] = []
+        self.limit_reached = False
+        self._rollout = rollout
+        self._of_the_row = {name: value for name in OF_THE_ROW if (value := rollout.params.get(name)) is not None}
+        self._max_calls = max_calls
+        self._turn = asyncio.Lock()  # a replay finds calls in the same order only if they are made one by one
+        self._failed: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
+
+    async def ask(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Ask the rollout's model; whatever keeps it from answering also ends `watch`.
+
+        Raises:
+            RolloutError: there is no answer.
+        """
+        async with self._turn:
+            if self._max_calls is not None and len(self.calls) >= self._max_calls:
+                self.limit_reached = True
+                raise RolloutError(FailureClass.BAD_REQUEST, f"all {self._max_calls} model calls are used up")
+            try:
+                reply = await self._rollout.ask({**params, **self._of_the_row})
+            except Exception as error:
+                if not self._failed.done():
+                    self._failed.set_result(error)
+                raise
+            self.calls.append(CapturedCall(list(params["input"]), reply.output))
+            return reply.response
+
+    async def watch(self, program: Coroutine[Any, Any, T]) -> T:
+        """Run a program to its end, or until the model cannot be asked; then it is cancelled.
+
+        Raises:
+            Exception: why the model could not be asked; a program could take that for the end of its task.
+        """
+        running = asyncio.ensure_future(program)
+        ends: set[asyncio.Future[Any]] = {running, self._failed}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            if self._failed.done():
+                raise self._failed.result()
+            return running.result()
+        finally:
+            running.cancel()
+            await asyncio.wait([running])
+
+    def conversation(self) -> Conversation:
+        """The calls as one conversation: with tokens, those whose prompts continue one another; else all.
+
+        Raises:
+            RolloutError: AGENT_FAILED, no call was made.
+        """
+        if not self.calls:
+            raise RolloutError(
+                FailureClass.AGENT_FAILED, "the program ended without asking the model", stage=Stage.AGENT
+            )
+        entries = [_entry(number, call) for number, call in enumerate(self.calls)]
+        with_tokens = [entry for entry in entries if entry is not None]
+        if not with_tokens:
+            return Conversation(self.calls[0].input, _joined(self.calls), [], None, masked=False)
+        built = responses.build_chains(with_tokens)
+        chains = [[self.calls[int(link.call.model_call_id)] for link in chain.links] for chain in built.chains]
+        longest = max(chains, key=lambda chain: sum(map(_num_generated, chain)), default=self.calls)
+        branches = [_joined(chain) for chain in chains if chain is not longest]
+        masked = built.mask_sample(capture_complete=len(with_tokens) == len(entries))
+        return Conversation(longest[0].input, _joined(longest), branches, built.notes, masked)
+
+
+def _entry(number: int, call: CapturedCall) -> dict[str, Any] | None:
+    """A call as `responses.build_chains` takes it; None if no tokens came with it."""
+    for index, item in enumerate(call.output):
+        if all(item.get(name) is not None for name in TOKEN_MEMBERS):
+            return {
+                "rollout_id": "rollout",
+                "model_call_id": f"{number:06d}",
+                "created_at": float(number),
+                "output_items": call.output,
+                "token_item_index": index,
+                **{name: item[name] for name in TOKEN_MEMBERS},
+            }
+    return None
+
+
+def _num_generated(call: CapturedCall) -> int:
+    return sum(len(item.get("generation_token_ids") or ()) for item in call.output)
+
+
+def _joined(calls: list[CapturedCall]) -> list[Item]:
+    """Replies in order, each after what its call put behind the reply before."""
+    output = list(calls[0].output)
+    for call in calls[1:]:
+        output += _since_last_reply(call.input) + call.output
+    return output
+
+
+def _since_last_reply(items: list[Item]) -> list[Item]:
+    """The items behind the last one that a model made."""
+    _, behind = responses.split_at_first_generated(items)
+    since: list[Item] = []
+    for item in behind:
+        _, generated = responses.split_at_first_generated([item])
+        since = [] if generated else [*since, item]
+    return since

@@ -1,0 +1,163 @@
+"""Places where an agent's program runs: what they have in common, and a process of this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+import tempfile
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Literal, Self
+
+from gymq import parent_death
+from gymq.outcomes import ComponentFailed
+from gymq.sandbox.interface import MIB
+from gymq.sandbox.output import read_bounded
+
+OUTPUT_BYTES = 16 * MIB  # of what a program prints
+GRACE_S = 30.0  # beyond a time limit that the place itself keeps
+KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended.
+
+    Attributes:
+        exit_status: negative: the signal that ended it.
+        limit: the limit that ended it.
+    """
+
+    exit_status: int
+    stdout: bytes
+    stderr: bytes
+    limit: Literal["wall", "memory"] | None
+    seconds: float
+
+
+class Place(ABC):
+    """Where programs run one after the other and find each other's files; used with `async with`."""
+
+    @abstractmethod
+    async def __aenter__(self) -> Self:
+        """
+        Raises:
+            ComponentFailed: there is no such place.
+        """
+
+    @abstractmethod
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """End all that runs here, and remove its files."""
+
+    @abstractmethod
+    async def run(
+        self, script: str, *, wall_s: float, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> Ended:
+        """Run a script of the shell.
+
+        Args:
+            wall_s: seconds after which it is ended.
+            env: variables beside those of the place; on no command line, since they may be secret.
+
+        Raises:
+            ComponentFailed: it could not be run, or the place was lost.
+        """
+
+    async def write(self, path: str, content: bytes) -> None:
+        """Write a file; folders on the way are made.
+
+        Raises:
+            ComponentFailed: it cannot be written.
+        """
+        ended = await self.run(f'mkdir -p "$(dirname {path})" && cat > {path}', wall_s=60.0, stdin=content)
+        if ended.exit_status != 0:
+            raise ComponentFailed(f"{path} cannot be written: {ended.stderr.decode(errors='replace').strip()[-300:]}")
+
+
+class Process(Place):
+    """A folder of its own on this machine, and processes of this user. No isolation: for programs that are trusted.
+
+    Args:
+        env: variables of its programs; nothing else of this process's environment but PATH.
+    """
+
+    def __init__(self, env: Mapping[str, str] | None = None) -> None:
+        self._env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **(env or {})}
+
+    async def __aenter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="gymq-harness-", ignore_cleanup_errors=True)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._folder.cleanup()
+
+    @property
+    def folder(self) -> Path:
+        """The working directory of the programs."""
+        return Path(self._folder.name)
+
+    async def run(
+        self, script: str, *, wall_s: float, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> Ended:
+        ends_with_us = [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid())]
+        variables = {**self._env, "HOME": self._folder.name, **(env or {})}
+        return await run_command(
+            [*ends_with_us, "/bin/sh", "-c", script], wall_s=wall_s, env=variables, stdin=stdin, cwd=self._folder.name
+        )
+
+
+async def run_command(
+    command: list[str], *, wall_s: float, env: Mapping[str, str], stdin: bytes = b"", cwd: str | None = None
+) -> Ended:
+    """Run a command of this machine in a session of its own, which is gone afterwards.
+
+    Raises:
+        ComponentFailed: there is no such command.
+    """
+    pipe = asyncio.subprocess.PIPE
+    began = time.monotonic()
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), cwd=cwd, start_new_session=True
+        )
+    except OSError as error:
+        raise ComponentFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    # What is beyond the bound is read and forgotten: a program that prints much is not ended for it.
+    reading = asyncio.gather(
+        read_bounded(process.stdout, OUTPUT_BYTES, lambda: None),
+        read_bounded(process.stderr, OUTPUT_BYTES, lambda: None),
+        process.wait(),
+        _feed(process.stdin, stdin),
+    )
+    in_time = True
+    try:
+        async with asyncio.timeout(wall_s):
+            await asyncio.shield(reading)
+    except TimeoutError:
+        in_time = False
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        stdout, stderr, status, _ = await reading
+    return Ended(status, stdout, stderr, None if in_time else "wall", time.monotonic() - began)
+
+
+async def _feed(writer: asyncio.StreamWriter, content: bytes) -> None:
+    with contextlib.suppress(ConnectionError):
+        writer.write(content)
+        await writer.drain()
+    writer.close()

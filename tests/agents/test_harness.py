@@ -1,0 +1,252 @@
+"""Programs as agents: where they run, and what becomes of the model calls that they make."""
+
+import asyncio
+import json
+
+import openai
+import psutil
+import pytest
+
+import gymq
+from gymq.bridge import Gateway
+from gymq.harness import Apptainer, Capture, Docker, Process, network_address
+from gymq.testing import reply
+
+from .script import Script, agent, rollout, said
+from .swe import needs_docker
+
+
+def with_tokens(response, prompt, sampled):
+    response["output"][-1] |= {
+        "prompt_token_ids": prompt,
+        "generation_token_ids": sampled,
+        "generation_log_probs": [-0.5] * len(sampled),
+    }
+    return response
+
+
+def user(text):
+    return {"type": "message", "role": "user", "content": text}
+
+
+def conversation(*texts):
+    """Items in turn of the user and the model."""
+    return [
+        user(text) if index % 2 == 0 else {"type": "message", "role": "assistant", "content": text}
+        for index, text in enumerate(texts)
+    ]
+
+
+async def captured(*exchanges):
+    """A capture of calls, each an input and a reply."""
+    script = Script(*(answer for _, answer in exchanges))
+    capture = Capture(rollout(script, agent()))
+    for asked, _ in exchanges:
+        await capture.ask({"input": asked})
+    return capture
+
+
+async def test_calls_that_continue_one_another_are_one_conversation():
+    first = (conversation("q1"), with_tokens(reply("a1"), [1, 2], [3]))
+    second = (conversation("q1", "a1", "q2"), with_tokens(reply("a2"), [1, 2, 3, 4], [5]))
+    found = (await captured(first, second)).conversation()
+    assert found.prompt == conversation("q1")
+    assert [item["content"] if item["role"] == "user" else item["content"][0]["text"] for item in found.output] == [
+        "a1",
+        "q2",
+        "a2",
+    ]
+    assert [list(item["generation_token_ids"]) for item in found.output if "generation_token_ids" in item] == [[3], [5]]
+    assert (found.branches, found.masked) == ([], False)
+
+
+async def test_a_conversation_of_a_helper_is_a_branch_and_the_sample_is_masked():
+    main = (conversation("q1"), with_tokens(reply("a1"), [1, 2], [3, 3, 3]))
+    helper = (conversation("other"), with_tokens(reply("b1"), [9], [8]))
+    found = (await captured(main, helper)).conversation()
+    assert len(found.output) == 1
+    assert [list(branch[0]["generation_token_ids"]) for branch in found.branches] == [[8]]
+    assert found.masked
+
+
+async def test_without_tokens_all_calls_are_one_conversation():
+    found = (await captured((conversation("q1"), reply("a1")), (conversation("q1", "a1", "q2"), said()))).conversation()
+    assert len(found.output) == 3
+    assert found.notes is None
+
+
+async def test_the_rows_sampling_parameters_win_over_the_programs():
+    script = Script(said())
+    row = {"responses_create_params": {"input": "?", "temperature": 0.25}}
+    capture = Capture(rollout(script, agent(), row))
+    await capture.ask({"input": [user("?")], "temperature": 1.0, "top_p": 0.5})
+    params = script.asked[0][1].params
+    assert (params["temperature"], params["top_p"]) == (0.25, 0.5)
+
+
+async def test_a_program_that_never_asked_has_no_conversation():
+    with pytest.raises(gymq.RolloutError, match="without asking the model"):
+        Capture(rollout(Script(said()), agent())).conversation()
+
+
+async def test_a_model_that_cannot_be_asked_ends_the_program_and_is_the_reason():
+    capture = Capture(
+        rollout(Script(gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory", retryable=False)), agent())
+    )
+    async with Process() as place:
+
+        async def program():
+            with pytest.raises(gymq.RolloutError):
+                await capture.ask({"input": [user("?")]})
+            await place.run("sleep 600", wall_s=600.0)
+
+        with pytest.raises(gymq.RolloutError, match="out of memory"):
+            await capture.watch(program())
+
+
+async def test_calls_beyond_the_limit_are_refused():
+    capture = Capture(rollout(Script(said()), agent()), max_calls=1)
+    await capture.ask({"input": [user("?")]})
+    with pytest.raises(gymq.RolloutError, match="used up"):
+        await capture.ask({"input": [user("?")]})
+    assert capture.limit_reached
+
+
+PROGRAM = """
+import json, os, urllib.request
+asked = {"model": "any", "messages": [{"role": "user", "content": "Capital of Switzerland?"}]}
+for turn in range(2):
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps(asked).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
+    )
+    answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
+    asked["messages"] += [answer, {"role": "user", "content": "Sure?"}]
+print(answer["content"])
+"""
+
+
+async def asks_from(place, host):
+    """A program in a place asks twice."""
+    script = Script(reply("Zurich."), reply("Bern."))
+    asked = rollout(script, agent())
+    capture = Capture(asked)
+    async with Gateway(host) as gateway, gateway.admit(asked.id, capture.ask) as admission, place:
+        await place.write("/tmp/gymq-program.py" if not isinstance(place, Process) else "program.py", PROGRAM.encode())
+        env = {"OPENAI_BASE_URL": admission.openai_url, "OPENAI_API_KEY": admission.api_key}
+        name = "program.py" if isinstance(place, Process) else "/tmp/gymq-program.py"
+        ended = await capture.watch(place.run(f"python3 {name}", wall_s=60.0, env=env))
+    assert (ended.exit_status, ended.stdout.strip()) == (0, b"Bern."), ended.stderr
+    assert [item["role"] for item in capture.conversation().output] == ["assistant", "user", "assistant"]
+
+
+async def test_a_process_asks_the_model_through_the_gateway():
+    await asks_from(Process(), "127.0.0.1")
+
+
+async def test_a_container_asks_the_model_through_the_gateway():
+    needs_docker()
+    await asks_from(Docker("python:3.13-slim", life_s=120.0), await network_address())
+
+
+async def test_a_container_reaches_nothing_but_this_machine():
+    needs_docker()
+    await network_address()
+    async with Docker("python:3.13-slim", life_s=120.0) as place:
+        script = "python3 -c \"import socket; socket.create_connection(('1.1.1.1', 80), 2)\""
+        assert b"unreachable" in (await place.run(script, wall_s=30.0)).stderr
+
+
+async def test_variables_are_on_no_command_line():
+    needs_docker()
+    await network_address()
+    async with Docker("python:3.13-slim", life_s=120.0) as place:
+        ended = await place.run("echo $KEY", wall_s=30.0, env={"KEY": "secret-of-a-test"})
+        assert ended.stdout == b"secret-of-a-test\n"
+
+
+@pytest.mark.parametrize("kind", ["process", "docker"])
+async def test_a_program_that_takes_too_long_is_ended(kind):
+    if kind == "docker":
+        needs_docker()
+        await network_address()
+    place = Process() if kind == "process" else Docker("python:3.13-slim", life_s=120.0)
+    async with place:
+        ended = await place.run("echo began; sleep 600", wall_s=1.0)
+        assert (ended.limit, ended.stdout) == ("wall", b"began\n")
+        assert (await place.run("echo again", wall_s=30.0)).stdout == b"again\n"
+
+
+async def test_a_program_that_takes_too_much_memory_is_ended_and_nothing_else():
+    needs_docker()
+    await network_address()
+    async with Docker("python:3.13-slim", life_s=120.0, memory_mib=64) as place:
+        ended = await place.run("python3 -c 'x = bytearray(10**9)'", wall_s=60.0)
+        assert ended.limit == "memory"
+        assert (await place.run("echo lives", wall_s=30.0)).stdout == b"lives\n"
+
+
+async def test_a_container_that_is_lost_is_a_failure():
+    needs_docker()
+    await network_address()
+    async with Docker("python:3.13-slim", life_s=120.0) as place:
+        await place._remove()
+        with pytest.raises(gymq.ComponentFailed, match="is gone"):
+            await place.run("true", wall_s=30.0)
+
+
+async def test_an_image_that_is_not_there_is_a_failure():
+    needs_docker()
+    await network_address()
+    with pytest.raises(gymq.ComponentFailed, match="no container of gymq-no-such-image"):
+        async with Docker("gymq-no-such-image", life_s=120.0):
+            pass
+
+
+async def until(condition):
+    """Wait until a function gives something true."""
+    async with asyncio.timeout(60):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+
+async def test_a_cancelled_program_is_gone_with_its_children(tmp_path):
+    started = tmp_path / "pid"
+    async with Process() as place:
+        running = asyncio.create_task(
+            place.run(f"sleep 600 & echo $! > {started}.part; mv {started}.part {started}; wait", wall_s=600.0)
+        )
+        await until(started.exists)
+        running.cancel()
+        await asyncio.wait([running])
+    await until(lambda: not psutil.pid_exists(int(started.read_text())))
+
+
+async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
+    """Stands in for the program `apptainer`: notes how it is called, and runs what it is given."""
+    program = tmp_path / "apptainer"
+    program.write_text(
+        f'#!/bin/bash\necho "$@" >> {tmp_path}/calls\n'
+        '[ "$1" = exec ] || exit 0\nshift 2\nexport KEY=$APPTAINERENV_KEY\nexec "$@"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    async with Apptainer("/images/a.sif", life_s=60.0, memory_mib=512, folders={"/harness": "/opt/harness"}) as place:
+        ended = await place.run("echo $KEY", wall_s=30.0, env={"KEY": "k"})
+    assert ended.stdout == b"k\n"
+    start, inside, stop = (tmp_path / "calls").read_text().splitlines()
+    isolation = "--containall --cleanenv --writable-tmpfs --bind /opt/harness:/harness:ro"
+    assert start == f"instance start {isolation} /images/a.sif {place.name}"
+    assert inside.startswith(f"exec instance://{place.name} timeout --signal=KILL 30.000 sh -c ulimit -v 524288; ")
+    assert stop == f"instance stop {place.name}"
+
+
+async def test_the_clients_of_openai_see_why_a_call_is_refused():
+    capture = Capture(rollout(Script(said()), agent()), max_calls=0)
+    async with Gateway() as gateway, gateway.admit("r", capture.ask) as admission:
+        sdk = openai.AsyncOpenAI(base_url=admission.openai_url, api_key=admission.api_key, max_retries=0)
+        with pytest.raises(openai.APIStatusError, match="used up"):
+            await sdk.chat.completions.create(model="any", messages=[{"role": "user", "content": "?"}])
+        await sdk.close()
+    assert json.dumps(capture.calls) == "[]"
