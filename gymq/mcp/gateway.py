@@ -1,0 +1,221 @@
+"""The tools of a rollout's session, for programs that speak MCP and know nothing of gymq.
+
+An agent that drives such a program opens a gateway in its own process, beside the one for model calls:
+
+    async with ToolGateway() as gateway, gateway.offer(rollout, session) as offer:
+        settings = {"type": "http", "url": offer.url, "headers": offer.headers}
+
+Its calls are calls of the session: numbered, within the deadline, in the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import importlib.util
+import json
+import secrets
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+from gymq.agent import Rollout, Session
+from gymq.authoring import OptionsError
+from gymq.outcomes import RolloutError
+from gymq.redaction import hide
+
+if TYPE_CHECKING:
+    import uvicorn
+    from mcp.server.lowlevel import Server
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+    from starlette.types import Receive, Scope, Send
+
+
+@dataclass
+class Offer:
+    """Where a program finds the tools of one session.
+
+    Attributes:
+        items: every call and its output, in order, as items that `Rollout.record` takes.
+    """
+
+    url: str
+    api_key: str = field(repr=False)
+    items: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    failure: RolloutError | None = field(default=None, repr=False)
+    in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What the program has to send."""
+        return {"Authorization": f"Bearer {self.api_key}"}
+
+
+class ToolGateway:
+    """An MCP server (streamable HTTP) on the loopback address, used with `async with`."""
+
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        """
+        Args:
+            port: to listen on; 0: one that is free.
+        """
+        self._host = host
+        self._port = port
+        self._offered: dict[str, tuple[Offer, StreamableHTTPSessionManager]] = {}
+        self._server: uvicorn.Server | None = None
+        self._serving: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """
+        Raises:
+            OptionsError: the library for MCP is not installed.
+            OSError: the port is taken.
+        """
+        if importlib.util.find_spec("mcp") is None:
+            raise OptionsError('mcp is not installed: pip install "gymq[mcp]"')
+        import uvicorn
+
+        class Server(uvicorn.Server):
+            @contextlib.contextmanager
+            def capture_signals(self) -> Iterator[None]:
+                yield  # they belong to the process, not to a server in it
+
+        listening = socket.create_server((self._host, self._port))
+        self._port = listening.getsockname()[1]
+        config = uvicorn.Config(
+            self._serve,
+            interface="asgi3",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            ws="none",
+            proxy_headers=False,
+        )
+        self._server = Server(config)
+        self._serving = asyncio.create_task(self._server.serve([listening]))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._server is not None
+        assert self._serving is not None
+        self._server.should_exit = self._server.force_exit = True
+        await self._serving
+
+    @asynccontextmanager
+    async def offer(self, rollout: Rollout, session: Session) -> AsyncIterator[Offer]:
+        """Let a program call the tools that the row offers, while the block runs.
+
+        Raises:
+            RolloutError: at the end of the block, the failure of a call; a rollout that lost its session has no result.
+        """
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+        from mcp.server.transport_security import TransportSecuritySettings
+
+        place, key = secrets.token_hex(8), secrets.token_urlsafe(24)
+        hide(key)
+        offer = Offer(f"http://{self._host}:{self._port}/{place}/mcp", key)
+        server = _server_of(rollout.params.get("tools") or [], session, offer)
+        allowed = TransportSecuritySettings(allowed_hosts=[f"{self._host}:{self._port}"])
+        manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, security_settings=allowed)
+        ready, over = asyncio.Event(), asyncio.Event()
+        running = asyncio.create_task(_run(manager, ready, over))
+        try:
+            await ready.wait()
+            self._offered[place] = (offer, manager)
+            yield offer
+        finally:
+            self._offered.pop(place, None)
+            for task in offer.in_flight:
+                task.cancel()
+            over.set()
+            await running
+        if offer.failure is not None:
+            raise offer.failure
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        place, _, rest = scope["path"].lstrip("/").partition("/")
+        offer, manager = self._offered.get(place, (None, None))
+        given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
+        # Which sessions there are is nobody's business who has no key.
+        expected = f"Bearer {offer.api_key if offer else secrets.token_hex()}"
+        if not hmac.compare_digest(given, expected.encode()):
+            await _refuse(send, 401, "this needs the headers of the offer")
+        elif manager is None or rest != "mcp":
+            await _refuse(send, 404, "the address of the tools ends in /mcp")
+        else:
+            await manager.handle_request(scope, receive, send)
+
+
+async def _run(manager: StreamableHTTPSessionManager, ready: asyncio.Event, over: asyncio.Event) -> None:
+    """Its task group lives in a task of its own: around an agent's code it would wrap what that raises."""
+    async with manager.run():
+        ready.set()
+        await over.wait()
+
+
+async def _refuse(send: Send, status: int, text: str) -> None:
+    body = json.dumps({"error": text}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> Server[Any]:
+    """An MCP server with the functions among `tools`, whose calls go to a session one after the other."""
+    from mcp.server.lowlevel import Server
+    from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
+
+    functions = {tool["name"]: tool for tool in tools if tool.get("type") == "function"}
+    turn = asyncio.Lock()  # a replay has to find the calls in the same order
+
+    async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[
+                Tool(
+                    name=name,
+                    description=tool.get("description"),
+                    input_schema={"type": "object", **(tool.get("parameters") or {})},
+                )
+                for name, tool in functions.items()
+            ]
+        )
+
+    async def call_in_turn(name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+        async with turn:
+            return await _call(session, offer, name, arguments)
+
+    async def call_tool(_context: Any, params: CallToolRequestParams) -> CallToolResult:
+        text, failed = f"there is no tool named {params.name!r}", True
+        if params.name in functions:
+            # A program that hangs up has made its call all the same: to stop it would leave an unknown state behind.
+            task = asyncio.create_task(call_in_turn(params.name, params.arguments or {}))
+            offer.in_flight.add(task)
+            task.add_done_callback(offer.in_flight.discard)
+            text, failed = await asyncio.shield(task)
+        return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
+
+    return Server("gymq", on_list_tools=list_tools, on_call_tool=call_tool)
+
+
+async def _call(session: Session, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
+    """What the program reads, and whether there is no answer."""
+    if offer.failure is not None:
+        return f"the session is lost: {offer.failure.message}", True
+    call = {
+        "type": "function_call",
+        "call_id": f"mcp_{len(offer.items) // 2}",
+        "name": name,
+        "arguments": json.dumps(arguments),
+    }
+    try:
+        output = await session.call(call)
+    except RolloutError as error:
+        offer.failure = error
+        return f"{name} has no answer: {error.message}", True
+    offer.items += [call, output]
+    return str(output["output"]), False

@@ -1,0 +1,210 @@
+"""One connection to one MCP server: a process of its own, or an address."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pydantic
+
+from gymq.messages import FailureClass
+from gymq.outcomes import RolloutError, ToolError
+from gymq.redaction import redact
+
+if TYPE_CHECKING:
+    import mcp
+
+CLOSE_S = 15.0  # until a server is left alone that does not end; its process is killed before that
+
+
+class ServerOptions(pydantic.BaseModel):
+    """Where an MCP server is: a command that speaks on its standard streams, or a URL that speaks streamable HTTP."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    command: list[str] | None = pydantic.Field(default=None, min_length=1)  # `python` stands for the worker's own
+    env: dict[str, pydantic.SecretStr] = {}  # all that its process has beside HOME, PATH and the like
+    cwd: Path | None = None  # None: an empty folder for each session, deleted with it
+    url: str | None = pydantic.Field(default=None, pattern=r"^https?://")
+    headers: dict[str, pydantic.SecretStr] = {}
+
+    @pydantic.model_validator(mode="after")
+    def _check(self) -> ServerOptions:
+        if (self.command is None) == (self.url is None):
+            raise ValueError("give either a command or a url")
+        if self.url is None and self.headers:
+            raise ValueError("headers belong to a url")
+        if self.command is None and (self.env or self.cwd):
+            raise ValueError("env and cwd belong to a command")
+        return self
+
+    def problem(self) -> str | None:
+        """Why the command cannot be run on this machine, if so."""
+        if self.command and self.command[0] != "python" and shutil.which(self.command[0]) is None:
+            return f"there is no program {self.command[0]!r}"
+        return None
+
+
+class ConnectionLost(Exception):
+    """The server ended, or cannot be reached; one sentence."""
+
+
+class McpConnection:
+    """A connection that is open. Its calls may be made from any task.
+
+    The protocol's library binds a connection to the task that opened it, so it lives in a task of its own.
+    """
+
+    def __init__(self, name: str, options: ServerOptions) -> None:
+        self.name = name
+        self.tools: dict[str, mcp.Tool] = {}
+        self._options = options
+        self._client: mcp.Client | None = None
+        self._opened = asyncio.Event()
+        self._closing = asyncio.Event()
+        self._life: asyncio.Task[None] | None = None
+
+    async def open(self, timeout_s: float) -> None:
+        """Connect, and ask which tools there are.
+
+        Raises:
+            ConnectionLost
+        """
+        self._life = asyncio.create_task(self._live())
+        opened = asyncio.create_task(self._opened.wait())
+        try:
+            await asyncio.wait([self._life, opened], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            if self._opened.is_set():
+                return
+            reason = self._why_it_ended() if self._life.done() else f"it was not ready within {timeout_s:g} s"
+        except asyncio.CancelledError:
+            await self.close()
+            raise
+        finally:
+            opened.cancel()
+        await self.close()
+        raise ConnectionLost(f"the MCP server {self.name} cannot be used: {reason}")
+
+    async def call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> str:
+        """Call a tool, once; the text that a model reads.
+
+        Raises:
+            ToolError: the server answered with an error, or not in time.
+            ConnectionLost: whether the tool ran is unknown.
+        """
+        from mcp.shared.exceptions import MCPError
+        from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
+
+        assert self._client is not None
+        assert self._life is not None
+        calling = asyncio.create_task(self._client.call_tool(tool, arguments, read_timeout_seconds=timeout_s))
+        try:
+            await asyncio.wait([calling, self._life], return_when=asyncio.FIRST_COMPLETED)
+            if not calling.done():
+                raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {self._why_it_ended()}")
+            result = calling.result()
+        except MCPError as error:
+            if error.code == CONNECTION_CLOSED:
+                raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {error.message}") from None
+            if error.code == REQUEST_TIMEOUT:
+                raise ToolError(500, f"{tool} did not finish within {timeout_s:g} s and was cancelled") from None
+            refused = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
+            raise ToolError(422 if refused else 500, redact(error.message)) from None
+        except (RuntimeError, ValueError) as error:
+            # The library's words for an answer that is none, or does not fit the tool's own schema.
+            raise ToolError(500, redact(f"{tool} gave no proper answer: {error}")) from None
+        finally:
+            calling.cancel()
+        text = _text_of(result)
+        if result.is_error:
+            raise ToolError(500, redact(text))
+        return text
+
+    async def close(self) -> None:
+        """End the connection, and the server's process if it has one."""
+        self._closing.set()
+        if self._life is not None:
+            _, alive = await asyncio.wait([self._life], timeout=CLOSE_S if self._opened.is_set() else 0)
+            for life in alive:
+                life.cancel()
+                await asyncio.wait([life], timeout=CLOSE_S)
+
+    async def _live(self) -> None:
+        from mcp import Client
+
+        async with contextlib.AsyncExitStack() as stack:
+            # Who reads its log messages? Nobody: a server that talks much shall not fill the memory.
+            client = await stack.enter_async_context(Client(await self._transport(stack), cache=None))
+            cursor = None
+            while True:
+                page = await client.list_tools(cursor=cursor)
+                self.tools |= {tool.name: tool for tool in page.tools}
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+            self._client = client
+            self._opened.set()
+            await self._closing.wait()
+
+    async def _transport(self, stack: contextlib.AsyncExitStack) -> Any:
+        from mcp import StdioServerParameters, stdio_client
+        from mcp.client.streamable_http import streamable_http_client
+        from mcp.shared._httpx_utils import create_mcp_http_client
+
+        options = self._options
+        if options.command is not None:
+            program, *rest = options.command
+            parameters = StdioServerParameters(
+                command=sys.executable if program == "python" else program,
+                args=rest,
+                env={name: value.get_secret_value() for name, value in options.env.items()},
+                cwd=options.cwd or await stack.enter_async_context(_empty_folder()),
+            )
+            return stdio_client(parameters)
+        assert options.url is not None
+        headers = {name: value.get_secret_value() for name, value in options.headers.items()}
+        http = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+        return streamable_http_client(options.url, http_client=http)
+
+    def _why_it_ended(self) -> str:
+        assert self._life is not None
+        error: BaseException | None = None if self._life.cancelled() else self._life.exception()
+        while isinstance(error, BaseExceptionGroup):
+            error = error.exceptions[0]
+        return redact(f"{type(error).__name__}: {error}") if error else "it closed the connection"
+
+
+@contextlib.asynccontextmanager
+async def _empty_folder() -> AsyncIterator[str]:
+    with tempfile.TemporaryDirectory(prefix="gymq-mcp-", ignore_cleanup_errors=True) as folder:
+        yield folder
+
+
+def lost(error: ConnectionLost) -> RolloutError:
+    """The failure for a session whose server is gone, and what it remembered with it."""
+    return RolloutError(FailureClass.SESSION_LOST, str(error))
+
+
+def _text_of(result: mcp.types.CallToolResult) -> str:
+    """What a model reads of an answer: texts as they are, other content as JSON without its bytes."""
+    if not result.content and result.structured_content is not None:
+        return json.dumps(result.structured_content, ensure_ascii=False)
+    parts = []
+    for block in result.content:
+        if block.type == "text":
+            parts.append(block.text)
+        elif block.type == "resource" and hasattr(block.resource, "text"):
+            parts.append(block.resource.text)
+        else:
+            told = block.model_dump(
+                mode="json", by_alias=True, exclude_none=True, exclude={"data": True, "resource": {"blob"}}
+            )
+            parts.append(json.dumps(told, ensure_ascii=False))
+    return "\n".join(parts)
