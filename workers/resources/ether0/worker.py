@@ -8,12 +8,13 @@ answer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 
 import gymq
 from gymq import responses
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 from workers.resources.ether0.answers import read_answer
 from workers.resources.ether0.remotes import Remotes
 
@@ -32,6 +33,11 @@ class Ether0(gymq.Resources[ChemistryRow]):
 
     reward_range = (0.0, 1.0)
     needs = frozenset({"network"})
+
+    # A molecule that needs more processor time is wrong. Only what the machine did not get round to in the time on the
+    # clock is a failure.
+    evaluation_cpu_s: ClassVar[float] = 60.0
+    evaluation_timeout_s: ClassVar[float] = 600.0
 
     class Options(gymq.WorkerOptions):
         filters_dir: Path | None = None  # folder with ether0's rings.bloom and fingerprints.bloom
@@ -54,9 +60,11 @@ class Ether0(gymq.Resources[ChemistryRow]):
         self._evaluation = evaluation
         if self.filters is None:
             self.filters = filters.PlausibilityFilters(self.options.filters_dir)
+        self._evaluations = KillableProcesses(cpu_s=self.evaluation_cpu_s)
         await self.remotes.start()
 
     async def stop(self) -> None:
+        self._evaluations.close()
         await self.remotes.stop()
 
     async def verify(self, request: gymq.VerifyRequest[ChemistryRow]) -> gymq.Verdict:
@@ -77,7 +85,10 @@ class Ether0(gymq.Resources[ChemistryRow]):
         return gymq.Verdict(float(right), extracted_answer=answer, eval_function=function, **members)
 
     async def _passes(self, function: str, answer: str, info: str) -> bool:
-        found = await self.processes.run(self.verify_timeout_s, self._evaluation.evaluate, function, answer, info)
+        try:
+            found = await self._run(self._evaluation.evaluate, function, answer, info)
+        except CpuTimeUsedUp:
+            return False
         if not found.right or (found.words is not None and not self.filters.know(found.words)):
             return False
         if found.solubility is not None:
@@ -91,7 +102,10 @@ class Ether0(gymq.Resources[ChemistryRow]):
             return False
         product = await self.remotes.product(reaction.smiles)
         same = self._evaluation.same_molecule
-        return await self.processes.run(self.verify_timeout_s, same, product, reaction.target)
+        return await self._run(same, product, reaction.target)
+
+    async def _run(self, function: Any, *arguments: str) -> Any:
+        return await self._evaluations.run(self.evaluation_timeout_s, function, *arguments)
 
 
 def read_solution(solution: Any) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 import pydantic
 
 import gymq
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 from gymq.responses import first_text_of_last_item
 from workers.resources.instruction_following.checking import check_all
 
@@ -46,19 +47,28 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
 
     reward_range = (0.0, 1.0)
 
-    # Patterns of the rows may need exponential time on an unlucky text.
-    verify_timeout_s: ClassVar[float] = 20.0
+    # Patterns of the rows may need exponential time on an unlucky text, which then follows nothing. Only what the
+    # machine did not get round to in the time on the clock is a failure.
+    checks_cpu_s: ClassVar[float] = 20.0
+    checks_timeout_s: ClassVar[float] = 400.0
 
     async def start(self) -> None:
         for library in LIBRARIES:
             if importlib.util.find_spec(library) is None:
                 raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
+        self._checks = KillableProcesses(cpu_s=self.checks_cpu_s)
+
+    async def stop(self) -> None:
+        self._checks.close()
 
     async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:
         metadata = request.row.verifier_metadata
         instructions = list(zip(metadata.instruction_id_list, metadata.kwargs, strict=False))
         text = first_text_of_last_item(request.response)
-        followed = await self.processes.run(self.verify_timeout_s, check_all, instructions, text)
+        try:
+            followed = await self._checks.run(self.checks_timeout_s, check_all, instructions, text)
+        except CpuTimeUsedUp:
+            followed = [False] * len(instructions)
         share = sum(followed) / len(followed) if followed else 0.0
         return gymq.Verdict(
             share if metadata.grading_mode == "fraction" else float(all(followed)),

@@ -81,8 +81,11 @@ def read_batch(batch: type[Batch], value: dict[str, Any]) -> Batch | None:
 def similarity(expected: Batch, given: Batch) -> float:
     """How alike the keystrokes are, from 0 to 1: the ratio of Python's `difflib.SequenceMatcher`.
 
-    In 200 characters and more it ignores frequent ones, as it does by default.
+    Without commands a batch is only like another one without. In 200 characters and more frequent ones are ignored, as
+    it does by default.
     """
+    if not expected.commands or not given.commands:
+        return float(expected.commands == given.commands)
     return difflib.SequenceMatcher(None, _keystrokes(expected), _keystrokes(given)).ratio()
 
 

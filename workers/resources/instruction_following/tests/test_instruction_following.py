@@ -29,10 +29,17 @@ def test_importing_the_worker_does_not_import_the_libraries():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-async def test_a_pattern_that_does_not_end_is_a_failure_and_no_zero(monkeypatch):
+async def test_a_text_on_which_a_pattern_does_not_end_follows_nothing(monkeypatch):
+    monkeypatch.setattr(InstructionFollowing, "checks_cpu_s", 0.5)
+    async with Harness(InstructionFollowing) as env:
+        verdict = await env.verify(row(ENDLESS), reply("a" * 60))
+    assert (verdict.reward, verdict.members["follow_instruction_list"]) == (0.0, [False])
+
+
+async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
     async with Harness(InstructionFollowing) as env:
         assert (await env.verify(row(NO_COMMA), reply("a"))).reward == 1.0
-        monkeypatch.setattr(InstructionFollowing, "verify_timeout_s", 0.3)
+        monkeypatch.setattr(InstructionFollowing, "checks_timeout_s", 0.3)
         with pytest.raises(gymq.RolloutError) as caught:
             await env.verify(row(ENDLESS), reply("a" * 60))
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED

@@ -171,12 +171,30 @@ async def test_the_threshold_of_the_row_comes_first():
             assert (found.reward, found.members["similarity_score"]) == (reward, 0.5)
 
 
-async def test_a_comparison_that_does_not_end_is_a_failure_and_no_zero():
-    distinct = "".join(map(chr, range(0x4E00, 0x4E00 + 20_000))) * 5
+@pytest.mark.parametrize(
+    ("one", "other", "score"), [([], [], 1.0), ([""], [], 0.0), ([], [""], 0.0), ([""], [""], 1.0)]
+)
+async def test_a_batch_without_commands_is_only_like_another_one_without(one, other, score):
+    async with Harness(TerminusJudge, ALIKE) as env:
+        found = await env.verify(row(batch(*one)), reply(batch(*other)))
+    assert found.members["similarity_score"] == score
+
+
+DISTINCT = "".join(map(chr, range(0x4E00, 0x4E00 + 20_000))) * 5
+
+
+async def test_keystrokes_that_take_too_long_to_compare_are_not_alike(monkeypatch):
+    monkeypatch.setattr(TerminusJudge, "similarity_cpu_s", 0.5)
+    async with Harness(TerminusJudge, ALIKE) as env:
+        found = await env.verify(row(batch(DISTINCT * 4)), reply(batch(DISTINCT[::-1] * 4)))
+    assert (found.reward, found.members["similarity_score"]) == (0.0, 0.0)
+
+
+async def test_a_comparison_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero():
     async with Harness(TerminusJudge, ALIKE) as env:
         env.author.similarity_timeout_s = 0.2
         with pytest.raises(gymq.RolloutError) as raised:
-            await env.verify(row(batch(distinct)), reply(batch(distinct[::-1])))
+            await env.verify(row(batch(DISTINCT)), reply(batch(DISTINCT[::-1])))
     assert raised.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
 
 
