@@ -68,6 +68,7 @@ class JailbreakOptions(JudgeOptions):
     reward_if_quality_low: float = 0.5
     policy_verifier_templates_path: str | None = None
     policy_verifier_templates: dict[str, Any] | None = None
+    strip_thinking_from_response: bool = False  # without effect; older configurations have it
 
     @pydantic.model_validator(mode="after")
     def _check_labels(self) -> JailbreakOptions:
