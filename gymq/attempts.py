@@ -12,7 +12,7 @@ from gymq.agent import Agent, Caller, Rollout
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.journal import DiedAlone, Journal
-from gymq.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved
+from gymq.messages import BadMessage, Failure, FailureClass, Outcome, Stage, Task, Unresolved, check_members
 from gymq.messages import Rollout as RolloutMessage
 from gymq.outcome_store import OutcomeStore
 from gymq.outcomes import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone
@@ -155,6 +155,11 @@ class Attempts:
         if not isinstance(verdict, Verdict) or not math.isfinite(verdict.reward):
             text = f"{self.agent.name} returned {verdict!r:.200}, no Verdict with a finite reward"
             raise RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT)
+        try:
+            check_members(verdict.members, "$.verdict")
+        except BadMessage as error:
+            text = f"{self.agent.name} returned a verdict with a member that has no wire form: {error}"
+            raise RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT) from None
         return verdict
 
     async def _journal(

@@ -12,6 +12,7 @@ dicts; on the wire they are little-endian binary, see `gymq.tokens`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from enum import StrEnum
 from functools import reduce
 from operator import or_
@@ -20,7 +21,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 import zstandard
 
-from gymq.tokens import decode_ext, encode_ext
+from gymq.tokens import decode_ext, encode_ext, encode_json
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024 * 1024  # before compression
@@ -371,8 +372,9 @@ class Claim(Message, tag="claim.v1", kw_only=True):
 ResourcesRequest = Seed | ToolCall | Verify | Close
 T = TypeVar("T")
 
-_ENCODE_ERRORS = (OverflowError, TypeError, ValueError, RecursionError)
+_ENCODE_ERRORS = (OverflowError, TypeError, ValueError, RecursionError, NotImplementedError)
 _encoder = msgspec.msgpack.Encoder(enc_hook=encode_ext)
+_json_encoder = msgspec.json.Encoder(enc_hook=encode_json)
 _compressor = zstandard.ZstdCompressor(level=3)
 _decompressor = zstandard.ZstdDecompressor()
 
@@ -387,13 +389,30 @@ def encode(message: Message) -> bytes:
     try:
         body = _encoder.encode(message)
     except _ENCODE_ERRORS as error:
-        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error} - at `{_culprit(message)}`") from None
+        where = _culprit(message, _encoder.encode)
+        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error} - at `{where}`") from None
     if len(body) > MAX_BODY_BYTES:
         raise BadMessage(f"{type(message).__name__} of {len(body)} bytes exceeds the limit of {MAX_BODY_BYTES}")
     return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
 
 
-def _culprit(value: Any, path: str = "$") -> str:
+def check_members(members: dict[str, Any], path: str) -> None:
+    """Whether members that an author made up can travel in a message, and be written to a file of JSON in the end.
+
+    Args:
+        path: of the members, for the message.
+
+    Raises:
+        BadMessage: naming the path of the value that has no such form.
+    """
+    for encode_value in (_encoder.encode, _json_encoder.encode):
+        try:
+            encode_value(members)
+        except _ENCODE_ERRORS as error:
+            raise BadMessage(f"{error} - at `{_culprit(members, encode_value, path)}`") from None
+
+
+def _culprit(value: Any, encode_value: Callable[[Any], bytes], path: str = "$") -> str:
     """The path of the first value inside `value` that cannot be encoded."""
     members: Any = ()
     if isinstance(value, msgspec.Struct):
@@ -404,11 +423,11 @@ def _culprit(value: Any, path: str = "$") -> str:
         members = ((f"[{position}]", member) for position, member in enumerate(value))
     for step, member in members:
         try:
-            _encoder.encode(member)
+            encode_value(member)
         except RecursionError:
             return f"{path}{step}"
         except _ENCODE_ERRORS:
-            return _culprit(member, f"{path}{step}")
+            return _culprit(member, encode_value, f"{path}{step}")
     return path
 
 
@@ -459,7 +478,7 @@ class Decoder:
         try:
             return _encoder.encode(value)
         except OverflowError as error:
-            raise BadMessage(f"{error} - at `{_culprit(value)}`") from None
+            raise BadMessage(f"{error} - at `{_culprit(value, _encoder.encode)}`") from None
 
 
 def _decompress(body: bytes) -> bytes:

@@ -15,6 +15,7 @@ import time
 from typing import Any
 
 from gymq.messages import (
+    BadMessage,
     Close,
     Closed,
     FailureClass,
@@ -27,6 +28,7 @@ from gymq.messages import (
     ToolResult,
     Verified,
     Verify,
+    check_members,
 )
 from gymq.outcomes import InvalidTask, RolloutError, ToolError
 from gymq.processes import KillableProcesses
@@ -241,6 +243,11 @@ class ResourcesWorker:
         if not low <= verdict.reward <= high:
             text = f"{self.author.name} gave the reward {verdict.reward!r}, its reward_range is {low:g} to {high:g}"
             raise RolloutError(FailureClass.VERIFIER_FAILED, text)
+        try:
+            check_members(verdict.members, "$.verdict")
+        except BadMessage as error:
+            text = f"{self.author.name} gave a verdict with a member that has no wire form: {error}"
+            raise RolloutError(FailureClass.VERIFIER_FAILED, text, retryable=False) from None
         return Verified(reward=verdict.reward, verdict=verdict.members)
 
     async def _verdict(self, asked: VerifyRequest[Any], state: Any) -> Verdict:
