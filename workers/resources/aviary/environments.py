@@ -11,12 +11,14 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+import httpx
 import pydantic
-from aviary.core import Environment
+from aviary.core import Environment, TaskDatasetClient
 from aviary.envs.gsm8k import CalculatorEnv, CalculatorEnvConfig, GSM8kDataset
 from aviary.envs.gsm8k.env import SafeMathEvaluator
 from aviary.envs.hotpotqa import HotPotQADataset, HotPotQAEnv, HotPotQAEnvConfig
 
+from gymq import OptionsError
 from workers.resources.aviary.problems import NumberProblem, TextProblem
 
 MAX_EXPRESSION_LENGTH = 10_000
@@ -94,6 +96,20 @@ class HotPotQa:
             env = self._data.get_new_env_by_idx(idx)
         env.wiki_cache = self._pages
         return env
+
+
+def remote_tasks(url: str, timeout_s: float, api_key: str | None) -> TaskSet:
+    """The tasks of a `TaskDatasetServer` of Aviary.
+
+    Raises:
+        OptionsError: it does not answer, or does not say how many tasks it has.
+    """
+    try:
+        tasks = TaskDatasetClient(url.rstrip("/"), request_timeout=timeout_s, api_key=api_key)
+        len(tasks)
+    except (httpx.HTTPError, httpx.InvalidURL, TypeError, ValueError, LookupError) as error:
+        raise OptionsError(f"server_url {url}: it gives no number of tasks: {error}") from None
+    return tasks
 
 
 def task_set(

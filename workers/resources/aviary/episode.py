@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import inspect
 import json
+from contextlib import suppress
 from typing import Any, Protocol
 
 import httpx
 import tenacity
-from aviary.core import Environment, Message, Tool, ToolCall, ToolCallFunction, ToolRequestMessage, ToolResponseMessage
+from aviary.core import (
+    Environment,
+    EnvironmentClient,
+    Message,
+    Tool,
+    ToolCall,
+    ToolCallFunction,
+    ToolRequestMessage,
+    ToolResponseMessage,
+)
 from aviary.envs.gsm8k import CalculatorEnv
 from aviary.message import ENV_STATE_INFO_KEY
 
@@ -39,8 +49,15 @@ class Episode:
         self._env = env
 
     async def reset(self) -> None:
-        """Start it."""
-        messages, tools = await self._env.reset()
+        """Start it.
+
+        Raises:
+            ComponentFailed: it is elsewhere, and cannot be reached.
+        """
+        try:
+            messages, tools = await self._env.reset()
+        except httpx.HTTPError as error:
+            raise gymq.ComponentFailed(f"the environment could not be started: {type(error).__name__}") from None
         self.first = {"obs": observations(messages), "tools": [tool_schema(tool) for tool in tools]}
 
     async def step(self, action: list[FunctionCall]) -> dict[str, Any]:
@@ -69,10 +86,13 @@ class Episode:
         """Give back what the environment holds. What was earned stays."""
         if not self.closed:
             self.closed = True
-            await self._env.close()
+            with suppress(httpx.HTTPError):  # one that is elsewhere ends by itself after a while
+                await self._env.close()
 
     async def _run(self, calls: list[ToolCall]) -> tuple[list[Message], float, bool]:
         """Known tools one after the other; a call that does not fit its tool fails alone."""
+        if isinstance(self._env, EnvironmentClient):  # whoever has the environment has the tools too
+            return await self._step(calls)
         known = {tool.info.name: tool for tool in self._env.tools}
         if not any(call.function.name in known for call in calls):
             return await self._step(calls)

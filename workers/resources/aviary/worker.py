@@ -10,7 +10,7 @@ import asyncio
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import pydantic
 
@@ -40,10 +40,21 @@ class Environments(gymq.Resources[TaskRow]):
     replayable = True
 
     class Options(gymq.WorkerOptions):
-        env: Literal["gsm8k", "hotpotqa"]
+        env: Literal["gsm8k", "hotpotqa", "client"]
         problems: list[dict[str, Any]] | None = None  # instead of the environment's own data set
         split: str = "train"  # of that data set
         env_config: dict[str, Any] = pydantic.Field(default_factory=dict)
+        server_url: str | None = None  # of the environments, for `client`
+        request_timeout: pydantic.PositiveFloat = 300.0  # seconds for one request to that server
+        api_key: pydantic.SecretStr | None = None
+
+        @pydantic.model_validator(mode="after")
+        def _check_server(self) -> Self:
+            if (self.env == "client") != (self.server_url is not None):
+                raise ValueError("server_url has to name the server of the env `client`, and belongs to no other")
+            if self.env == "client" and self.problems is not None:
+                raise ValueError("problems are for the other envs: the server of `client` has its own")
+            return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -81,6 +92,9 @@ class Environments(gymq.Resources[TaskRow]):
         except ModuleNotFoundError as error:
             raise _not_installed(error.name) from None
         options = self.options
+        if options.env == "client":
+            key = options.api_key and options.api_key.get_secret_value()
+            return episode.Episode, environments.remote_tasks(options.server_url, options.request_timeout, key)
         pages = environments.PageCache() if self.pages is None else self.pages
         with self._options_told():
             tasks = environments.task_set(options.env, options.problems, options.split, options.env_config, pages)

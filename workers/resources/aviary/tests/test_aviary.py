@@ -5,6 +5,7 @@ import json
 import sys
 
 import pytest
+from aiohttp import web
 
 import gymq
 from gymq.testing import Harness, prompt, reply
@@ -60,6 +61,94 @@ async def test_an_unknown_tool_beside_a_known_one_costs_nothing(options, said):
         (answer,), reward = await steps(env, [call("browse", {}, "a"), submit(right, "b")])
     assert reward == 1.0
     assert [item["output"] for item in answer["obs"]] == said
+
+
+class TaskServer:
+    """Aviary's protocol: one environment, whose tool adds its argument to the reward until that is 3."""
+
+    def __init__(self):
+        self.requests = []
+        self.total = 0
+
+    async def handle(self, request):
+        path = request.match_info["path"]
+        if request.headers.get("X-API-Key") != "secret":
+            return web.Response(status=403)
+        body = await request.json() if request.method == "POST" else {}
+        self.requests.append((path, body.get("task_idx"), body.get("env_id")))
+        answers = {"info": lambda _: {"dataset_size": 2}, "start": lambda _: {"env_id": "e1"}, "close": lambda _: {}}
+        return web.json_response((answers | {"reset": self.reset, "step": self.step})[path](body))
+
+    def reset(self, _):
+        info = {
+            "name": "add",
+            "description": "Add.",
+            "parameters": {"type": "object", "properties": {}, "required": []},
+        }
+        return [[{"role": "user", "content": "Reach 3."}], [{"type": "function", "info": info}]]
+
+    def step(self, body):
+        (tool_call,) = body["action"]["tool_calls"]
+        number = json.loads(tool_call["function"]["arguments"])["n"]
+        self.total += number
+        said = {"role": "tool", "name": "add", "tool_call_id": tool_call["id"], "content": str(self.total)}
+        return [[said], number, self.total >= 3, False]
+
+
+@pytest.fixture
+async def served():
+    server, app = TaskServer(), web.Application()
+    app.router.add_route("*", "/{path}", server.handle)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield server, {"env": "client", "server_url": f"http://127.0.0.1:{runner.addresses[0][1]}", "api_key": "secret"}
+    await runner.cleanup()
+
+
+async def test_environments_of_another_machine_are_stepped_there(served):
+    server, options = served
+    async with Harness(Environments, options) as env:
+        session = await env.session(ROW | {"task_idx": 1})
+        first = json.loads((await session.call("reset", {})).output)
+        steps = [json.loads((await session.call("step", {"action": [call("add", {"n": n})]})).output) for n in (1, 2)]
+        verdict = await session.verify(ROW, reply("3"))
+        with pytest.raises(gymq.InvalidTask, match="2 tasks"):
+            await env.session(ROW | {"task_idx": 2})
+    assert (first["obs"][0]["content"], first["tools"][0]["name"]) == ("Reach 3.", "add")
+    assert [(step["obs"][0]["output"], step["reward"], step["done"]) for step in steps] == [
+        ("1", 1.0, False),
+        ("3", 2.0, True),
+    ]
+    assert verdict.reward == 3.0
+    assert server.requests == [
+        ("info", None, None),
+        ("start", 1, None),
+        ("reset", None, "e1"),
+        ("step", None, "e1"),
+        ("step", None, "e1"),
+        ("close", None, "e1"),
+    ]
+
+
+async def test_a_server_that_is_gone_is_a_failure_and_no_zero(served):
+    server, options = served
+    async with Harness(Environments, options) as env:
+        server.reset = None
+        with pytest.raises(gymq.ComponentFailed):
+            await env.session(ROW)
+
+
+async def test_a_server_that_refuses_is_named_at_the_start(served):
+    with pytest.raises(gymq.OptionsError, match=r"server_url .*403"):
+        async with Harness(Environments, served[1] | {"api_key": "wrong"}):
+            pass
+
+
+@pytest.mark.parametrize("options", [{"env": "client"}, GSM8K | {"server_url": "http://127.0.0.1:9"}])
+def test_a_server_goes_with_the_env_client_only(options):
+    with pytest.raises(gymq.OptionsError, match="server_url"):
+        Environments(options)
 
 
 @pytest.mark.parametrize("first", [submit("17"), call("calculator", {"expr": "x"}), call("browse", {})])
