@@ -38,7 +38,7 @@ from gymq.trainer import Batch, TrainingRun
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
 CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
-EVALUATION_SAMPLES = 4
+EVALUATION_SAMPLES = 8
 MAX_STALENESS = 1  # updates
 STRAGGLER_S = 60.0
 TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
