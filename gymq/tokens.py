@@ -52,6 +52,10 @@ def count(response: dict[str, Any]) -> int:
 
 def _pack_ids(values: list[Any], where: str) -> array[int]:
     try:
+        return array("i", values)
+    except (TypeError, OverflowError):
+        pass  # an id may be written as text
+    try:
         return array("i", [int(value) if isinstance(value, str) else value for value in values])
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: token ids must be 32-bit integers") from None
@@ -59,13 +63,20 @@ def _pack_ids(values: list[Any], where: str) -> array[int]:
 
 def _pack_log_probs(values: list[Any], where: str) -> array[float]:
     try:
-        exact = array("d", map(float, values))
+        exact = _doubles(values)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: log probs must be numbers") from None
     if not all(map(math.isfinite, exact)):
         raise ValueError(f"{where}: log probs must be finite")
     packed = array("f", exact)
     return packed if packed.tolist() == exact.tolist() else exact
+
+
+def _doubles(values: list[Any]) -> array[float]:
+    try:
+        return array("d", values)
+    except TypeError:
+        return array("d", map(float, values))  # numbers may be written as text
 
 
 def encode_ext(value: Any) -> Any:

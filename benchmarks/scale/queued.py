@@ -1,0 +1,101 @@
+"""python -m benchmarks.scale.queued: a million rows, in a collection and in the queue.
+
+First a collection of so many rows whose agent works on them for ever: its rows are materialised and its window is
+submitted. Then the rest of the million is submitted in runs of 100,000 tasks, which is what one run may have in the queue.
+Says what each process needs on the way, and how long `gymq status` and another start of the collection take then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+
+from benchmarks.ours import instances
+from benchmarks.scale.watched import MIB, Watched, watched
+from benchmarks.workloads import Workload
+from gymq.collect import Collection, CollectOptions
+from gymq.materialise import MaterialiseOptions
+from gymq.messages import Task
+from gymq.streams import MAX_WAITING_TASKS
+from gymq.tasks import submit
+
+SUBMITTERS = 256
+FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)
+
+
+def command(cluster: Watched, *arguments: str) -> float:
+    """Seconds that a command of gymq takes, its own start included."""
+    begun = time.perf_counter()
+    line = [Path(sys.executable).with_name("gymq"), *arguments, "--nats", cluster.cluster.url]
+    subprocess.run(line, stdout=subprocess.DEVNULL, check=True)
+    return time.perf_counter() - begun
+
+
+def tell(cluster: Watched, what: str, since: float) -> None:
+    memory = ", ".join(f"{name} {size / MIB:,.0f}" for name, size in cluster.look().items())
+    print(f"{what}: {time.perf_counter() - since:.1f} s; MiB: {memory}", flush=True)
+
+
+async def collect(cluster: Watched, rows: int, window: int, new: int) -> None:
+    """Start a collection, and stop it when it has submitted so many new tasks."""
+    data = cluster.folder / "rows.jsonl"
+    if not data.exists():
+        data.write_bytes(b"".join(FOREVER.row(number) + b"\n" for number in range(rows)))
+    materialise = MaterialiseOptions(agent_name="bench_agent", num_repeats=1)
+    output = Path(cluster.folder) / "rollouts.jsonl"
+    collection = Collection(
+        cluster.bus, CollectOptions(input=data, output=output, materialise=materialise, window=window)
+    )
+    begun = time.perf_counter()
+    running = asyncio.create_task(collection.run())
+    while collection.progress.submitted < new and not running.done():  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+    tell(cluster, f"a collection of {rows:,} rows has {window:,} in flight, {new:,} of them new", begun)
+    running.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await running
+
+
+async def submit_run(cluster: Watched, run: str, count: int) -> None:
+    numbers = iter(range(count))
+    row = FOREVER.row(0)
+
+    async def some() -> None:
+        for number in numbers:
+            task = Task(run=run, task_index=number, rollout_index=0, agent="bench_agent", row=row, timeout_s=86_400.0)
+            await submit(cluster.bus, task, once="scale", urgent=False, patience_s=600.0)
+
+    await asyncio.gather(*(some() for _ in range(SUBMITTERS)))
+
+
+async def run(rows: int) -> None:
+    async with watched(instances(FOREVER)) as cluster:
+        tell(cluster, "everything has started", time.perf_counter())
+        window = min(rows, MAX_WAITING_TASKS) - 1
+        await collect(cluster, rows, window, window)
+        begun = time.perf_counter()
+        left = rows - MAX_WAITING_TASKS
+        while left > 0:
+            await submit_run(cluster, f"more-{left}", min(left, MAX_WAITING_TASKS))
+            left -= MAX_WAITING_TASKS
+            tell(cluster, f"{rows - max(0, left):,} tasks are queued", begun)
+        print(f"gymq status: {await asyncio.to_thread(command, cluster, 'status'):.1f} s")
+        await collect(cluster, rows, window + 1, 1)
+        cluster.print_peaks()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    uvloop.run(run(parser.parse_args().rows))
+
+
+if __name__ == "__main__":
+    main()
