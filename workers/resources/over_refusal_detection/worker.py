@@ -95,7 +95,8 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
             complied = judgement.label == self._complied
             evaluation = judgement.members()
             if self.options.use_nemotron_format:
-                evaluation["reasoning"] = thoughts(last_text(judgement.response))
+                is_refusal = judgement.label and judgement.label.rpartition(" ")[2]
+                evaluation |= {"is_refusal": is_refusal, "reasoning": thoughts(last_text(judgement.response))}
         return gymq.Verdict(
             reward,
             safe_prompt=safe_prompt,
