@@ -1,0 +1,70 @@
+"""A training run connects as the role `trainer`, and does all that it does with what that role may."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+
+import pytest
+
+from gymq.bus import Bus
+from gymq.trainer import TrainingRun
+from tests.bridge.engine import Body, say
+from tests.bridge.environments import Grader
+from tests.bridge.world import World
+from tests.runtime.test_weights import Replicas, safetensors
+from tests.security.conftest import RoleServer, _make_streams
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleServer]:
+    """A server with a user for each role."""
+    made = RoleServer(tmp_path_factory.mktemp("trainer") / "auth")
+    made.start()
+    asyncio.run(_make_streams(made))
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+async def guarded(server: RoleServer) -> AsyncIterator[World]:
+    """Workers of an operator."""
+    operator = await Bus.connect(server.url_of("operator"), role="operator", name="test")
+    async with AsyncExitStack() as stack:
+        world = World(server.url_of("operator"), operator, stack)
+        await world.start()
+        await world.add_model()
+        await world.add_resources("grader", Grader())
+        await world.add_agent("asker", "grader")
+        yield world
+    await operator.close()
+
+
+async def test_the_role_trainer_is_allowed_all_that_a_training_run_does(
+    guarded: World, server: RoleServer, run: str
+) -> None:
+    replicas = Replicas(server.url_of("operator"), f"{run}-model")
+    await replicas.start("a")
+    never = asyncio.Event()
+    num_asked = 0
+
+    async def turn(body: Body) -> Body:
+        nonlocal num_asked
+        num_asked += 1
+        if num_asked == 1:
+            await never.wait()
+        return say("done")
+
+    guarded.engine.turn = turn
+    training = await TrainingRun.connect(server.url_of("trainer"), run, model=f"{run}-model")
+    try:
+        rows = [guarded.row(_ng_task_index=0)]
+        (group,) = [one async for one in training.run_rollouts(rows, num_samples=2, num_surplus=1)]
+        assert group.is_complete
+        pushed = await training.update_weights("v1", weights=safetensors(b"one"))
+        assert pushed.confirmed == ["a"]
+        (group,) = [one async for one in training.run_rollouts(rows, num_samples=2, num_surplus=1, max_staleness=0)]
+        assert [failure.failure_class for failure in group.failures][-2:] == ["stale", "stale"]
+    finally:
+        await training.close()
+        await replicas.kill("a")
+    assert server.violations() == []
