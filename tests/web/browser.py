@@ -55,8 +55,13 @@ class Page:
         return body["result"]
 
     async def open(self, url: str) -> None:
-        await self.send("Page.navigate", url="about:blank")
-        await self.send("Page.navigate", url=url)
+        """Open the page; again if the browser lost one of its files, as it does now and then on a busy machine."""
+        for _ in range(3):
+            await self.send("Page.navigate", url="about:blank")
+            await self.send("Page.navigate", url=url)
+            await self.until("location.href !== 'about:blank' && document.readyState === 'complete'")
+            if not await self.value("document.body.innerText.includes('needs JavaScript')"):
+                return
 
     async def value(self, expression: str) -> Any:
         """The value of a JavaScript expression."""
@@ -67,7 +72,8 @@ class Page:
     async def until(self, expression: str) -> Any:
         """The value of an expression once it is true."""
         give_up = asyncio.get_running_loop().time() + PATIENCE_S
-        while not (value := await self.value(expression)):
+        tried = f"(() => {{ try {{ return {expression} }} catch {{ return null }} }})()"  # while a page is being loaded
+        while not (value := await self.value(tried)):
             if asyncio.get_running_loop().time() > give_up:
                 text = await self.value("document.body.innerText")
                 raise AssertionError(f"{expression} did not come true; the page says: {text[:3000]}\n{self.problems}")
@@ -84,7 +90,7 @@ class Page:
 
     async def screenshot(self, path: Path, *, whole: bool = True) -> None:
         shot = await self.send("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        path.write_bytes(base64.b64decode(shot["data"]))
+        await asyncio.to_thread(path.write_bytes, base64.b64decode(shot["data"]))
 
     async def close(self) -> None:
         self._reading.cancel()
@@ -95,13 +101,7 @@ class Page:
 async def browser():
     """A browser with one tab, as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="gymq-web-", ignore_cleanup_errors=True) as folder:
-        process = subprocess.Popen(
-            [CHROMIUM, f"--user-data-dir={folder}", *_FLAGS],
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "HOME": folder},
-        )
+        process = _start(folder)
         try:
             port = await _port(Path(folder) / "DevToolsActivePort", process)
             async with aiohttp.ClientSession() as session:
@@ -118,10 +118,28 @@ async def browser():
             process.wait()
 
 
+def _start(folder: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [CHROMIUM, f"--user-data-dir={folder}", *_FLAGS],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "HOME": folder},
+    )
+
+
 async def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
     give_up = asyncio.get_running_loop().time() + START_S
-    while not (file.exists() and file.read_text().strip()):
+    while (text := _text(file)) is None:
         assert process.poll() is None, "the browser ended"
         assert asyncio.get_running_loop().time() < give_up, "the browser did not start"
         await asyncio.sleep(0.1)
-    return int(file.read_text().split()[0])
+    return int(text.split()[0])
+
+
+def _text(file: Path) -> str | None:
+    """What is in a file, once it is there."""
+    try:
+        return file.read_text() or None
+    except FileNotFoundError:
+        return None

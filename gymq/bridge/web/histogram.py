@@ -26,8 +26,11 @@ def histogram(counts: Mapping[float, int]) -> list[Bar]:
     if len(values) <= MOST_VALUES:
         return [Bar(value, value, counts[value]) for value in values]
     low, high = values[0], values[-1]
-    width = high / NUM_BINS - low / NUM_BINS  # in this order it cannot overflow
+    half = high / 2 - low / 2  # of the whole width, which may be larger than a number can be
+    if half == 0:
+        return [Bar(low, high, sum(counts.values()))]
     bins = [0] * NUM_BINS
     for value in values:
-        bins[min(NUM_BINS - 1, int((value - low) / width)) if value < high else -1] += counts[value]
+        bins[min(NUM_BINS - 1, int((value / 2 - low / 2) / half * NUM_BINS))] += counts[value]
+    width = half / NUM_BINS * 2
     return [Bar(low + number * width, low + (number + 1) * width, count) for number, count in enumerate(bins)]

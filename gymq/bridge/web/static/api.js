@@ -19,9 +19,13 @@ function headers() {
 async function request(parts, query, signal, accept) {
   const path = "api/" + parts.map((part) => encodeURIComponent(part)).join("/");
   const asked = new URLSearchParams(Object.entries(query || {}).filter(([, value]) => value !== "" && value !== null && value !== undefined));
+  const ask = () => fetch(asked.size ? `${path}?${asked}` : path, { headers: { ...headers(), Accept: accept }, signal, cache: "no-store" });
   let answer;
   try {
-    answer = await fetch(asked.size ? `${path}?${asked}` : path, { headers: { ...headers(), Accept: accept }, signal, cache: "no-store" });
+    answer = await ask().catch((error) => {
+      if (error.name === "AbortError") throw error;
+      return ask(); // the connection that was taken may have been closed meanwhile
+    });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused(0, "the bridge does not answer");

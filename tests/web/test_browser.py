@@ -1,0 +1,204 @@
+"""The page in a real browser: what a model wrote stays text, and what happens is seen as it happens."""
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from gymq.messages import FailureClass, Stage, Timing, Unresolved
+from gymq.testing import function_call, reply
+from tests.bridge.engine import say
+
+from .browser import CHROMIUM, Page, browser
+from .conftest import Web, failure, rollout
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+
+KEY = "a-key-that-is-long-enough"
+
+
+def hostile(number: int) -> str:
+    return f"<script>window.hit={number}</script><img src=x onerror='window.hit={number}'>"
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    async with browser() as opened:
+        yield opened
+
+
+async def is_unharmed(page: Page) -> None:
+    assert await page.value("window.hit") is None
+    assert await page.value("document.querySelectorAll('img, iframe, script').length") == 1  # its own module
+    assert page.problems == []
+
+
+async def store_hostile(web: Web, run: str) -> None:
+    response = reply(function_call(hostile(1), {"word": hostile(2)}), hostile(3))
+    response["output"][1:1] = [
+        {"type": "reasoning", "id": "r", "summary": [{"type": "summary_text", "text": hostile(4)}]},
+        {"type": "function_call_output", "call_id": hostile(5), "output": hostile(6)},
+        {"type": hostile(7), "odd": hostile(8)},
+        {"type": "message", "role": "assistant onclick=x", "content": [{"type": "refusal", "refusal": hostile(9)}]},
+    ]
+    response["model"] = hostile(10)
+    params = {"input": hostile(11), "instructions": hostile(12), "tools": [{"type": "function", "name": hostile(13)}]}
+    row = {"answer": hostile(14), "responses_create_params": params}
+    verdict = {"extracted_answer": hostile(15), hostile(16): 1}
+    told = {"timings": [Timing(Stage.MODEL, 0.0, 1.0)], "worker": hostile(17), "policy_versions": [hostile(18)]}
+    await web.announce(run, models=[hostile(19)])
+    await web.store(rollout(run, 0, row=row, response=response, verdict=verdict, agent="asker", **told))
+    await web.store(failure(run, 1, message=hostile(20)))
+    unresolved = {"failure_class": FailureClass.JUDGE_FAILED, "message": hostile(21), "response": reply(hostile(22))}
+    await web.store(Unresolved(run=run, task_index=2, rollout_index=0, agent="asker", row=b"<script>", **unresolved))
+    await web.profile()
+
+
+async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, page: Page) -> None:
+    await store_hostile(web, run)
+    views = {"": [19], f"run/{run}": [3, 19, 20, 21], f"rollout/{run}/0/0": [*range(1, 19)]}
+    views |= {f"rollout/{run}/1/0": [20], f"rollout/{run}/2/0": [21, 22]}
+    views |= {f"compare/{run}/{run}": [19], f"compare/{run}/{run}/0/0": [3, 15]}
+    for view, shown in views.items():
+        await page.open(f"{web.url}#/{view}")
+        for number in shown:
+            await page.until(f"document.body.textContent.includes('window.hit={number}<')")
+        await is_unharmed(page)
+
+
+async def test_an_address_cannot_be_made_to_harm(web: Web, page: Page) -> None:
+    for view in (
+        "run/%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E",
+        "run/x?text=%22%3E%3Cscript%3Ewindow.hit=2",
+        "%%%",
+    ):
+        await page.open(f"{web.url}#/{view}")
+        await page.until("document.querySelector('.bad') !== null")
+        assert await page.value("window.hit") is None
+    await page.open(f"{web.url}?#/?text=%22%3E%3Cscript%3Ewindow.hit=3")
+    await page.shows("no run's name holds")
+    await is_unharmed(page)
+
+
+async def test_should_the_page_parse_markup_the_browser_refuses_it(web: Web, page: Page) -> None:
+    await page.open(web.url)
+    await page.shows("Runs")
+    tried = "(() => { try { document.body.innerHTML = '<b>x</b>'; return 'parsed' } catch (e) { return e.name } })()"
+    assert await page.value(tried) == "TypeError"
+    await page.value("document.body.append(Object.assign(document.createElement('a'), {href: 'javascript:hit=1'}))")
+    await page.value("document.body.lastChild.click()")
+    await page.value("fetch('http://127.0.0.1:1/').catch(() => 0)")
+    await page.until("true")
+    assert await page.value("window.hit") is None
+    assert any("connect-src" in problem for problem in page.problems)
+
+
+async def test_marks_that_turn_text_around_are_shown_as_codes(web: Web, run: str, page: Page) -> None:
+    await web.store(rollout(run, 0, text="safe \u202eevil\u202c \x1b[31m"))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("safe \\u202eevil\\u202c \\u001b[31m")
+
+
+async def test_a_bridge_with_a_key_asks_for_it_once(world: Any, run: str, page: Page) -> None:
+    await world.start_bridge(api_key=KEY)
+    async with aiohttp.ClientSession() as session:
+        web = Web(world, session)
+        await web.announce(run)
+        await page.open(f"{web.url}#/?text={run}")
+        await page.until("document.querySelector('input[type=password]') !== null")
+        for key, then in (("wrong", "input[type=password]"), (KEY, "table")):
+            await page.value(f"document.querySelector('input[type=password]').value = '{key}'")
+            await page.value("document.querySelector('form.key button').click()")
+            await page.until(f"document.querySelector('main {then}') !== null")
+        await page.shows(run)
+
+
+async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=4)
+    await web.store(rollout(run, 0, reward=0.0))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    await page.shows("of 4")
+    await page.until("document.querySelector('.tile .value').textContent === '1'")
+    await web.store(rollout(run, 0, 1), rollout(run, 1))
+    await web.profile()
+    await page.until("document.querySelector('.tile .value').textContent === '3'")
+    assert await page.value("document.querySelectorAll('svg.chart').length") == 2
+    await is_unharmed(page)
+
+
+async def test_turns_appear_while_a_rollout_is_made(working: Web, page: Page) -> None:
+    world = working.world
+    answered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def turn(body: Any) -> Any:
+        if body["messages"][-1]["role"] != "tool":
+            return say(None, ("add", {"amount": 2}))
+        answered.set()
+        await go_on.wait()
+        return say("it is two " + hostile(1))
+
+    world.engine.turn = turn
+    tools = [{"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": False}]
+    row = world.row("count to two", agent="adder", params={"tools": tools}, start=0, expected=2)
+    result = asyncio.create_task(working.session.post(f"{world.head}/run", json=row))
+    await answered.wait()
+    await page.open(f"{working.url}#/rollout/{world.bridge.rollouts.run}/0/0")
+    await page.shows("count to two")
+    await page.shows("Turn 1")
+    await page.shows("being made")
+    go_on.set()
+    await page.shows("Verdict: reward 1")
+    await page.shows("it is two <script>")
+    await is_unharmed(page)
+    assert (await result).status == 200
+
+
+async def test_tokens_are_shown_when_asked_for(web: Web, run: str, page: Page) -> None:
+    response = reply("done")
+    tokens = {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [40001, 40002])}
+    response["output"][0] |= tokens | {"generation_log_probs": array("f", [-0.01, -3.0])}
+    await web.store(rollout(run, 0, response=response))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("1 tokens in the prompt, 2 generated")
+    await page.value("document.querySelector('.tokens button').click()")
+    await page.shows("40001 40002")
+    assert await page.value("[...document.querySelectorAll('.id')].map((one) => one.className)") == [
+        "id sure",
+        "id odd",
+    ]
+
+
+async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) -> None:
+    await web.announce(run)
+    await web.store(*[rollout(run, task, text=f"answer {task}") for task in range(60)])
+    await page.open(f"{web.url}#/run/{run}")
+    await page.shows("answer 49")
+    await page.value("[...document.querySelectorAll('.pager button')].find((one) => one.textContent === 'on').click()")
+    await page.shows("answer 59")
+    await page.value("document.querySelector('input[name=text]').value = 'ANSWER 31'")
+    await page.value("document.querySelector('form.filters').requestSubmit()")
+    await page.shows("1 found among 60")
+    assert await page.value("document.querySelectorAll('.rollouts tbody tr').length") == 1
+
+
+@pytest.mark.parametrize("width", [1280, 400])
+async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, width: int) -> None:
+    response = reply(function_call("spell", {"word": "x" * 500}), "y" * 3000)
+    name = f"{run}{'n' * 40}"
+    await web.announce(name, models=["m" * 200], num_rollouts=4)
+    await web.store(rollout(name, 0, response=response), rollout(name, 0, 1), failure(name, 1, message="z" * 900))
+    await web.profile()
+    await page.size(width)
+    for view in ("", f"run/{name}", f"rollout/{name}/0/0", f"compare/{name}/{name}", f"compare/{name}/{name}/0/0"):
+        await page.open(f"{web.url}#/{view}")
+        await page.until("document.querySelector('main .card') && !document.body.innerText.includes('reading …')")
+        wide = (
+            "[...document.querySelectorAll('main *')].find((one) => one.getBoundingClientRect().right > innerWidth + 1"
+        )
+        wide += " && !one.closest('.scroll, .strip'))?.outerHTML.slice(0, 300)"
+        is_narrow = await page.value("document.documentElement.scrollWidth <= window.innerWidth")
+        assert is_narrow, (view, await page.value(wide))

@@ -1,0 +1,285 @@
+"""What the page asks the bridge for: who gets it, page by page, without reading more than is shown."""
+
+import asyncio
+from array import array
+from typing import Any
+
+import aiohttp
+import pytest
+import yarl
+
+from gymq import streams
+from gymq.bridge.web import rollout_list
+from gymq.messages import Timing
+from gymq.testing import function_call, reply
+from tests.bridge.engine import say
+
+from .conftest import Web, failure, rollout
+
+KEY = "a-key-that-is-long-enough"
+PAGE = rollout_list.PAGE
+
+
+def rows(page: Any) -> list[tuple[int, int]]:
+    return [(row["task_index"], row["rollout_index"]) for row in page["rows"]]
+
+
+async def test_the_files_of_the_page_need_no_key_and_what_it_reads_does(world: Any, run: str) -> None:
+
+    await world.start_bridge(api_key=KEY)
+    async with aiohttp.ClientSession() as session:
+        web = Web(world, session)
+        for path in ("", "app.js", "style.css", "icon.svg"):
+            async with session.get(web.url + path) as answer:
+                assert answer.status == 200
+        for path in ("runs", "cluster", f"runs/{run}", f"runs/{run}/live", f"runs/{run}/rollouts", f"runs/{run}/tasks"):
+            assert (await web.status(path))[0] == 401
+        for path in (f"runs/{run}/in-hand", f"rollouts/{run}/0/0", f"rollouts/{run}/0/0/live"):
+            assert (await web.status(path))[0] == 401
+        async with session.get(f"{web.url}api/runs", headers={"Authorization": f"Bearer {KEY}"}) as answer:
+            assert answer.status == 200
+
+
+async def test_the_page_may_run_and_load_its_own_files_only(web: Web) -> None:
+    async with web.session.get(web.url) as answer:
+        policy = answer.headers["Content-Security-Policy"].split("; ")
+        assert {"default-src 'none'", "script-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"} <= set(
+            policy
+        )
+        assert "require-trusted-types-for 'script'" in policy
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+        assert "http://" not in await answer.text()
+
+
+async def test_ui_without_a_slash_leads_to_the_page(web: Web) -> None:
+    async with web.session.get(web.url.rstrip("/")) as answer:
+        assert answer.status == 200
+        assert str(answer.url) == web.url
+
+
+@pytest.mark.parametrize("path", ["..%2froutes.py", "nothing.js", "%2e%2e%2f__init__.py"])
+async def test_no_other_files_are_served(web: Web, path: str) -> None:
+
+    async with web.session.get(yarl.URL(web.url + path, encoded=True)) as answer:
+        assert answer.status == 404
+
+
+async def test_a_run_has_its_curve_its_rewards_its_slowest_and_its_failures(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=5, models=["policy = a model"])
+    for index, (reward, duration_s) in enumerate([(1.0, 3.0), (0.0, 9.0), (0.5, 1.0), (1.0, 2.0)]):
+        await web.store(rollout(run, 7, index, reward=reward, duration_s=duration_s, num_rollouts=4))
+    await web.store(failure(run, 8, retryable=False, duration_s=20.0))
+    await web.profile()
+    view = await web.get(f"runs/{run}")
+    agent = view["overview"]["agents"]["asker"]
+    assert view["overview"]["num_rewarded"] == 4
+    assert view["overview"]["failures"] == {"model_failed": 1}
+    assert agent["pass_at_k"]["4"]["value"] == 100.0
+    assert [(bar["low"], bar["count"]) for bar in view["histograms"]["asker"]] == [(0.0, 1), (0.5, 1), (1.0, 2)]
+    assert [(slow[0], slow[1], slow[2], slow[4]) for slow in view["slowest"]][:2] == [
+        (20.0, 8, 0, None),
+        (9.0, 7, 1, 0.0),
+    ]
+
+
+async def test_the_list_of_runs_is_paged_and_searched_by_name(web: Web, run: str) -> None:
+    for number in range(27):
+        await web.announce(f"{run}-{number:02d}")
+    first = await web.get("runs", text=run)
+    second = await web.get("runs", text=run, skip=25)
+    assert first["num_runs"] == 27
+    assert len(first["runs"]) == 25
+    assert {one["run"] for one in first["runs"] + second["runs"]} == {f"{run}-{number:02d}" for number in range(27)}
+
+
+async def test_pages_forwards_show_each_rollout_once_also_among_those_of_other_runs(web: Web, run: str) -> None:
+    for task in range(PAGE + 20):
+        await web.store(rollout(run, task), rollout(f"{run}-other", task))
+    first = await web.get(f"runs/{run}/rollouts")
+    second = await web.get(f"runs/{run}/rollouts", after=first["position"])
+    assert rows(first) + rows(second) == [(task, 0) for task in range(PAGE + 20)]
+    assert (first["is_end"], second["is_end"]) == (False, True)
+
+
+async def test_pages_backwards_begin_at_the_newest(web: Web, run: str) -> None:
+    for task in range(PAGE + 20):
+        await web.store(rollout(run, task), rollout(f"{run}-other", task))
+    newest = await web.get(f"runs/{run}/rollouts", before=2**53)
+    older = await web.get(f"runs/{run}/rollouts", before=newest["rows"][0]["position"])
+    assert rows(older)[-20:] + rows(newest) == [(task, 0) for task in range(PAGE + 20)]
+
+
+async def test_a_page_reads_no_more_than_it_shows_and_one(web: Web, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for task in range(PAGE * 4):
+        await web.store(rollout(run, task))
+    read = []
+    original = streams.JetStream.read
+
+    async def counted(js: Any, stream: str, *args: Any, **kwargs: Any) -> Any:
+        async for stored in original(js, stream, *args, **kwargs):
+            if stream == streams.ROLLOUTS:
+                read.append(stored.sequence)
+            yield stored
+
+    monkeypatch.setattr(streams.JetStream, "read", counted)
+    await web.get("runs")
+    await web.get(f"runs/{run}/rollouts")
+    assert len(read) == PAGE + 1
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"text": "ZÜRICH"}, [1]),
+        ({"text": "question 4"}, [4]),
+        ({"text": "no gpu"}, [3]),
+        ({"result": "failed"}, [3]),
+        ({"result": "rewarded", "least_reward": 1}, [0, 4]),
+        ({"most_reward": 0.5}, [1, 2]),
+        ({"failure": "model_failed"}, [3]),
+        ({"least_s": 5}, [2]),
+        ({"task": 2}, [2]),
+        ({"agent": "other"}, [4]),
+        ({"text": "nothing of the kind"}, []),
+    ],
+)
+async def test_a_search_finds_what_is_wanted(web: Web, run: str, wanted: dict[str, Any], found: list[int]) -> None:
+    await web.store(
+        rollout(run, 0),
+        rollout(run, 1, text="It is zürich", reward=0.0),
+        rollout(run, 2, reward=0.5, duration_s=5.5),
+        failure(run, 3, message="No GPU"),
+        rollout(run, 4, agent="other"),
+    )
+    page = await web.get(f"runs/{run}/rollouts", **wanted)
+    assert [task for task, _ in rows(page)] == found
+    assert page["is_end"]
+
+
+async def test_a_search_that_takes_too_long_says_how_far_it_came(
+    web: Web, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollout_list, "SEARCH_S", 0.0)
+    for task in range(3):
+        await web.store(rollout(run, task))
+    first = await web.get(f"runs/{run}/rollouts", text="question 2")
+    assert (first["rows"], first["is_end"], first["looked_at"]) == ([], False, 1)
+    found: list[tuple[int, int]] = []
+    page = first
+    while not page["is_end"]:
+        page = await web.get(f"runs/{run}/rollouts", text="question 2", after=page["position"])
+        found += rows(page)
+    assert found == [(2, 0)]
+
+
+async def test_a_rollout_is_shown_whole_and_its_tokens_when_asked_for(web: Web, run: str) -> None:
+    response = reply(function_call("spell", {"word": "abc"}), "done")
+    response["output"][1] |= {
+        "prompt_token_ids": array("i", [1, 2, 3]),
+        "generation_token_ids": array("i", [4, 5]),
+        "generation_log_probs": array("f", [-0.5, -2.0]),
+    }
+    timings = [Timing("model", 0.0, 0.5), Timing("verify", 0.5, 0.25)]
+    row = {"answer": "x", "responses_create_params": {"input": "hello", "instructions": "be brief", "temperature": 0.5}}
+    await web.store(rollout(run, 3, 1, row=row, response=response, timings=timings))
+    view = await web.get(f"rollouts/{run}/3/1")
+    assert view["input"] == [{"role": "user", "content": "hello"}]
+    assert (view["instructions"], view["row"], view["params"]) == ("be brief", {"answer": "x"}, {"temperature": 0.5})
+    assert view["items"][0]["arguments"] == '{"word": "abc"}'
+    assert view["items"][1]["tokens"] == dict.fromkeys(("generation_token_ids", "generation_log_probs"), 2) | {
+        "prompt_token_ids": 3
+    }
+    assert "generation_token_ids" not in view["items"][1]
+    assert view["timings"] == [["model", 0.0, 0.5], ["verify", 0.5, 0.25]]
+    tokens = await web.get(f"rollouts/{run}/3/1/tokens/1")
+    assert tokens == {"num_tokens": 2, "ids": [4, 5], "log_probs": [-0.5, -2.0]}
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("runs/{run}", 404),
+        ("runs/{run}/live", 404),
+        ("runs/no.run/rollouts", 404),
+        ("runs/%3Cb%3E/rollouts", 404),
+        ("rollouts/{run}/0/0", 404),
+        ("rollouts/{run}/-1/0", 404),
+        ("rollouts/{run}/1/99999999999999999999", 404),
+        ("rollouts/{run}/0/0/tokens/0", 404),
+        ("runs/{run}/rollouts?least_reward=high", 422),
+        ("runs/{run}/rollouts?result=odd", 422),
+    ],
+)
+async def test_what_is_not_there_or_no_number_is_told(web: Web, run: str, path: str, status: int) -> None:
+    told, message = await web.status(path.format(run=run))
+    assert told == status
+    assert message
+
+
+async def test_a_row_that_is_no_row_is_shown_as_it_is(web: Web, run: str) -> None:
+    broken = failure(run, 0)
+    broken.row = b"\xff not json"
+    await web.store(broken)
+    assert "not json" in (await web.get(f"rollouts/{run}/0/0"))["row"]
+
+
+async def test_a_rollout_is_followed_while_it_is_made(working: Web) -> None:
+    world = working.world
+    answered, go_on = asyncio.Event(), asyncio.Event()
+
+    async def turn(body: Any) -> Any:
+        if body["messages"][-1]["role"] != "tool":
+            return say(None, ("add", {"amount": 2}))
+        answered.set()
+        await go_on.wait()
+        return say("two")
+
+    world.engine.turn = turn
+    tools = [{"type": "function", "name": "add", "parameters": {"type": "object"}, "strict": False}]
+    row = world.row("count", agent="adder", params={"tools": tools}, start=0, expected=2)
+    result = asyncio.create_task(working.session.post(f"{world.head}/run", json=row))
+    await answered.wait()
+    run = world.bridge.rollouts.run
+    assert [task["agent"] for task in await working.get(f"runs/{run}/in-hand")] == [world.name("adder")]
+    told = []
+    async for name, body in working.events(f"rollouts/{run}/0/0/live"):
+        told.append(name)
+        if name == "unfinished":
+            assert (body["state"], body["input"][0]["content"]) == ("running", "count")
+        elif name == "items" and not go_on.is_set():
+            assert [item["type"] for item in body["items"]] == ["function_call"]
+            assert all(item["at"] for item in body["items"])
+            go_on.set()
+        elif name == "stored":
+            assert body["reward"] == 1.0
+            assert [timing[0] for timing in body["timings"]] == ["seed", "model", "tool", "model", "verify"]
+    assert told[0] == "unfinished"
+    assert told[-1] == "stored"
+    assert (await result).status == 200
+
+
+async def test_a_run_tells_its_numbers_again_when_they_change(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=2)
+    events = web.events(f"runs/{run}/live")
+    _, before = await anext(events)
+    assert before["overview"]["num_rewarded"] == 0
+    await web.store(rollout(run, 0))
+    await web.profile()
+    _, after = await anext(events)
+    assert after["overview"]["num_rewarded"] == 1
+    await events.aclose()
+
+
+async def test_a_page_that_listens_does_not_hold_the_bridge_up(web: Web, run: str) -> None:
+    await web.announce(run)
+    events = web.events(f"runs/{run}/live")
+    await anext(events)
+    web.world.bridge._context.draining = True
+    async with asyncio.timeout(60):
+        assert [name async for name, _ in events] == []
+
+
+async def test_two_runs_are_read_task_by_task(web: Web, run: str) -> None:
+    await web.store(rollout(run, 0, 1, reward=0.0), rollout(run, 0, 0), failure(run, 2))
+    tasks = await web.get(f"runs/{run}/tasks")
+    assert [task["rollouts"] for task in tasks[:3]] == [[[0, 1.0], [1, 0.0]], [], [[0, None]]]
