@@ -92,8 +92,9 @@ def test_a_pod_has_the_passwords_of_its_roles_and_no_other() -> None:
 def test_there_is_a_deployment_for_each_part_of_a_cluster() -> None:
     parts = {}
     for name, pod in PODS.items():
-        arguments = pod["containers"][0].get("args", [])
-        parts |= {name: found for found in arguments if found.startswith("--only=")}
+        for argument in pod["containers"][0]["args"]:
+            if argument.startswith("--only="):
+                parts[name] = argument
     assert parts == {name: f"--only={name}" for name in ("services", "agents", "models", "resources")}
 
 
