@@ -275,7 +275,7 @@ class TrainingRun:
                 continue
             if is_late:
                 break
-        if pending.num_missing:
+        if pending.is_queued:
             await self._cut(pending)
 
     async def _read(self, pending: Pending) -> None:
@@ -370,14 +370,13 @@ class TrainingRun:
         """
         for hook in self._before_update:
             await hook(policy_version)
-        give_up = asyncio.get_running_loop().time() + deadline_s
         while True:
             pushed = await push(
                 self._bus, self.model, policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s
             )
-            # Replicas that are too busy to say that they are there are not seen. A push that is repeated counts once.
-            if pushed.confirmed or pushed.missing or asyncio.get_running_loop().time() >= give_up:
+            if pushed.confirmed or pushed.missing or not await is_running(self._bus, self.model, "models"):
                 break
+            # The replicas were too busy to say in time that they are there. A push that is repeated counts once.
         if not pushed.confirmed:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
             raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or 'none is running'}")

@@ -194,12 +194,12 @@ class Pending:
     @property
     def is_complete(self) -> bool:
         """Whether there are enough samples, or no rollout is left that could be one."""
-        return len(self._samples()) >= self.num_samples or not self.num_missing
+        return len(self._samples()) >= self.num_samples or len(self._settled()) == len(self.rows)
 
     @property
-    def num_missing(self) -> int:
-        """Rollouts without an outcome."""
-        return len(self.rows) - len(self._settled())
+    def is_queued(self) -> bool:
+        """Whether a rollout of it is in the queue or in work."""
+        return any(index in self._replaces and not self._is_settled(index) for index in range(len(self.rows)))
 
     def group(self) -> Group:
         """What there is: of samples that are too many, those that were stored first."""
@@ -210,13 +210,15 @@ class Pending:
         return [end for end in self._settled() if isinstance(end, Sample)]
 
     def _settled(self) -> list[Sample | SampleFailed]:
-        """How rollouts ended, in the order of the stream; without failures whose replacement has yet to come."""
-        ends = [
-            (sequence, end)
-            for index, (sequence, end) in self._ends.items()
-            if index not in self._replaces or self._replaces[index] != sequence
-        ]
+        """How rollouts ended, in the order of the stream."""
+        ends = [self._ends[index] for index in self._ends if self._is_settled(index)]
         return [end for _, end in sorted(ends, key=lambda one: one[0])]
+
+    def _is_settled(self, index: int) -> bool:
+        """Whether a rollout has ended, and not with a failure whose replacement has yet to come."""
+        if index not in self._ends:
+            return False
+        return index not in self._replaces or self._replaces[index] != self._ends[index][0]
 
     def _start_clock(self) -> None:
         if self.straggler_s is not None and self.cut_at == math.inf:

@@ -30,6 +30,7 @@ from gymq.trainer import TrainingRun
 from gymq.trainer_groups import Group, Row, SampleFailed, TrainerError
 
 ROW_NUMBER = "_rowidx"
+LOOK_S = 2.0  # how long workers are given to say that they are there
 OURS = "gymq"  # key of a configuration that is not of a worker
 GROUP_OF_KIND = {
     "agents": "responses_api_agents",
@@ -79,17 +80,17 @@ class NemoGym:
         self._stack.push_async_callback(self._bus.close)
         training = TrainingRun(self._bus, ours.get("run") or f"nemo-rl-{secrets.token_hex(4)}")
         self._run = await self._stack.enter_async_context(training)
-        self._expected = {
-            found["name"]: (found["metadata"]["kind"], found["metadata"]["implementation"])
-            for found in await find_workers(self._bus)
-            if found["metadata"].get("kind") in GROUP_OF_KIND
-        }
+        for found in await find_workers(self._bus, wait_s=LOOK_S):
+            told = found["metadata"]
+            if told.get("kind") in GROUP_OF_KIND:
+                self._expected[found["name"]] = (told["kind"], told["implementation"])
 
     async def _start_cluster(self, tree: dict[str, Any]) -> str:
         engines = {"policy_model_name": self._cfg["model_name"], "policy_base_url": self._cfg["base_urls"]}
         paths = [str(path) for path in tree.pop("config_paths", ())]
         config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
         specs = [InstanceSpec(one.name, one.kind, one.implementation, one.options) for one in config.instances]
+        self._expected = {one.name: (one.kind, one.implementation) for one in specs}
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
         return (await self._stack.enter_async_context(Cluster(specs, folder=Path(folder)))).url
 

@@ -115,6 +115,9 @@ async def test_a_straggler_is_cut_and_its_group_given_out_short(
     (group,) = await collected(training.run_rollouts(examples(1), num_samples=3, straggler_s=0.5))
     assert not group.is_complete
     assert len(group.samples) == 2
+    async with asyncio.timeout(30.0):
+        while not world.engine.num_dropped:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
 
 async def test_a_batch_that_is_cut_gives_out_what_is_there(
@@ -181,6 +184,16 @@ async def test_only_what_is_missing_of_a_larger_group_is_made(
     (group,) = await collected(training.run_rollouts(examples(1), num_samples=5))
     assert group.is_complete
     assert len(world.engine.requests) == 5
+
+
+async def test_a_surplus_that_the_store_made_needless_can_still_be_made(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    await collected(training.run_rollouts(examples(1), num_samples=2))
+    await collected(training.run_rollouts(examples(1), num_samples=2, num_surplus=2))
+    assert len(world.engine.requests) == 2
+    (group,) = await collected(training.run_rollouts(examples(1), num_samples=4))
+    assert group.is_complete
 
 
 async def test_a_failure_that_may_pass_is_tried_again_when_it_is_asked_for_again(
