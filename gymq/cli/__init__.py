@@ -15,6 +15,7 @@ COMMANDS = {
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "profile": "Statistics of a run, live or as files.",
     "status": "Server, streams, workers, queues and runs.",
+    "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
     "rollouts": "List the rollouts of a run, or read one whole.",
     "cancel": "Stop a run, or one task of it.",
     "weights": "Give all replicas of a model new weights.",

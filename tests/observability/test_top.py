@@ -1,0 +1,72 @@
+"""gymq top: what goes on, once and again."""
+
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gymq.bus import Bus
+from gymq.cli.errors import Refused
+from gymq.cli.top import Rates, _once, screen, top
+from gymq.outcome_store import OutcomeStore
+from gymq.overview import read_overview
+from tests.web.conftest import Web, failure, rollout, web, world
+
+__all__ = ["web", "world"]
+
+
+def test_the_rate_is_that_of_the_last_half_minute():
+    rates = Rates()
+    for second in range(100):
+        rates.note(float(second), second * second)
+    assert rates.per_second() == pytest.approx((99**2 - 69**2) / 30)
+
+
+def test_a_single_look_tells_no_rate():
+    rates = Rates()
+    rates.note(1.0, 5)
+    assert rates.per_second() is None
+
+
+def test_json_is_told_once_only():
+    with pytest.raises(Refused, match="--json needs --once"):
+        top(json=True)
+
+
+async def finished_run(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=3)
+    await web.store(rollout(run, 0, 0), rollout(run, 0, 1, reward=0.0), failure(run, 1, retryable=False))
+    await web.profile()
+
+
+async def test_what_goes_on_is_one_json_object(web: Web, run: str, capsys: Any) -> None:
+    await finished_run(web, run)
+    assert await _once(0.2, 100, web.world.url, True) == 0
+    told = json.loads(capsys.readouterr().out)
+    shown = next(one for one in told["runs"] if one["run"] == run)
+    assert (shown["num_rewarded"], shown["failures"], shown["mean_reward"]) == (2, {"model_failed": 1}, 0.5)
+    assert shown["agents"]["asker"]["pass_at_k"]["2"]["value"] == 100.0
+    assert told["in_flight"] == sum(queue["in_hand"] for queue in told["queues"])
+    assert told["rollouts_per_s"] >= 0.0
+
+
+async def test_the_screen_shows_a_run_with_its_rates_and_failures(web: Web, run: str, bus: Bus) -> None:
+    await finished_run(web, run)
+    console = Console(width=120, record=True)
+    console.print(screen(await read_overview(bus, 1.0, 1000), 12.5))
+    text = console.export_text()
+    assert "12.5 rollouts/s" in text
+    assert run in text
+    assert "model_failed" in text
+
+
+async def test_a_look_reads_no_outcomes(web: Web, run: str, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    await finished_run(web, run)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("outcomes are not read for an overview")
+
+    for name in ("read", "read_all", "find", "find_outcome"):
+        monkeypatch.setattr(OutcomeStore, name, refuse)
+    assert run in [one.run for one in (await read_overview(bus, 1.0, 1000)).runs]
