@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 MOST_SUBMITTED_AT_ONCE = 64
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 LOOK_AGAIN_EVERY_S = 10.0  # a doorbell may be missed
+READ_AGAIN_S = 1.0
 SERVER_PATIENCE_S = 300.0  # without an answer, before a group is given up; what was stored is not lost
 
 UpdateHook = Callable[[str], Awaitable[None]]
@@ -110,7 +112,8 @@ class TrainingRun:
         self._js = JetStream(bus)
         self._outcomes = OutcomeStore(bus)
         self._start = secrets.token_hex(8)
-        self._queued: dict[tuple[int, int], int | None] = {}  # with the sequence of the failure to be replaced
+        # By task and rollout index, with the stream sequence of the failure to be replaced.
+        self._queued: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
         self._pending: dict[int, Pending] = {}
         self._served: set[str] = set()  # agents that were found running
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
@@ -151,7 +154,7 @@ class TrainingRun:
                     task = await read_task(self._bus, stored.data)
                 except BadMessage:
                     continue  # an agent will bury it
-                self._queued[task.task_index, task.rollout_index] = task.replaces
+                self._queued[task.task_index][task.rollout_index] = task.replaces
         return self
 
     async def __aexit__(
@@ -238,7 +241,7 @@ class TrainingRun:
         try:
             await self._check_served(pending.rows[0].agent)
             await self._read(pending)
-            pending.expect({at: replaces for (task, at), replaces in self._queued.items() if task == index})
+            pending.expect(self._queued.get(index, {}))
             async with asyncio.TaskGroup() as group:
                 for row, replaces in pending.to_submit():
                     group.create_task(self._submit(row, replaces, len(pending.rows), asked))
@@ -252,7 +255,6 @@ class TrainingRun:
 
     async def _wait(self, pending: Pending) -> None:
         loop = asyncio.get_running_loop()
-        heard_at = loop.time()
         while not pending.is_complete:
             wait_s = min(LOOK_AGAIN_EVERY_S, max(0.0, pending.cut_at - loop.time()))
             missed = False
@@ -265,24 +267,26 @@ class TrainingRun:
             is_late = loop.time() >= pending.cut_at
             if not (missed or is_late or pending.may_be_complete):
                 continue
-            try:
-                await self._read(pending)
-                heard_at = loop.time()
-            except BusError as error:
-                if self._bus.lost.is_set() or loop.time() - heard_at > SERVER_PATIENCE_S:
-                    raise BusError(f"{error}; ask for the same task indices again to go on") from None
-                await asyncio.sleep(1.0)
-                continue
+            await self._read(pending)
             if is_late:
                 break
         if pending.is_queued:
             await self._cut(pending)
 
     async def _read(self, pending: Pending) -> None:
-        """Take in what is stored of a group, in the order in which it was stored."""
+        """Take in what is stored of a group, in the order in which it was stored; tried again while NATS is away."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + SERVER_PATIENCE_S
         pending.forget_bells()
-        async with self._reading:
-            stored = [found async for found in self._outcomes.read_task(self.run, pending.task_index)]
+        while True:
+            try:
+                async with self._reading:
+                    stored = [found async for found in self._outcomes.read_task(self.run, pending.task_index)]
+                break
+            except BusError as error:
+                if self._bus.lost.is_set() or loop.time() > give_up:
+                    raise BusError(f"{error}; ask for the same task indices again to go on") from None
+            await asyncio.sleep(READ_AGAIN_S)
         pending.learn(stored)
 
     async def _submit(self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, asked: _Asked) -> None:
@@ -298,9 +302,13 @@ class TrainingRun:
             max_staleness=asked.max_staleness,
         )
         async with self._submitting:
-            self._queued[row.task_index, row.rollout_index] = replaces
+            self._queued[row.task_index][row.rollout_index] = replaces
             once = f"{self._start}-{replaces or 0}"
-            await submit(self._bus, task, once=once, urgent=asked.urgent, patience_s=SUBMIT_PATIENCE_S)
+            try:
+                await submit(self._bus, task, once=once, urgent=asked.urgent, patience_s=SUBMIT_PATIENCE_S)
+            except BaseException:
+                self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
+                raise
 
     async def _cut(self, pending: Pending) -> None:
         """Have agents stop what is left of a group; what waits in the queue ends as they come to it."""
@@ -321,10 +329,15 @@ class TrainingRun:
 
     async def _on_done(self, message: Msg) -> None:
         _, _, _, task_index, rollout_index = message.subject.split(".")
-        at = (int(task_index), int(rollout_index))
-        self._queued.pop(at, None)
-        if at[0] in self._pending:
-            self._pending[at[0]].ring(at[1])
+        self._dequeue(int(task_index), int(rollout_index))
+        if int(task_index) in self._pending:
+            self._pending[int(task_index)].ring(int(rollout_index))
+
+    def _dequeue(self, task_index: int, rollout_index: int) -> None:
+        if task_index in self._queued:
+            self._queued[task_index].pop(rollout_index, None)
+            if not self._queued[task_index]:
+                del self._queued[task_index]
 
     def _ring_all(self) -> None:
         # What was stored while this process was away is not heard any more.

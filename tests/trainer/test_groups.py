@@ -2,16 +2,22 @@
 
 import asyncio
 import json
+import os
+import signal
 import sys
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
+from gymq.bus import Bus
 from gymq.outcomes import Retry
 from gymq.rows import RowError
+from gymq.server import EmbeddedServer
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer_groups import Group
 from tests.bridge.engine import Body, say
+from tests.bridge.environments import Grader
 from tests.bridge.world import World
 
 from .conftest import Examples
@@ -277,6 +283,37 @@ async def test_nothing_is_lost_or_made_twice_when_the_trainer_is_killed(
     assert sorted(group.task_index for group in groups) == [0, 1, 2, 3]
     assert all(group.is_complete for group in groups)
     assert len(world.engine.requests) == 12
+
+
+async def test_groups_outlive_a_server_that_goes_away_for_a_while(own_server: EmbeddedServer, run: str) -> None:
+    bus = await Bus.connect(own_server.url, role="test", name="test")
+    back = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if asked(body) != "say 0":
+            await back.wait()
+        return say("done")
+
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(bus.close)
+        world = World(own_server.url, bus, stack)
+        await world.start()
+        world.engine.turn = turn
+        await world.add_model()
+        await world.add_resources("grader", Grader())
+        await world.add_agent("asker", "grader")
+        training = await TrainingRun.connect(own_server.url, run)
+        stack.push_async_callback(training.close)
+        rows = [world.row(f"say {at}", _ng_task_index=at) for at in range(4)]
+        numbers = []
+        async for group in training.run_rollouts(rows, num_samples=2):
+            numbers.append(len(group.samples))
+            if len(numbers) == 1:
+                os.kill(own_server.pid, signal.SIGKILL)
+                await own_server.wait()
+                await own_server.start()
+                back.set()
+        assert numbers == [2] * 4
 
 
 # Bad input ------------------------------------------------------------------------------------------------------------
