@@ -64,7 +64,7 @@ def collect(
 
     Args:
         overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
-        input: rows to roll out, JSONL.
+        input: rows to roll out: a file in JSONL, Parquet or Arrow, or a folder of them.
         output: file for the rollouts, JSONL; the other files of the run are put beside it.
         config: configuration file; may be given several times.
         resources: Python file with a verifier, to try it without any configuration.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from typing import Any, ClassVar, TypeVar
 
 import pydantic
 
 from gymq.authoring import OptionsError, WorkerOptions
-from gymq.mcp.servers import ConnectionLost, McpConnection, ServerOptions, lost
+from gymq.mcp.servers import ConnectionLost, McpConnection, ServerOptions, lost, require_library
 from gymq.messages import Stage
 from gymq.outcomes import ComponentFailed, InvalidTask, ToolError
 from gymq.resources import Resources, Row
@@ -64,8 +63,7 @@ class McpResources(Resources[RowT]):
     Options = McpOptions
 
     async def start(self) -> None:
-        if importlib.util.find_spec("mcp") is None:
-            raise OptionsError('mcp is not installed: pip install "gymq[mcp]"')
+        require_library()
         for name, server in self.options.servers.items():
             if problem := server.problem():
                 raise OptionsError(f"{self.name}: servers.{name}: {problem}")

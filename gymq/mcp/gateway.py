@@ -13,7 +13,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hmac
-import importlib.util
 import json
 import secrets
 import socket
@@ -23,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
-from gymq.authoring import OptionsError
+from gymq.mcp.servers import require_library
 from gymq.outcomes import RolloutError
 from gymq.redaction import hide
 
@@ -74,8 +73,7 @@ class ToolGateway:
             OptionsError: the library for MCP is not installed.
             OSError: the port is taken.
         """
-        if importlib.util.find_spec("mcp") is None:
-            raise OptionsError('mcp is not installed: pip install "gymq[mcp]"')
+        require_library()
         import uvicorn
 
         class Server(uvicorn.Server):

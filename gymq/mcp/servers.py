@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.util
 import json
 import shutil
 import sys
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pydantic
 
+from gymq.authoring import OptionsError
 from gymq.messages import FailureClass
 from gymq.outcomes import RolloutError, ToolError
 from gymq.redaction import redact
@@ -21,6 +23,7 @@ from gymq.redaction import redact
 if TYPE_CHECKING:
     import mcp
 
+CONNECT_S = 30.0  # how long a call may take is said where it is made
 CLOSE_S = 15.0  # until a server is left alone that does not end; its process is killed before that
 
 
@@ -50,6 +53,15 @@ class ServerOptions(pydantic.BaseModel):
         if self.command and self.command[0] != "python" and shutil.which(self.command[0]) is None:
             return f"there is no program {self.command[0]!r}"
         return None
+
+
+def require_library() -> None:
+    """
+    Raises:
+        OptionsError: the library for MCP is not installed.
+    """
+    if importlib.util.find_spec("mcp") is None:
+        raise OptionsError('mcp is not installed: pip install "gymq[mcp]"')
 
 
 class ConnectionLost(Exception):
@@ -154,9 +166,9 @@ class McpConnection:
             await self._closing.wait()
 
     async def _transport(self, stack: contextlib.AsyncExitStack) -> Any:
+        import httpx2
         from mcp import StdioServerParameters, stdio_client
         from mcp.client.streamable_http import streamable_http_client
-        from mcp.shared._httpx_utils import create_mcp_http_client
 
         options = self._options
         if options.command is not None:
@@ -170,7 +182,9 @@ class McpConnection:
             return stdio_client(parameters)
         assert options.url is not None
         headers = {name: value.get_secret_value() for name, value in options.headers.items()}
-        http = await stack.enter_async_context(create_mcp_http_client(headers=headers))
+        http = await stack.enter_async_context(
+            httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(CONNECT_S, read=None))
+        )
         return streamable_http_client(options.url, http_client=http)
 
     def _why_it_ended(self) -> str:

@@ -16,9 +16,9 @@ from gymq.mcp import Offer, ToolGateway
 from ..bridge.world import World, new_client
 
 pytest.importorskip("mcp", reason='mcp is not installed: pip install "gymq[mcp]"')
+import httpx2
 from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 
 TOOL = {
     "type": "function",
@@ -47,7 +47,7 @@ class Driver(Agent):
 @asynccontextmanager
 async def client_of(offer: Offer) -> AsyncIterator[Client]:
     async with (
-        create_mcp_http_client(headers=offer.headers) as http,
+        httpx2.AsyncClient(headers=offer.headers, timeout=60) as http,
         Client(streamable_http_client(offer.url, http_client=http)) as client,
     ):
         yield client

@@ -1,0 +1,39 @@
+"""`python -m gymq.mcp`: the tools of a server, ready for a row."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gymq import responses
+
+pytest.importorskip("mcp", reason='mcp is not installed: pip install "gymq[mcp]"')
+
+BARE = Path(__file__).parents[2] / "workers" / "resources" / "mcp_tools" / "tests" / "bare_server.py"
+
+
+def listed(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "gymq.mcp", *words], capture_output=True, text=True, check=False)
+
+
+def test_the_tools_of_all_pages_are_printed_as_a_row_takes_them() -> None:
+    tools = json.loads(listed("python", str(BARE)).stdout)
+    assert len(tools) == 8
+    responses.validate_params({"input": "x", "tools": tools})
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["no-such-program"], "there is no program 'no-such-program'"),
+        (["python", "-c", "pass"], "the MCP server python cannot be used"),
+        (["http://127.0.0.1:1/mcp"], "the MCP server http://127.0.0.1:1/mcp cannot be used"),
+    ],
+)
+def test_a_server_that_cannot_be_asked_is_told_in_a_sentence(words: list[str], problem: str) -> None:
+    ran = listed(*words)
+    assert ran.returncode == 2
+    assert problem in ran.stderr
+    assert ran.stdout == ""
