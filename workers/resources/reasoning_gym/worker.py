@@ -9,7 +9,6 @@ import pydantic
 
 import gymq
 from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from gymq.sandbox import GIB
 from workers.resources.reasoning_gym.answers import read_answer
 from workers.resources.reasoning_gym.scoring import prepare, score
 
@@ -37,7 +36,7 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
     # round to in the time on the clock is a failure.
     score_cpu_s: ClassVar[float] = 20.0
     score_timeout_s: ClassVar[float] = 400.0
-    max_memory_bytes: ClassVar[int] = 8 * GIB
+    max_memory_bytes: ClassVar[int] = 8 * 1024**3
 
     async def start(self) -> None:
         if importlib.util.find_spec("reasoning_gym") is None:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal, ParamSpec
 
 import gymq
 from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from gymq.sandbox import GIB
 from workers.resources.structured_outputs.formats import Format
 from workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
 
@@ -59,7 +58,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
     # machine did not get round to in the time on the clock is a failure.
     validation_cpu_s: ClassVar[float] = 20.0
     validation_timeout_s: ClassVar[float] = 400.0
-    max_memory_bytes: ClassVar[int] = 4 * GIB
+    max_memory_bytes: ClassVar[int] = 4 * 1024**3
 
     async def start(self) -> None:
         for module, package in LIBRARIES.items():

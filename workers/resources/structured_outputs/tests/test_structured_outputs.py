@@ -11,7 +11,6 @@ import pytest
 
 import gymq
 from gymq.messages import Verified, encode
-from gymq.sandbox import MIB
 from gymq.testing import Harness, function_call, prompt, reply
 from workers.resources.structured_outputs.conversion import typed_csv, typed_xml
 from workers.resources.structured_outputs.strictness import strict
@@ -47,7 +46,7 @@ async def test_a_validation_that_does_not_end_counts_against_the_reply(schema, t
 
 
 async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
-    monkeypatch.setattr(StructuredOutputs, "max_memory_bytes", 512 * MIB)
+    monkeypatch.setattr(StructuredOutputs, "max_memory_bytes", 512 * 1024**2)
     async with Harness(StructuredOutputs) as env:
         verdict = await env.verify(row({"enum": [1]}, schema_type="yaml"), reply(BOMB))
     assert (verdict.reward, verdict.members["error_type"]) == (0.0, "validation_error")
