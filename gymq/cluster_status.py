@@ -169,7 +169,9 @@ def _queue(info: dict[str, Any]) -> QueueState:
 
 def _is_ours(stats: dict[str, Any]) -> bool:
     """Other programs on the same server may answer the services protocol too."""
-    return bool({"kind", "implementation"} <= (stats.get("metadata") or {}).keys() and stats.get("endpoints"))
+    endpoints = stats.get("endpoints") or [{}]
+    told = {*(stats.get("metadata") or {}), *(endpoints[0].get("data") or {})}
+    return {"kind", "implementation", "load"} <= told
 
 
 def _worker(stats: dict[str, Any]) -> WorkerState:

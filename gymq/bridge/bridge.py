@@ -20,6 +20,7 @@ from gymq.bridge.directory import Directory
 from gymq.bridge.head_routes import HeadRoutes
 from gymq.bridge.http import Handler, told_in_json
 from gymq.bridge.memory import MemoryBudget
+from gymq.bridge.metrics import MetricsRoutes
 from gymq.bridge.model_routes import ModelRoutes
 from gymq.bridge.resources_routes import ResourcesRoutes
 from gymq.bridge.rollouts import Rollouts
@@ -142,6 +143,8 @@ class Bridge:
         )
         app.add_routes(HeadRoutes(context).routes())
         app.add_routes(WebRoutes(context).routes())
+        if self._settings.metrics:
+            app.add_routes(MetricsRoutes(context).routes())
         app.add_routes(agents.routes())
         app.add_routes(ModelRoutes(context, agents).routes())
         app.add_routes(ResourcesRoutes(context, cookies).routes())

@@ -31,6 +31,7 @@ class BridgeSettings(pydantic.BaseModel):
     call_timeout_s: Seconds = 600.0  # for one seed, tool call or verification
     heartbeat_s: Seconds | None = None  # blanks in front of a result while it is awaited; None: only where asked for
     on_untrainable: Untrainable = "error"  # what becomes of a rollout without token ids
+    metrics: bool = False  # whether `/metrics` is served
     drain_s: Annotated[float, pydantic.Field(ge=0)] = 30.0  # for requests in hand when the bridge stops
 
     @pydantic.field_validator("api_key", "session_secret")

@@ -12,6 +12,7 @@ from gymq.authoring import first_problem
 from gymq.bridge import Bridge, BridgeSettings, settings_of
 from gymq.bridge.bridge import PortTaken
 from gymq.bridge.directory import config_of_workers, directory_of
+from gymq.bridge.metrics import MetricsMissing
 from gymq.bus import Bus
 from gymq.cli.errors import Refused
 from gymq.config import Config
@@ -37,7 +38,7 @@ async def bridge_for(config: Config, url: str) -> AsyncIterator[str]:
         directory = directory_of(config, settings.host, settings.port)
         async with Bridge(bus, directory, settings):
             yield f"{len(config.instances)} instances over HTTP at http://{directory.head_host}:{settings.port}"
-    except PortTaken as error:
+    except (MetricsMissing, PortTaken) as error:
         raise Refused(str(error)) from None
     finally:
         await bus.close()
