@@ -47,9 +47,11 @@ async def test_a_validation_that_does_not_end_counts_against_the_reply(schema, t
 
 async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
     monkeypatch.setattr(StructuredOutputs, "max_memory_bytes", 512 * 1024**2)
+    gigabyte_if_written_out = f"- &a {'x' * 200_000}\n" + "- *a\n" * 5_000
     async with Harness(StructuredOutputs) as env:
-        verdict = await env.verify(row({"enum": [1]}, schema_type="yaml"), reply(BOMB))
+        verdict = await env.verify(row({"enum": [1]}, schema_type="yaml"), reply(gigabyte_if_written_out))
     assert (verdict.reward, verdict.members["error_type"]) == (0.0, "validation_error")
+    assert "MemoryError" in verdict.members["error_message"]
 
 
 @pytest.mark.parametrize(
