@@ -17,7 +17,7 @@ import msgspec
 
 from gymq import streams, subjects
 from gymq.bus import Bus, BusError
-from gymq.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError
+from gymq.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.messages import Outcome, Profile, decoder, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.run_profile import add_outcome
@@ -115,9 +115,8 @@ class Profiler:
         profiled = _Profiled(RunningProfile())
         stored = await self._js.last(streams.RUNS, subjects.profile(run))
         if stored is not None:
-            checkpoint: Profile = _decode_profile(stored.data)
-            profile = RunningProfile.from_state(checkpoint.state)
-            profiled = _Profiled(profile, checkpoint.sequence, checkpoint.sequence, stored.sequence)
+            profile, sequence = _checkpointed(stored)
+            profiled = _Profiled(profile, sequence, sequence, stored.sequence)
         async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
             profiled.add(sequence, outcome)
         return profiled
@@ -157,6 +156,21 @@ class Profiler:
             raise
         profiled.stored_sequence, profiled.stored_as = sequence, ack.seq
         return True
+
+
+def _checkpointed(stored: Stored) -> tuple[RunningProfile, int]:
+    checkpoint: Profile = _decode_profile(stored.data)
+    return RunningProfile.from_state(checkpoint.state), checkpoint.sequence
+
+
+async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
+    """The profile of a run as of its last checkpoint, and the stream sequence of the last outcome in it.
+
+    Raises:
+        BusError: it cannot be read.
+    """
+    stored = await js.last(streams.RUNS, subjects.profile(run))
+    return (RunningProfile(), 0) if stored is None else _checkpointed(stored)
 
 
 async def read_profile(js: JetStream, run: str) -> Profile | None:

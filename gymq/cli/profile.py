@@ -28,7 +28,7 @@ from gymq.messages import Outcome, Run
 from gymq.outcome_store import OutcomeStore
 from gymq.profile import ProfileError
 from gymq.profile_files import write_profile
-from gymq.profiler import CHECKPOINT_EVERY_S, read_profile
+from gymq.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.rows import RowError
 from gymq.run_export import RunExport
 from gymq.run_files import RunFiles
@@ -135,7 +135,10 @@ async def _profile_run(
     async with stored_url(nats) as url, connected(url, name="gymq profile") as bus:
         record = await _record(bus, run)
         if output is None:
-            async for sequence, outcome in _outcomes(bus, run, task):
+            after = 0
+            if task is None:
+                found, after = await last_profile(JetStream(bus), run)  # reading a million outcomes takes minutes
+            async for sequence, outcome in _outcomes(bus, run, task, after):
                 _add(found, sequence, outcome)
             paths = []
         else:
@@ -162,9 +165,9 @@ async def _write_profile_of_run(
         return _write_profile_at(output, export.files.materialised, export.files.output, allow_partial=True)
 
 
-def _outcomes(bus: Bus, run: str, task: int | None) -> AsyncIterator[tuple[int, Outcome]]:
+def _outcomes(bus: Bus, run: str, task: int | None, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
     store = OutcomeStore(bus)
-    return store.read(run) if task is None else store.read_task(run, task)
+    return store.read(run, after=after) if task is None else store.read_task(run, task)
 
 
 def _add(profile: RunningProfile, sequence: int, outcome: Outcome) -> None:

@@ -7,9 +7,10 @@ import msgspec
 import pytest
 
 from gymq.host import HostSpec
-from gymq.profiler import read_profile
+from gymq.profiler import last_profile, read_profile
 from gymq.run_profile import add_outcome
 from gymq.running import ProfileSnapshot, RunningProfile
+from gymq.runs import Runs
 
 from .lab import Lab, row
 
@@ -91,3 +92,15 @@ async def test_two_profilers_at_once_count_everything_once(lab: Lab, run: str) -
         await check_statistics(lab, run)
     finally:
         await second.stop()
+
+
+async def test_the_statistics_of_a_run_go_on_from_its_last_checkpoint(lab: Lab, run: str) -> None:
+    assert (await last_profile(lab.js, run))[1] == 0
+    await submit(lab, run)
+    await check_statistics(lab, run)
+    profile, sequence = await last_profile(lab.js, run)
+    found = msgspec.to_builtins(profile.snapshot().agents["asker"], str_keys=True)
+    checkpoint = await read_profile(lab.js, run)
+    assert checkpoint is not None
+    assert found == approximately(checkpoint.snapshot["agents"]["asker"])
+    assert sequence == await Runs(lab.bus).last_sequence(run)
