@@ -7,7 +7,7 @@ import os
 import secrets
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from gymq.harness.places import GRACE_S, KILLED, Ended, Place, run_command
 from gymq.outcomes import ComponentFailed
@@ -56,7 +56,7 @@ class _Container(Place):
         self.name = f"gymq-harness-{secrets.token_hex(6)}"
         self._life_s = life_s
         self._memory_mib = memory_mib
-        self._folders = folders or {}
+        self._folders = {inside: os.path.abspath(outside) for inside, outside in (folders or {}).items()}
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -85,7 +85,15 @@ class _Container(Place):
 
 
 class Docker(_Container):
-    """A container of Docker, in a network in which only this machine can be reached."""
+    """A container of Docker.
+
+    Args:
+        network: the default has no way out, only this machine can be reached in it.
+    """
+
+    def __init__(self, image: str, *, network: str = NETWORK, **limits: Any) -> None:
+        super().__init__(image, **limits)
+        self._network = network
 
     async def __aenter__(self) -> Self:
         limits = ["--pids-limit", "1024", "--security-opt", "no-new-privileges"]
@@ -94,7 +102,7 @@ class Docker(_Container):
         for inside, outside in self._folders.items():
             limits += ["--volume", f"{outside}:{inside}:ro"]
         life = ["--rm", "--init", "--entrypoint", "sleep"]
-        named = ["--name", self.name, "--network", NETWORK]
+        named = ["--name", self.name, "--network", self._network]
         program = [self.image, f"{self._life_s:.0f}"]
         await self._start(["docker", "run", "--detach", *named, *limits, *life, *program])
         return self
@@ -121,7 +129,8 @@ class Apptainer(_Container):
     """An instance of Apptainer. It shares this machine's network, and ends with the instance, not by itself."""
 
     async def __aenter__(self) -> Self:
-        binds = [word for inside, outside in self._folders.items() for word in ("--bind", f"{outside}:{inside}:ro")]
+        folders = [f"{outside}:{inside}:ro" for inside, outside in self._folders.items()]
+        binds = [word for folder in folders for word in ("--bind", folder)]
         isolation = ["--containall", "--cleanenv", "--writable-tmpfs"]
         await self._start(["apptainer", "instance", "start", *isolation, *binds, self.image, self.name])
         return self

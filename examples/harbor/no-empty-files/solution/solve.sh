@@ -1,0 +1,2 @@
+#!/bin/bash
+find /work -type f -empty -delete

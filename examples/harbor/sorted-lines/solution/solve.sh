@@ -1,0 +1,2 @@
+#!/bin/bash
+sort -o /work/names.txt /work/names.txt

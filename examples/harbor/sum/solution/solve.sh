@@ -1,0 +1,2 @@
+#!/bin/bash
+awk '{ total += $1 } END { print total }' /work/numbers.txt > /work/sum.txt

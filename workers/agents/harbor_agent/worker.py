@@ -1,0 +1,168 @@
+"""harbor_agent: tasks in Harbor's format: an instruction and a container; tests in there give the reward."""
+
+from __future__ import annotations
+
+import re
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pydantic
+
+import gymq
+from gymq.bridge import Gateway
+from gymq.harness import Capture, Docker, Ended, Place, network_address
+from gymq.harness.containers import NETWORK
+from gymq.messages import FailureClass
+from workers.agents.harbor_agent.task import Task
+
+INSTRUCTION = "/tmp/instruction.md"
+DEFAULT_TIMEOUT_S = 600.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+class DataSet(pydantic.BaseModel):
+    """A folder of tasks."""
+
+    model_config = pydantic.ConfigDict(extra="forbid")
+
+    local_dataset_path: Path
+    workdir: str | None = None  # where the agent begins; default: the image's own
+
+
+class Row(msgspec.Struct):
+    """What the agent reads of a row."""
+
+    instance_id: str  # <data set>::<task>
+
+
+class HarborAgent(gymq.Agent):
+    """A program of your choice in a task's container; the task's tests give the reward."""
+
+    class Options(gymq.AgentOptions):
+        model_server: gymq.Reference
+        harbor_datasets: dict[str, DataSet]
+        harbor_agent_name: Literal["command", "oracle"] = "command"  # oracle: the task's own solution
+        agent_command: str = ""  # a script of the shell
+        agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
+        agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
+        agent_max_turns: pydantic.PositiveInt = 100  # model calls
+        harbor_agent_override_timeout_sec: pydantic.PositiveFloat | None = None  # instead of the task's
+        harbor_agent_max_timeout_sec: pydantic.PositiveFloat | None = None  # at most
+        harbor_verifier_override_timeout_sec: pydantic.PositiveFloat | None = None
+        harbor_verifier_max_timeout_sec: pydantic.PositiveFloat | None = None
+        harbor_timeout_multiplier: pydantic.PositiveFloat = 1.0
+        concurrency: pydantic.PositiveInt = 16  # rollouts at a time in one process; each has a container
+
+        @pydantic.model_validator(mode="after")
+        def _check_command(self) -> HarborAgent.Options:
+            if self.harbor_agent_name == "command" and not self.agent_command:
+                raise ValueError("agent_command: missing; or set harbor_agent_name to oracle")
+            return self
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.max_concurrency = self.options.concurrency
+
+    async def start(self) -> None:
+        self._open = AsyncExitStack()
+        self._gateway = await self._open.enter_async_context(Gateway(await network_address()))
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+    async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
+        task, data_set = self._task(rollout.row)
+        environment = task.config.environment
+        container = Docker(
+            await task.image(),
+            network="bridge" if environment.allow_internet else NETWORK,
+            life_s=rollout.time_left() + 60.0,
+            memory_mib=environment.memory_mb,
+            folders=self.options.agent_folders,
+        )
+        async with container as place:
+            if self.options.harbor_agent_name == "oracle":
+                said = await self._solution(rollout, task, place)
+            else:
+                said = await self._program(rollout, task, data_set, place)
+            if self.options.skip_verification:
+                return gymq.Verdict(self.options.skip_verification_reward, verification_skipped=True, **said)
+            limit_s = self._timeout_s("verifier", task.config.verifier.timeout_sec)
+            rewards = await task.verify(place, min(limit_s, rollout.time_left()))
+        return gymq.Verdict(rewards.get("reward", next(iter(rewards.values()))), rewards=rewards, **said)
+
+    def _task(self, row: bytes) -> tuple[Task, DataSet]:
+        try:
+            alias, _, name = msgspec.json.decode(row, type=Row).instance_id.partition("::")
+        except msgspec.DecodeError as error:
+            raise gymq.InvalidTask(f"row: {error}") from None
+        data_set = self.options.harbor_datasets.get(alias)
+        if data_set is None or not _NAME.fullmatch(name):
+            known = ", ".join(self.options.harbor_datasets)
+            raise gymq.InvalidTask(f"instance_id: expected <data set>::<task>; data sets are {known}")
+        return Task(data_set.local_dataset_path / name), data_set
+
+    async def _program(self, rollout: gymq.Rollout, task: Task, data_set: DataSet, place: Place) -> dict[str, Any]:
+        capture = Capture(rollout, self.options.agent_max_turns)
+        async with self._gateway.admit(rollout.id, capture.ask) as admission:
+            await place.write(INSTRUCTION, task.instruction.encode())
+            env = {
+                "OPENAI_BASE_URL": admission.openai_url,
+                "OPENAI_API_BASE": admission.openai_url,
+                "OPENAI_API_KEY": admission.api_key,
+                "ANTHROPIC_BASE_URL": admission.anthropic_url,
+                "ANTHROPIC_API_KEY": admission.api_key,
+                "INSTRUCTION": INSTRUCTION,
+                **task.config.agent.env,
+                **self.options.agent_env,
+            }
+            script = self.options.agent_command
+            if data_set.workdir is not None:
+                script = f"cd {data_set.workdir} && {script}"
+            wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)
+            ended = await capture.watch(place.run(script, wall_s=min(wall_s, rollout.time_left()), env=env))
+        if not capture.calls:
+            how = f"was ended by the limit of {ended.limit}" if ended.limit else f"ended with {ended.exit_status}"
+            text = f"the agent's program {how} and never asked the model: {_tail(ended)}"
+            raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
+        found = capture.conversation()
+        rollout.output = found.output
+        said = {
+            "responses_create_params": {**rollout.params, "input": found.prompt},
+            "agent_timeout_error": float(ended.limit == "wall"),
+            "memory_limit_exceeded_error": float(ended.limit == "memory"),
+            "mask_sample": found.masked or ended.limit is not None,
+        }
+        said |= {"branches": found.branches} if found.branches else {}
+        return said | ({"_ng_token_capture": found.notes} if found.notes is not None else {})
+
+    async def _solution(self, rollout: gymq.Rollout, task: Task, place: Place) -> dict[str, Any]:
+        await task.copy("solution", place)
+        wall_s = min(self._timeout_s("agent", task.config.agent.timeout_sec), rollout.time_left())
+        ended = await place.run("bash /solution/solve.sh", wall_s=wall_s)
+        if ended.exit_status != 0:
+            text = f"the solution of {task.folder.name} ended with {ended.exit_status}: {_tail(ended)}"
+            raise gymq.RolloutError(FailureClass.AGENT_FAILED, text, retryable=False)
+        rollout.response = {
+            "id": "resp_oracle",
+            "object": "response",
+            "created_at": 0,
+            "model": "oracle",
+            "output": [],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+        }
+        return {}
+
+    def _timeout_s(self, phase: Literal["agent", "verifier"], of_the_task: float | None) -> float:
+        override = getattr(self.options, f"harbor_{phase}_override_timeout_sec")
+        most = getattr(self.options, f"harbor_{phase}_max_timeout_sec")
+        seconds = (override or of_the_task or DEFAULT_TIMEOUT_S) * self.options.harbor_timeout_multiplier
+        return seconds if most is None else min(seconds, most)
+
+
+def _tail(ended: Ended) -> str:
+    return (ended.stderr or ended.stdout).decode(errors="replace").strip()[-300:]

@@ -1,0 +1,158 @@
+"""swe_agents: any coding agent that is a program, in the container of a repository, until it leaves a changed tree."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Any, Literal
+
+import pydantic
+
+import gymq
+from gymq import responses
+from gymq.bridge import Gateway
+from gymq.harness import Apptainer, Capture, Docker, Ended, Place, network_address
+from gymq.messages import FailureClass
+from workers.agents.swe_agents.instance import Instance, read
+
+PROBLEM = "/tmp/problem_statement.md"
+LOOPBACK = "127.0.0.1"
+DIFF = "cd {repository} && git add -A && git -c core.fileMode=false diff --cached {base} --"
+
+
+class SweAgents(gymq.Agent):
+    """A coding agent of your choice in a container; the tests decide on what it changed."""
+
+    class Options(gymq.AgentOptions):
+        resources_server: gymq.Reference
+        model_server: gymq.Reference
+        agent_command: str  # a script of the shell
+        agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
+        agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
+        agent_max_turns: pydantic.PositiveInt = 100  # model calls
+        provider: Literal["docker", "apptainer"] = "docker"
+        container_formatter: str | None = None  # of image names, with {instance_id} in it
+        repository: str = "/testbed"  # in the image
+        swebench_agent_timeout: pydantic.PositiveFloat = 2700.0  # seconds for the command
+        memory_limit_mb: pydantic.PositiveInt = 32768
+        concurrency: pydantic.PositiveInt = 16  # rollouts at a time in one process; each has a container
+        verify_golden_patch: bool = False  # submit the reference patch instead of asking the model
+        verify_timeout_s: pydantic.PositiveFloat = 7200.0  # an image may have to be pulled
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.max_concurrency = self.options.concurrency
+
+    async def start(self) -> None:
+        self._open = AsyncExitStack()
+        host = await network_address() if self.options.provider == "docker" else LOOPBACK
+        self._gateway = await self._open.enter_async_context(Gateway(host))
+
+    async def stop(self) -> None:
+        await self._open.aclose()
+
+    async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
+        instance, row = read(rollout.row, rollout.params.get("metadata") or {})
+        if self.options.verify_golden_patch:
+            patch, said = instance.patch, {}
+            rollout.response = _submitted(patch)
+        else:
+            patch, said = await self._solve(rollout, instance)
+        if self.options.skip_verification:
+            return gymq.Verdict(self.options.skip_verification_reward, verification_skipped=True, **said)
+        async with rollout.session() as session:
+            verdict = await session.verify(rollout.response, row=row)
+        return gymq.Verdict(verdict.reward, **verdict.members | said | self._labels(patch, verdict, said))
+
+    async def _solve(self, rollout: gymq.Rollout, instance: Instance) -> tuple[str, dict[str, Any]]:
+        """The patch that the program leaves, and what is told of its run."""
+        capture = Capture(rollout, self.options.agent_max_turns)
+        async with (
+            self._gateway.admit(rollout.id, capture.ask) as admission,
+            self._container(rollout, instance) as place,
+        ):
+            await place.write(PROBLEM, instance.problem_statement.encode())
+            env = {
+                "OPENAI_BASE_URL": admission.openai_url,
+                "OPENAI_API_BASE": admission.openai_url,
+                "OPENAI_API_KEY": admission.api_key,
+                "ANTHROPIC_BASE_URL": admission.anthropic_url,
+                "ANTHROPIC_API_KEY": admission.api_key,
+                "PROBLEM_STATEMENT": PROBLEM,
+                "INSTANCE_ID": instance.instance_id,
+                **self.options.agent_env,
+            }
+            wall_s = min(self.options.swebench_agent_timeout, rollout.time_left())
+            script = f"cd {self.options.repository} && {self.options.agent_command}"
+            ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
+            patch = await self._patch(place, instance)
+        failed = ended.exit_status != 0 and ended.limit is None and not patch and not capture.limit_reached
+        if failed or not capture.calls:
+            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()[-300:]
+            calls = f"{len(capture.calls)} model calls"
+            how = f"was ended by the limit of {ended.limit}" if ended.limit else f"ended with {ended.exit_status}"
+            text = f"the agent's program {how} after {calls} and without a patch: {said}"
+            raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
+        found = capture.conversation()
+        rollout.output = [*found.output, responses.user_message(patch)]
+        told = {"responses_create_params": {**rollout.params, "input": found.prompt}}
+        told |= {"branches": found.branches} if found.branches else {}
+        told |= {"_ng_token_capture": found.notes} if found.notes is not None else {}
+        return patch, told | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
+
+    def _container(self, rollout: gymq.Rollout, instance: Instance) -> Place:
+        kind = Docker if self.options.provider == "docker" else Apptainer
+        return kind(
+            instance.image_of(self.options.container_formatter),
+            life_s=rollout.time_left() + 60.0,
+            memory_mib=self.options.memory_limit_mb,
+            folders=self.options.agent_folders,
+        )
+
+    async def _patch(self, place: Place, instance: Instance) -> str:
+        """What was changed since the base commit.
+
+        Raises:
+            ComponentFailed: git cannot say.
+        """
+        script = DIFF.format(repository=self.options.repository, base=instance.base_commit)
+        ended = await place.run(script, wall_s=120.0)
+        if ended.exit_status != 0:
+            text = ended.stderr.decode(errors="replace").strip()[-300:]
+            raise gymq.ComponentFailed(f"no patch of {instance.instance_id}: {text}")
+        return ended.stdout.decode(errors="replace")
+
+    def _labels(self, patch: str, verdict: gymq.Verdict, said: dict[str, Any]) -> dict[str, Any]:
+        """What trainers read. A sample whose end says nothing about its actions is masked."""
+        resolved = verdict.reward == 1.0
+        cut = said.get("agent_error")
+        timed_out = bool(verdict.members.get("timed_out"))
+        masked = said.get("mask_sample") or timed_out or cut in ("timeout", "memory") or (resolved and cut is not None)
+        return {
+            "resolved": resolved,
+            "patch_exists": bool(patch.strip()),
+            "patch_successfully_applied": verdict.members.get("metadata") is not None,
+            "mask_sample": bool(masked),
+        }
+
+
+def _error(ended: Ended, capture: Capture) -> str | None:
+    """What cut the program short; None if it came to its own end."""
+    if ended.limit is not None:
+        return "timeout" if ended.limit == "wall" else "memory"
+    if capture.limit_reached:
+        return "max_iteration"
+    return None if ended.exit_status == 0 else "other"
+
+
+def _submitted(patch: str) -> dict[str, Any]:
+    """A response that ends with a patch, without a model."""
+    return {
+        "id": "resp_golden",
+        "object": "response",
+        "created_at": 0,
+        "model": "golden",
+        "output": [responses.user_message(patch)],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
