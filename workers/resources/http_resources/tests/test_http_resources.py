@@ -1,10 +1,7 @@
 """What http_resources promises about a server, its cookies, and everything that can go wrong on the way to it."""
 
 import asyncio
-import importlib.util
 import json
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,19 +11,8 @@ from gymq.server.address import free_port
 from gymq.testing import Harness, prompt, reply
 from workers.resources.http_resources import worker as module
 from workers.resources.http_resources.service import CONNECT
+from workers.resources.http_resources.tests.servers import HANGS, Scripted, counting, http
 from workers.resources.http_resources.worker import HttpResources
-
-
-def _servers():
-    spec = importlib.util.spec_from_file_location("http_resources_servers", Path(__file__).with_name("servers.py"))
-    loaded = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = loaded
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-servers = _servers()
-Scripted, counting, http, HANGS = servers.Scripted, servers.counting, servers.http, servers.HANGS
 
 TOOLS = [
     {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}, "strict": False}
