@@ -10,7 +10,8 @@ from gymq.cli.printable import first_words, printable
 from .conftest import entry, row, write_workers
 
 
-def test_without_a_run_it_lists_the_runs(gymq, cluster):
+def test_without_a_run_it_lists_the_runs(gymq, cluster, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
     called = gymq("rollouts")
     assert called.status == 0
     assert cluster.run in called.out
