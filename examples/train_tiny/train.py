@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import copy
 import json
 import statistics
 import time
@@ -132,7 +131,7 @@ async def _samples(batch: Batch) -> tuple[list[Record], list[float], list[float]
 
 def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
     """Rows with the task indices of a step: a trainer that comes back asks for the same ones."""
-    return [{**copy.copy(row), "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
+    return [{**row, "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
 
 
 async def run(given: argparse.Namespace, console: Console) -> Result:
