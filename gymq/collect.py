@@ -117,7 +117,8 @@ class Collection:
         output, failures = Appender(self.files.output), Appender(self.files.failures)
         bell = await self._bus.subscribe(subjects.done_of_run(manifest.run), self._ring)
         try:
-            with self._resume() as resume:
+            # A million rows take a minute to read; meanwhile the server wants to hear from this connection.
+            with await asyncio.to_thread(self._resume) as resume:
                 # In this order: a task that ends in between is found among the outcomes.
                 await self._find_queued(resume)
                 await self._catch_up(resume, output, failures)

@@ -1,7 +1,7 @@
 """Records of rollouts that stay flat in memory for millions of them: temporary SQLite databases on disk.
 
 An empty database name makes SQLite keep the database in a temporary file that only this process sees and that is
-gone when it is closed. Each record belongs to one thread.
+gone when it is closed. Each record belongs to one thread at a time: it may be filled in one and read in another.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class TemporaryDatabase:
     """A SQLite database with one table, gone when closed. Use it as a context manager."""
 
     def __init__(self, table: str) -> None:
-        self._database = sqlite3.connect("", isolation_level=None)
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         # Nobody reads the file after a crash, so neither journal nor syncing is worth its time.
         for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
             self._database.execute(f"PRAGMA {setting}")

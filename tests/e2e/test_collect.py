@@ -3,6 +3,7 @@
 import asyncio
 import json
 import resource
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from gymq.collect import CollectError, Collection, CollectOptions, Progress
 from gymq.jsonl import JsonlError
 from gymq.materialise import MaterialiseOptions
 from gymq.messages import Task
+from gymq.resume import Resume
 from gymq.rows import RowError
 from gymq.run_files import RunFileError, RunFiles
 from gymq.tasks import submit
@@ -111,6 +113,23 @@ async def test_the_manifest_tells_what_the_run_was_made_of(desk: Desk) -> None:
     assert manifest.input == str(desk.input)
     assert manifest.settings["num_repeats"] == 3
     assert manifest.run.startswith("rollouts-")
+
+
+async def test_the_connection_stays_alive_while_the_files_of_a_large_run_are_read(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader_threads: list[int] = []
+
+    def read_files(*sources: Any) -> Resume:
+        reader_threads.append(threading.get_ident())
+        return Resume(*sources)
+
+    monkeypatch.setattr("gymq.collect.Resume", read_files)
+    desk.write_input([row()])
+    progress = await desk.collect()
+    assert progress.done == 1
+    assert len(reader_threads) == 1
+    assert threading.get_ident() not in reader_threads
 
 
 async def test_failures_have_a_file_of_their_own_and_no_reward(desk: Desk) -> None:
