@@ -1,7 +1,7 @@
 """python -m benchmarks.scale.queued: a million rows, in a collection and in the queue.
 
 First a collection of so many rows whose agent works on them for ever: its rows are materialised and its window is
-submitted. Then the rest of the million is submitted in runs of 100,000 tasks, which is what one run may have in the queue.
+submitted. Then the rest of the million is submitted in runs of 100,000 tasks: one run may have no more in the queue.
 Says what each process needs on the way, and how long `gymq status` and another start of the collection take then.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import resource
 import subprocess
 import sys
 import time
@@ -30,12 +31,18 @@ SUBMITTERS = 256
 FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)
 
 
-def command(cluster: Watched, *arguments: str) -> float:
-    """Seconds that a command of gymq takes, its own start included."""
-    begun = time.perf_counter()
-    line = [Path(sys.executable).with_name("gymq"), *arguments, "--nats", cluster.cluster.url]
+def say_command(url: str, *arguments: str) -> None:
+    """Run a command of gymq and tell how long it takes, its own start included."""
+    line = [Path(sys.executable).with_name("gymq"), *arguments, "--nats", url]
+    before, begun = _cpu_of_commands_s(), time.perf_counter()
     subprocess.run(line, stdout=subprocess.DEVNULL, check=True)
-    return time.perf_counter() - begun
+    took, cpu = time.perf_counter() - begun, _cpu_of_commands_s() - before
+    print(f"gymq {' '.join(arguments)}: {took:.1f} s, its CPU {cpu:.1f} s", flush=True)
+
+
+def _cpu_of_commands_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)  # of those that have ended
+    return used.ru_utime + used.ru_stime
 
 
 def tell(cluster: Watched, what: str, since: float) -> None:
@@ -46,8 +53,7 @@ def tell(cluster: Watched, what: str, since: float) -> None:
 async def collect(cluster: Watched, rows: int, window: int, new: int) -> None:
     """Start a collection, and stop it when it has submitted so many new tasks."""
     data = cluster.folder / "rows.jsonl"
-    if not data.exists():
-        data.write_bytes(b"".join(FOREVER.row(number) + b"\n" for number in range(rows)))
+    await asyncio.to_thread(_write_rows, data, rows)
     materialise = MaterialiseOptions(agent_name="bench_agent", num_repeats=1)
     output = Path(cluster.folder) / "rollouts.jsonl"
     collection = Collection(
@@ -61,6 +67,12 @@ async def collect(cluster: Watched, rows: int, window: int, new: int) -> None:
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await running
+
+
+def _write_rows(data: Path, rows: int) -> None:
+    if not data.exists():
+        with data.open("wb") as file:
+            file.writelines(FOREVER.row(number) + b"\n" for number in range(rows))
 
 
 async def submit_run(cluster: Watched, run: str, count: int) -> None:
@@ -86,7 +98,7 @@ async def run(rows: int) -> None:
             await submit_run(cluster, f"more-{left}", min(left, MAX_WAITING_TASKS))
             left -= MAX_WAITING_TASKS
             tell(cluster, f"{rows - max(0, left):,} tasks are queued", begun)
-        print(f"gymq status: {await asyncio.to_thread(command, cluster, 'status'):.1f} s")
+        await asyncio.to_thread(say_command, cluster.cluster.url, "status")
         await collect(cluster, rows, window + 1, 1)
         cluster.print_peaks()
 

@@ -71,7 +71,7 @@ async def watched(instances: list[InstanceSpec], folder: Path | None = None) -> 
     """Run a cluster in a folder, by default one that goes when this ends."""
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as temporary:
         place = folder or Path(temporary)
-        async with Cluster(instances, folder=place, log_level="warning") as cluster:
+        async with Cluster(instances, folder=place, log_level="warning", drain_s=2.0) as cluster:
             bus = await Bus.connect(cluster.url, role="client", name="benchmark")
             found = Watched(cluster, bus, place)
             looking = asyncio.create_task(found.keep_looking())
