@@ -7,6 +7,7 @@ import logging
 import time
 from typing import Any
 
+from gymq import tracing
 from gymq.agent import Agent, Caller
 from gymq.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.bus import Bus, BusError
@@ -110,21 +111,28 @@ class AgentRunner:
             log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
 
     async def _work(self, task: Task, delivery: Delivery) -> None:
-        started = time.monotonic()
-        me = asyncio.current_task()
-        assert me is not None
-        self._in_work[me] = task
-        try:
-            outcome, journal = await self._outcome(task, delivery.num_delivered)
-        finally:
-            del self._in_work[me]
-            self.busy_s += time.monotonic() - started
+        name = f"{task.run}/{task.task_index}/{task.rollout_index}"
+        with tracing.rollout(name, agent=task.agent, worker=self._worker, delivered=delivery.num_delivered) as span:
+            outcome, journal = await self._made(task, delivery)
+            if span is not None:
+                span.set_attributes(_told(outcome))
         stored = await self._store(task, outcome)
         if not isinstance(stored, Rollout):
             await bury_failure(self._bus, "agent", task, delivery.subject, delivery.data)
         await delivery.ack()
         if journal is not None:
             await journal.drop()
+
+    async def _made(self, task: Task, delivery: Delivery) -> tuple[Outcome, Journal | None]:
+        started = time.monotonic()
+        me = asyncio.current_task()
+        assert me is not None
+        self._in_work[me] = task
+        try:
+            return await self._outcome(task, delivery.num_delivered)
+        finally:
+            del self._in_work[me]
+            self.busy_s += time.monotonic() - started
 
     async def _outcome(self, task: Task, num_delivered: int) -> tuple[Outcome, Journal | None]:
         if num_delivered <= TRUSTED_DELIVERIES:
@@ -165,3 +173,11 @@ class AgentRunner:
             self.num_failed += 1
             log.warning("%s at %s: %s", outcome.failure_class, outcome.stage, outcome.message)
         return outcome
+
+
+def _told(outcome: Outcome) -> dict[str, str | float | int]:
+    """What the span of a rollout tells of its end."""
+    ended = {"gymq.attempt": outcome.attempt}
+    if isinstance(outcome, Rollout):
+        return {**ended, "gymq.reward": outcome.reward}
+    return {**ended, "gymq.failure_class": str(outcome.failure_class), "gymq.stage": str(outcome.stage)}

@@ -12,7 +12,7 @@ from collections import Counter
 import msgspec
 from nats.aio.msg import Msg
 
-from gymq import parts, subjects
+from gymq import parts, subjects, tracing
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, is_no_responders
 from gymq.messages import (
     Accepted,
@@ -28,6 +28,7 @@ from gymq.messages import (
     Ping,
     Pong,
     Seeded,
+    ToolCall,
     ToolResult,
     Verified,
     decoder,
@@ -128,6 +129,10 @@ class Calls:
         Raises:
             RolloutError: with the class of what went wrong.
         """
+        with tracing.call(_name(request), subject):
+            return await self._until_answered(subject, request, first)
+
+    async def _until_answered(self, subject: str, request: Call, first: str) -> Message:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
         failures = _Failures(deadline, request.num_lost)
@@ -200,7 +205,7 @@ class Calls:
         pending.number = int(pending.reply.rpartition(".")[2])
         pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
         try:
-            await self._bus.publish(subject, body, reply=pending.reply)
+            await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
             reply = await pending.future
             if isinstance(reply, Claim):
                 reply = _decode_final(await parts.get(self._bus, reply))
@@ -331,6 +336,11 @@ class Calls:
         task = asyncio.create_task(send())
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+
+
+def _name(request: Call) -> str:
+    """What the span of a request is called."""
+    return f"tool {request.name}" if isinstance(request, ToolCall) else type(request).__name__.lower()
 
 
 def _again(request: Call, left_s: float, num_lost: int, problem: RolloutError) -> Call:

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gymq import logs, parent_death, registry, subjects
+from gymq import logs, parent_death, registry, subjects, tracing
 from gymq.agent import Agent
 from gymq.agent_runner import AgentRunner
 from gymq.authoring import OptionsError, Worker
@@ -223,6 +223,11 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
     host = Host(spec)
     _hide_secrets(spec)
     logs.configure(host.worker, spec.log_level)
+    try:
+        tracing.start(host.worker)
+    except tracing.TracingMissing as missing:
+        answer(str(missing))
+        return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     loop.add_reader(sys.stdin.fileno(), lambda: stop.set() if not os.read(sys.stdin.fileno(), 4096) else None)
@@ -245,6 +250,7 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
         return 1
     loop.remove_reader(sys.stdin.fileno())
     await host.drain()
+    await asyncio.to_thread(tracing.stop)
     return 0
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from gymq import parts, subjects
+from gymq import parts, subjects, tracing
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.messages import (
@@ -52,13 +52,14 @@ Answer = Callable[[str, Any], Awaitable[Message]]
 
 
 class _Job:
-    __slots__ = ("deadline", "expired", "reply", "request", "service", "subject", "task", "timer")
+    __slots__ = ("deadline", "expired", "reply", "request", "service", "subject", "task", "timer", "trace")
 
-    def __init__(self, service: Service, subject: str, reply: str, request: Call | Claim) -> None:
+    def __init__(self, service: Service, subject: str, reply: str, request: Call | Claim, trace: str) -> None:
         self.service = service
         self.subject = subject
         self.reply = reply
         self.request = request
+        self.trace = trace  # the caller's span, if it told it
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.deadline = 0.0
@@ -148,7 +149,7 @@ class Service:
             if reply:
                 await self._server.send(reply, _fail(FailureClass.BAD_REQUEST, str(error)), self._broken)
             return
-        job = _Job(self, message.subject, reply, request)
+        job = _Job(self, message.subject, reply, request, (message.headers or {}).get("traceparent", ""))
         job.deadline = self._server.loop.time() + getattr(request, "timeout_s", 3600.0)
         self._server.jobs[reply or id(job)] = job
         job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
@@ -195,10 +196,11 @@ class Service:
             current_call.set(CurrentCall(request.rollout, job.deadline))
             if job.deadline <= self._server.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
-            if request.num_lost <= TRUSTED_LOSSES:
-                return await self._answer(job.subject, request)
-            with self._server.suspects.place(request.num_lost):
-                return await self._answer(job.subject, request)
+            with tracing.served(self.name, request.rollout, job.trace):
+                if request.num_lost <= TRUSTED_LOSSES:
+                    return await self._answer(job.subject, request)
+                with self._server.suspects.place(request.num_lost):
+                    return await self._answer(job.subject, request)
         except RolloutError as error:
             failure = _fail(error.failure_class, error.message, retryable=error.retryable)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
