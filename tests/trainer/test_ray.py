@@ -45,6 +45,33 @@ async def test_routed_experts_are_refused_rather_than_lost(world: World, run: st
         NemoGym(config(world, run) | {"require_routed_experts": True})
 
 
+async def test_what_serves_no_more_is_named(world: World, run: str) -> None:
+    environment = NemoGym(config(world, run))
+    await environment._spinup()
+    await environment.health_check()
+    environment._expected["gone"] = ("resources", "grader")
+    with pytest.raises(TrainerError, match="nobody serves resources_servers gone"):
+        await environment.health_check()
+    await environment.shutdown()
+    await environment.shutdown()
+
+
+async def test_rows_that_cannot_be_given_back_are_refused(world: World, run: str) -> None:
+    environment = NemoGym(config(world, run))
+    await environment._spinup()
+    try:
+        with pytest.raises(TrainerError, match="set_tokenizer comes before"):
+            await anext(environment.run_rollouts(rows_of(world, 1), TIMER))
+        environment.set_tokenizer(object())
+        with pytest.raises(TrainerError, match="there are no rows"):
+            await anext(environment.run_rollouts([], TIMER))
+        with pytest.raises(TrainerError, match="row 1 has no `_rowidx`"):
+            await anext(environment.run_rollouts([world.row()], TIMER))
+    finally:
+        await environment.shutdown()
+    assert not world.engine.requests
+
+
 # On Ray ---------------------------------------------------------------------------------------------------------------
 
 
