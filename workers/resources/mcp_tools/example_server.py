@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 
 from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
 
 notes: dict[str, str] = {}
 server = MCPServer("notes", log_level="WARNING")
@@ -25,7 +26,7 @@ def write_note(name: str, text: str) -> str:
 def read_note(name: str) -> str:
     """The text of a note."""
     if name not in notes:
-        raise ValueError(f"there is no note {name!r}")
+        raise ToolError(f"there is no note {name!r}")
     return notes[name]
 
 
