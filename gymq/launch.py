@@ -12,9 +12,10 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
+from typing import Protocol
 
 import msgspec
 
@@ -40,6 +41,24 @@ class LaunchError(Exception):
     """A part of the cluster could not be started; one sentence."""
 
 
+class WorkerProcess(Protocol):
+    """A process that is kept alive, here or elsewhere."""
+
+    name: str
+    spec: HostSpec
+    serves: bool
+
+    async def start(self) -> None:
+        """Start it and wait until it serves.
+
+        Raises:
+            LaunchError
+        """
+
+    async def stop(self) -> None:
+        """Let it drain; kill it when it takes too long."""
+
+
 class Cluster:
     """A running cluster; use it with `async with`."""
 
@@ -56,6 +75,7 @@ class Cluster:
         agents: Iterable[str] | None = None,
         services: bool = True,
         logs_to_stderr: bool = False,
+        new_child: Callable[[str, HostSpec], WorkerProcess] | None = None,
     ) -> None:
         """
         Args:
@@ -66,6 +86,7 @@ class Cluster:
             agents: names of the agent instances that get queues, wherever they run; None: those of `instances`.
             services: whether intake, janitor and profiler run here.
             logs_to_stderr: the processes' logs go where this process's stderr goes, and not into `folder`.
+            new_child: makes a process of a name, not started yet; None: processes of this machine.
         """
         self._instances = list(instances)
         self._folder = folder
@@ -78,11 +99,12 @@ class Cluster:
         self._agents = of_instances if agents is None else list(agents)
         self._services = services
         self._logs_to_stderr = logs_to_stderr
+        self._new_child = new_child or self._child_here
         self._is_started = False
         self._server: EmbeddedServer | None = None
         self._watching_server: asyncio.Task[None] | None = None
         self._trimming: asyncio.Task[None] | None = None
-        self.children: list[Child] = []
+        self.children: list[WorkerProcess] = []
         self.url = url or ""
 
     async def __aenter__(self) -> Cluster:
@@ -99,8 +121,7 @@ class Cluster:
             if not self._logs_to_stderr:
                 (self._folder / "logs").mkdir(parents=True, exist_ok=True)
                 self._trimming = asyncio.create_task(_trim(self._folder / "logs"))
-            environments = self._folder / "environments"
-            self.children = [Child(name, spec, self._log_file(name), environments) for name, spec in self._plan()]
+            self.children = [self._new_child(name, spec) for name, spec in self._plan()]
             async with asyncio.TaskGroup() as group:
                 for child in self.children:
                     group.create_task(child.start())
@@ -125,8 +146,9 @@ class Cluster:
         names = [child.name for child in self.children if not child.serves]
         return names if self._is_started or names else ["streams"]  # they are made first
 
-    def _log_file(self, name: str) -> Path | None:
-        return None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
+    def _child_here(self, name: str, spec: HostSpec) -> Child:
+        log_file = None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
+        return Child(name, spec, log_file, self._folder / "environments")
 
     async def _make_streams(self) -> None:
         bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")

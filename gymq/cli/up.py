@@ -19,6 +19,7 @@ from gymq.cli.health import health_at
 from gymq.config import Config
 from gymq.host import InstanceSpec
 from gymq.launch import Cluster
+from gymq.ray_launch import RayNodes
 from gymq.redaction import redact
 
 Part = Literal["agents", "models", "resources", "services"]
@@ -32,6 +33,7 @@ def up(
     model: str | None = None,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
     only: Annotated[tuple[Part, ...], Parameter(consume_multiple=False)] = (),
+    ray: str | None = None,
     replicas: int = 1,
     health_port: int | None = None,
     log_to: Literal["files", "stderr"] = "files",
@@ -51,6 +53,7 @@ def up(
         nats: URL of a NATS server with JetStream, to start workers for it.
         only: start only this part of the cluster; may be given several times. The others run elsewhere, from the same
             configuration. Where the password of the role operator is, the queues of all agents are made.
+        ray: address of a Ray cluster (auto: the one that runs here) whose nodes run the processes.
         replicas: copies of each stream, on a cluster of NATS servers.
         health_port: answer `GET /health` at this port: 200 if all processes serve, else 503.
         log_to: where the processes log: to files in .gymq/logs, or to stderr.
@@ -62,6 +65,8 @@ def up(
         read_settings(settings.tree)
         if only and nats is None:
             raise Refused("--only needs --nats URL: the parts of the cluster meet at a server that all can reach")
+        if ray is not None and nats is None:
+            raise Refused("--ray needs --nats URL: the processes are on other machines, which have to reach the server")
         cluster = Cluster(
             specs,
             folder=FOLDER,
@@ -71,6 +76,7 @@ def up(
             agents=[instance.name for instance in settings.instances if instance.kind == "agents"],
             services=not only or "services" in only,
             logs_to_stderr=log_to == "stderr",
+            new_child=None if ray is None else RayNodes(ray).child,
         )
         has_bridge = not only and settings.tree.get("bridge") is not None
         asyncio.run(_up(cluster, settings, len(specs), has_bridge=has_bridge, health_port=health_port))

@@ -47,9 +47,14 @@ def missing() -> str | None:
 class Containers:
     """A cluster of containers, and what is done to it."""
 
-    def __init__(self, compose: DockerCompose, project: str) -> None:
+    def __init__(self, compose: DockerCompose, project: str, rows: Path) -> None:
+        """
+        Args:
+            rows: a data set, which containers see as /rows.jsonl.
+        """
         self._compose = compose
         self.project = project
+        self._rows = rows
 
     def command(self, *arguments: str) -> list[str]:
         return [*self._compose.compose_command_property, *arguments]
@@ -63,8 +68,13 @@ class Containers:
         return done.stdout
 
     def gymq(self, *arguments: str) -> str:
-        """The output of a gymq command in a container with the role client."""
-        return self.run("run", "--rm", "--no-deps", "collect", *arguments)
+        """The output of a gymq command of a client."""
+        return self.run(*self.of_client(*arguments))
+
+    def of_client(self, *arguments: str) -> list[str]:
+        """A gymq command in a container with the role client, for Compose."""
+        rows = f"--volume={self._rows}:/rows.jsonl:ro"
+        return ["run", "--rm", "--no-deps", "--no-TTY", rows, "collect", *arguments]
 
     def states(self) -> dict[str, tuple[str, str]]:
         """State and health of each container that is or was."""
@@ -83,7 +93,18 @@ class Containers:
 
 
 @pytest.fixture(scope="session")
-def containers() -> Iterator[Containers]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The demo's rows whose verifiers compute next to nothing, since other things may keep the machine busy."""
+    cheap = {"mcqa_simple_agent", "example_session_state_mgmt_simple_agent"}
+    lines = (ROOT / "examples" / "demo" / "rows.jsonl").read_text().splitlines(keepends=True)
+    file = tmp_path_factory.mktemp("rows") / "rows.jsonl"
+    file.write_text("".join(line for line in lines if json.loads(line)["agent_ref"]["name"] in cheap))
+    file.chmod(0o644)
+    return file
+
+
+@pytest.fixture(scope="session")
+def containers(rows: Path) -> Iterator[Containers]:
     why = missing()
     if why is not None:
         if os.environ.get("GYMQ_REQUIRE_DOCKER") == "1":
@@ -101,7 +122,7 @@ def containers() -> Iterator[Containers]:
         for name, value in settings.items():
             patch.setenv(name, value)
         compose = DockerCompose(ROOT, profiles=["collect"], build=False, wait=True)
-        made = Containers(compose, project)
+        made = Containers(compose, project, rows)
         try:
             try:
                 made.run("up", "--build", "--wait", "bridge")

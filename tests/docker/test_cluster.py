@@ -58,7 +58,7 @@ def collected(containers: Containers, name: str) -> list[dict[str, Any]]:
 
 
 def arguments(name: str) -> list[str]:
-    return ["collect", "--input=demo/rows.jsonl", f"--output=/runs/{name}.jsonl", f"--limit={LIMIT}"]
+    return ["collect", "--input=/rows.jsonl", f"--output=/runs/{name}.jsonl", f"--limit={LIMIT}"]
 
 
 def test_a_collection_in_a_container_of_its_own_has_every_rollout(containers: Containers) -> None:
@@ -111,10 +111,8 @@ def progress(collect: subprocess.Popen[str], beyond: int) -> int:
 
 
 def test_nothing_is_lost_when_nats_is_hurt_while_rollouts_are_in_flight(containers: Containers) -> None:
-    command = containers.command(
-        *("run", "--rm", "--no-deps", "--no-TTY", "collect", *arguments("hurt")),
-        *(f"--num-repeats={REPEATS}", f"--concurrency={CONCURRENCY}"),
-    )
+    flags = (f"--num-repeats={REPEATS}", f"--concurrency={CONCURRENCY}")
+    command = containers.command(*containers.of_client(*arguments("hurt"), *flags))
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as collect:
         done = 0
         for hurt in (frozen, killed, cut_off):

@@ -1,0 +1,92 @@
+"""Workers on the nodes of a Ray cluster: they serve from there, and from another node when theirs is lost."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.bus import Bus
+from gymq.discovery import find_workers
+from gymq.host import InstanceSpec
+from gymq.launch import Cluster, LaunchError
+from gymq.ray_launch import RayNodes
+from gymq.server import EmbeddedServer
+
+# Set before the import: they keep the cluster on this machine and apart from others.
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+DEADLINE_S = 180.0
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Any]:
+    """A head without room for workers, and two nodes with."""
+    ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "gymq[ray]"')
+    from ray.cluster_utils import Cluster as RayCluster
+
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        os.environ["RAY_TMPDIR"] = folder
+        made = RayCluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20},
+        )
+        made.workers = [made.add_node(num_cpus=2, object_store_memory=80 << 20) for _ in range(2)]
+        yield made
+        ray.shutdown()
+        made.shutdown()
+        del os.environ["RAY_TMPDIR"]
+
+
+def models() -> list[InstanceSpec]:
+    return [InstanceSpec(name, "models", "simulated_model", {"num_workers": 2}) for name in ("policy", "judge")]
+
+
+async def workers(url: str) -> set[str]:
+    bus = await Bus.connect(url, role="client", name="test")
+    try:
+        return {found["id"] for found in await find_workers(bus, wait_s=1.0)}
+    finally:
+        await bus.close()
+
+
+async def test_workers_serve_from_nodes_and_are_placed_anew_when_one_is_lost(
+    nodes: Any, own_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    ray_nodes = RayNodes(nodes.address)
+    placed = models()[:1]
+    async with Cluster(
+        placed, folder=tmp_path, url=own_server.url, services=False, new_child=ray_nodes.child
+    ) as cluster:
+        before = await workers(own_server.url)
+        assert len(before) == 2
+        assert cluster.not_serving == []
+        lost = nodes.workers.pop()
+        await asyncio.to_thread(nodes.remove_node, lost, allow_graceful=False)
+        async with asyncio.timeout(DEADLINE_S):
+            while True:
+                after = await workers(own_server.url)
+                if len(after) == 2 and after != before and not cluster.not_serving:
+                    break
+    assert len(after & before) == 1  # that of the node that stayed
+    assert await workers(own_server.url) == set()
+
+
+async def test_a_worker_that_cannot_start_on_its_node_says_why(
+    nodes: Any, own_server: EmbeddedServer, tmp_path: Path
+) -> None:
+    wrong = [InstanceSpec("policy", "models", "simulated_model", {"skill": 7})]
+    with pytest.raises(LaunchError, match="skill"):
+        async with Cluster(
+            wrong, folder=tmp_path, url=own_server.url, services=False, new_child=RayNodes(nodes.address).child
+        ):
+            pass
+
+
+def test_without_ray_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(LaunchError, match="pip install"):
+        RayNodes("auto")
