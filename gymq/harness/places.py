@@ -126,14 +126,14 @@ async def run_command(
         ComponentFailed: there is no such command.
     """
     pipe = asyncio.subprocess.PIPE
+    given = pipe if stdin else asyncio.subprocess.DEVNULL
     began = time.monotonic()
     try:
         process = await asyncio.create_subprocess_exec(
-            *command, stdin=pipe, stdout=pipe, stderr=pipe, env=dict(env), cwd=cwd, start_new_session=True
+            *command, stdin=given, stdout=pipe, stderr=pipe, env=dict(env), cwd=cwd, start_new_session=True
         )
     except OSError as error:
         raise ComponentFailed(f"{command[0]} cannot be run: {error.strerror}") from None
-    assert process.stdin is not None
     assert process.stdout is not None
     assert process.stderr is not None
     # What is beyond the bound is read and forgotten: a program that prints much is not ended for it.
@@ -156,8 +156,11 @@ async def run_command(
     return Ended(status, stdout, stderr, None if in_time else "wall", time.monotonic() - began)
 
 
-async def _feed(writer: asyncio.StreamWriter, content: bytes) -> None:
-    with contextlib.suppress(ConnectionError):
+async def _feed(writer: asyncio.StreamWriter | None, content: bytes) -> None:
+    if writer is None:
+        return
+    # A program need not read what it is given. uvloop says RuntimeError of a pipe that was closed by the other end.
+    with contextlib.suppress(ConnectionError, RuntimeError):
         writer.write(content)
         await writer.drain()
-    writer.close()
+        writer.close()

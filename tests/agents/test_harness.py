@@ -6,6 +6,7 @@ import json
 import openai
 import psutil
 import pytest
+import uvloop
 
 import gymq
 from gymq.bridge import Gateway
@@ -202,6 +203,17 @@ async def test_an_image_that_is_not_there_is_a_failure():
     with pytest.raises(gymq.ComponentFailed, match="no container of gymq-no-such-image"):
         async with Docker("gymq-no-such-image", life_s=120.0):
             pass
+
+
+@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_program_need_not_read_what_it_is_given(new_loop):
+    async def ends():
+        async with Process() as place:
+            with_input = await place.run("exec <&-; exit 3", wall_s=60.0, stdin=b"x" * 10**6)
+            return with_input.exit_status, (await place.run("exit 4", wall_s=60.0)).exit_status
+
+    with asyncio.Runner(loop_factory=new_loop) as runner:
+        assert runner.run(ends()) == (3, 4)
 
 
 async def until(condition):
