@@ -1,0 +1,127 @@
+"""A stored run as one table in Parquet, one row an outcome: for notebooks, for Hugging Face datasets, for training."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from gymq.jsonl import JsonlError, parse_object
+from gymq.messages import Failure, Outcome, Rollout
+from gymq.rows import PARAMS
+from gymq.tokens import TOKEN_MEMBERS, encode_json
+
+ROWS_AT_ONCE = 256  # in memory, and in a row group of the file
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+class TableError(Exception):
+    """A table that cannot be written; one sentence."""
+
+
+class RunTableFile:
+    """Writes outcomes into a Parquet file, which is there once all are in it. Use it as a context manager.
+
+    Columns: run, task_index, rollout_index, attempt, agent, policy_versions, started_at, duration_s; reward,
+    failure_class, message (one of reward and failure_class is null); as JSON text row, params, output (without tokens),
+    usage and verdict; and for each output item with tokens one entry in prompt_token_ids, generation_token_ids and
+    generation_log_probs.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """
+        Raises:
+            TableError: pyarrow is not installed, or the file cannot be made.
+        """
+        try:
+            import pyarrow  # type: ignore[import-untyped]
+            from pyarrow import parquet
+        except ImportError:
+            raise TableError(f'{path}: writing this needs pyarrow: pip install "gymq[datasets]"') from None
+        self._path = path
+        self._unfinished = path.with_name(f".{path.name}.unfinished")
+        self._schema = _schema(pyarrow)
+        self._table = pyarrow.Table
+        self._rows: list[dict[str, Any]] = []
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
+        except OSError as error:
+            raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._flush()
+        finally:
+            self._writer.close()
+            if error is None:
+                os.replace(self._unfinished, self._path)
+            else:
+                self._unfinished.unlink(missing_ok=True)
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome."""
+        self._rows.append(_row(outcome))
+        if len(self._rows) == ROWS_AT_ONCE:
+            self._flush()
+
+    def _flush(self) -> None:
+        self._writer.write_table(self._table.from_pylist(self._rows, schema=self._schema))
+        self._rows.clear()
+
+
+def _schema(pyarrow: Any) -> Any:
+    text, number = pyarrow.string(), pyarrow.int64()
+    ids, log_probs = (pyarrow.list_(pyarrow.list_(kind)) for kind in (pyarrow.int32(), pyarrow.float64()))
+    return pyarrow.schema(
+        [
+            *((name, text) for name in ("run", "agent")),
+            *((name, number) for name in ("task_index", "rollout_index", "attempt")),
+            ("policy_versions", pyarrow.list_(text)),
+            *((name, pyarrow.float64()) for name in ("started_at", "duration_s", "reward")),
+            *((name, text) for name in ("failure_class", "message", "row", "params", "output", "usage", "verdict")),
+            *((name, log_probs if name.endswith("log_probs") else ids) for name in TOKEN_MEMBERS),
+        ]
+    )
+
+
+def _row(outcome: Outcome) -> dict[str, Any]:
+    response = {} if isinstance(outcome, Failure) else outcome.response
+    items = [item for item in response.get("output") or () if isinstance(item, dict)]
+    with_tokens = [item for item in items if item.get("generation_token_ids") is not None]
+    try:
+        row = dict(parse_object(outcome.row))
+        params = bytes(row.pop(PARAMS, b"null")).decode()
+        rest = _encode(row).decode()
+    except (JsonlError, UnicodeDecodeError):  # a failed row was never checked
+        params, rest = None, outcome.row.decode("utf-8", "backslashreplace")
+    kept = [{name: value for name, value in item.items() if name not in TOKEN_MEMBERS} for item in items]
+    return {
+        "run": outcome.run,
+        "agent": outcome.agent,
+        "task_index": outcome.task_index,
+        "rollout_index": outcome.rollout_index,
+        "attempt": outcome.attempt,
+        "policy_versions": outcome.policy_versions,
+        "started_at": outcome.started_at,
+        "duration_s": outcome.duration_s,
+        "reward": outcome.reward if isinstance(outcome, Rollout) else None,
+        "failure_class": None if isinstance(outcome, Rollout) else str(outcome.failure_class),
+        "message": None if isinstance(outcome, Rollout) else outcome.message,
+        "row": rest,
+        "params": params,
+        "output": _encode(kept).decode(),
+        "usage": _encode(response.get("usage")).decode(),
+        "verdict": _encode(outcome.verdict).decode() if isinstance(outcome, Rollout) else None,
+        **{name: [list(item.get(name) or ()) for item in with_tokens] for name in TOKEN_MEMBERS},
+    }

@@ -1,0 +1,94 @@
+"""Stored runs as files that other programs read."""
+
+import json
+import os
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.cli.errors import Refused
+from gymq.cli.export import _export, export
+from gymq.jsonl import JsonlError
+from gymq.testing import function_call, reply
+from tests.web.conftest import Web, failure, rollout, web, world
+
+parquet = pytest.importorskip("pyarrow.parquet", reason='pip install "gymq[datasets]"')
+
+__all__ = ["web", "world"]
+
+
+async def stored(web: Web, run: str) -> None:
+    response = reply(function_call("spell", {"word": "abc"}), "Bern") | {"usage": {"output_tokens": 2}}
+    response["output"][1] |= {
+        "prompt_token_ids": array("i", [1, 2, 3]),
+        "generation_token_ids": array("i", [2**31 - 1, 5]),
+        "generation_log_probs": array("d", [-0.1, -1e-300]),
+    }
+    await web.store(rollout(run, 0, response=response, verdict={"extracted_answer": "Bern"}), failure(run, 1))
+    broken = failure(run, 2)
+    broken.row = b"\xff no row"
+    await web.store(broken)
+
+
+async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: str, tmp_path: Path) -> None:
+    await stored(web, run)
+    assert await _export(run, tmp_path / "run.parquet", web.world.url) == 0
+    done, failed, broken = parquet.read_table(tmp_path / "run.parquet").to_pylist()
+    assert (done["run"], done["task_index"], done["reward"], done["failure_class"]) == (run, 0, 1.0, None)
+    assert done["generation_token_ids"] == [[2**31 - 1, 5]]
+    assert done["generation_log_probs"] == [[-0.1, -1e-300]]
+    assert done["prompt_token_ids"] == [[1, 2, 3]]
+    assert [item["type"] for item in json.loads(done["output"])] == ["function_call", "message"]
+    assert "token_ids" not in done["output"]
+    assert json.loads(done["row"]) == {"answer": "Bern"}
+    assert json.loads(done["params"]) == {"input": "question 0"}
+    assert json.loads(done["verdict"]) == {"extracted_answer": "Bern"}
+    assert (failed["reward"], failed["failure_class"], failed["message"]) == (None, "model_failed", "no GPU")
+    assert (broken["row"], broken["params"]) == ("\\xff no row", None)
+
+
+async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
+    datasets = pytest.importorskip("datasets")
+    await stored(web, run)
+    await _export(run, tmp_path / "run.parquet", web.world.url)
+    read = datasets.Dataset.from_parquet(str(tmp_path / "run.parquet"), cache_dir=str(tmp_path / "cache"))
+    assert read["task_index"][:] == [0, 1, 2]
+
+
+async def test_jsonl_is_what_a_collection_writes(web: Web, run: str, tmp_path: Path) -> None:
+    await stored(web, run)
+    with pytest.raises(JsonlError, match="not UTF-8"):  # one row is none, and a line of it would be none
+        await _export(run, tmp_path / "broken.jsonl", web.world.url)
+    await web.store(rollout(f"{run}-whole", 3))
+    await _export(f"{run}-whole", tmp_path / "run.jsonl", web.world.url)
+    (line,) = (tmp_path / "run.jsonl").read_text().splitlines()
+    assert json.loads(line)["reward"] == 1.0
+    assert (tmp_path / "run_materialized_inputs.jsonl").exists()
+
+
+async def test_a_table_that_is_not_finished_is_not_there(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
+    from gymq import run_table_file
+
+    await stored(web, run)
+
+    def fail(outcome: Any) -> None:
+        raise OSError("the disk is gone")
+
+    monkeypatch.setattr(run_table_file, "_row", fail)
+    with pytest.raises(OSError, match="the disk is gone"):
+        await _export(run, tmp_path / "run.parquet", web.world.url)
+    assert os.listdir(tmp_path) == []
+
+
+async def test_a_run_without_rollouts_is_told(web: Web, run: str, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match=f"run {run} has no rollouts"):
+        await _export(run, tmp_path / "run.parquet", web.world.url)
+
+
+@pytest.mark.parametrize("name", ["run.csv", "there.jsonl"])
+def test_a_name_that_does_not_do_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / "there.jsonl").touch()
+    with pytest.raises(Refused, match=name):
+        export(run="r", output=tmp_path / name)
