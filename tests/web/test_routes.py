@@ -101,6 +101,12 @@ async def test_pages_forwards_show_each_rollout_once_also_among_those_of_other_r
     assert (first["is_end"], second["is_end"]) == (False, True)
 
 
+async def test_a_run_without_rollouts_has_an_empty_page(web: Web, run: str) -> None:
+    await web.announce(run)
+    assert (await web.get(f"runs/{run}/rollouts", before=2**53))["rows"] == []
+    assert (await web.get(f"runs/{run}/rollouts"))["rows"] == []
+
+
 async def test_pages_backwards_begin_at_the_newest(web: Web, run: str) -> None:
     for task in range(PAGE + 20):
         await web.store(rollout(run, task), rollout(f"{run}-other", task))
@@ -125,6 +131,9 @@ async def test_a_page_reads_no_more_than_it_shows_and_one(web: Web, run: str, mo
     await web.get("runs")
     await web.get(f"runs/{run}/rollouts")
     assert len(read) == PAGE + 1
+    read.clear()
+    await web.get(f"runs/{run}/rollouts", before=2**53)
+    assert len(read) <= 2 * PAGE
 
 
 @pytest.mark.parametrize(

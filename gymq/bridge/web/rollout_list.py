@@ -17,8 +17,10 @@ import msgspec
 
 from gymq import responses
 from gymq.bus import Bus
+from gymq.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.messages import Failure, Outcome, Rollout, Unresolved
 from gymq.outcome_store import OutcomeStore
+from gymq.runs import Runs
 
 PAGE = 50
 SEARCH_S = 1.0  # of one request
@@ -88,6 +90,7 @@ class RolloutList:
 
     def __init__(self, bus: Bus) -> None:
         self._store = OutcomeStore(bus)
+        self._runs = Runs(bus)
         self._searching = asyncio.Semaphore(MOST_SEARCHES)
 
     async def after(self, run: str, position: int, wanted: Wanted) -> RolloutPage:
@@ -123,11 +126,17 @@ class RolloutList:
         return RolloutPage(rows, looked_at, position, is_end=True)
 
     async def before(self, run: str, position: int) -> RolloutPage:
-        """The page before a position.
+        """The page before a position; a position beyond all there is stands for the end.
 
         Raises:
             BusError, BadToken
         """
+        try:
+            position = min(position, await self._runs.last_sequence(run) + 1)
+        except JetStreamError as error:
+            if error.code != MESSAGE_NOT_FOUND:
+                raise
+            return RolloutPage([], 0, 0, is_end=True)
         span, looked_at = 2 * PAGE, 0
         while True:
             found: list[RolloutRow] = []
