@@ -1,5 +1,6 @@
 """The instances of examples/swe: their images and rows."""
 
+import functools
 import importlib.util
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "swe"
+BASE = "python:3.13-slim"
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT && cat patch.txt"
 
 
@@ -22,21 +24,31 @@ def _build() -> ModuleType:
     return module
 
 
+@functools.cache
+def _why_not() -> str | None:
+    """Why no container can be started here."""
+    if shutil.which("docker") is None or _docker("info"):
+        return "needs a docker engine"
+    if _docker("image", "inspect", BASE) and _docker("pull", "--quiet", BASE):
+        return f"needs the image {BASE}, which cannot be pulled"
+    return None
+
+
+def _docker(*arguments: str) -> int:
+    return subprocess.run(["docker", *arguments], capture_output=True, check=False).returncode
+
+
 def needs_docker() -> None:
-    """Skip where no engine runs."""
-    if (
-        shutil.which("docker") is None
-        or subprocess.run(["docker", "info"], capture_output=True, check=False).returncode
-    ):
-        pytest.skip("needs a docker engine")
+    """Skip where no container can be started."""
+    if (why_not := _why_not()) is not None:
+        pytest.skip(why_not)
 
 
 def instance(name: str) -> dict[str, Any]:
     """A row, once its image is there. Its prompt is the agent's."""
     needs_docker()
     build = _build()
-    image = subprocess.run(["docker", "image", "inspect", build.image_of(name)], capture_output=True, check=False)
-    if image.returncode != 0:
+    if _docker("image", "inspect", build.image_of(name)):
         build.build(name)
     return {"responses_create_params": {"input": []}, **build.row_of(EXAMPLES / "instances" / name)}
 
