@@ -1,6 +1,7 @@
 """A bridge over the shared server, with outcomes that tests store themselves."""
 
 import json
+import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
@@ -57,7 +58,7 @@ class Web:
             assert await store.put(outcome, replaces=None, patience_s=30.0)
 
     async def announce(self, run: str, **members: Any) -> None:
-        record = encode(Run(run=run, created_at=1.7e9, **members))
+        record = encode(Run(run=run, created_at=time.time(), **members))
         await JetStream(self.world.bus).store(subjects.run_record(run), record)
 
     async def profile(self) -> None:
