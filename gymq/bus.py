@@ -34,6 +34,8 @@ SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
 PENDING_BYTES = 512 << 20
 FLUSH_TIMEOUT_S = 10.0
+ASLEEP_S = 0.5  # a timer that is later than this was held up by this process itself, and what came meanwhile is unread
+MOST_STORES = 256  # of a process that wait for the server at a time; more would only wait in line there, and repeat
 
 Handler = Callable[[Msg], Awaitable[None]]
 
@@ -94,6 +96,7 @@ class Bus:
         self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
         self._watchdog: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
+        self.storing = asyncio.Semaphore(MOST_STORES)
         self.lost = asyncio.Event()  # set when the connection is closed for good
 
     @classmethod
@@ -229,10 +232,12 @@ class Bus:
             await asyncio.sleep(WATCHDOG_S)
             if not self._nc.is_connected:
                 continue
+            asked_at = time.monotonic()
             try:
                 await self._nc.rtt(timeout=WATCHDOG_S)
             except Exception:
-                if self._nc.is_connected:
+                asleep = time.monotonic() - asked_at > WATCHDOG_S + ASLEEP_S
+                if self._nc.is_connected and not asleep:
                     log.warning("nats: the connection hears nothing, replacing it")
                     with contextlib.suppress(Exception):
                         await self._nc.force_reconnect()
@@ -295,14 +300,22 @@ class Bus:
         """
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Msg] = loop.create_future()
+        timer: asyncio.TimerHandle
 
         def on_reply(message: Msg) -> None:
             if not answer.done():
                 answer.set_result(message)
 
-        def too_late() -> None:
+        def give_up() -> None:
             if not answer.done():
                 answer.set_exception(NoAnswer(f"no answer on {subject} within {timeout_s:g} s"))
+
+        def too_late() -> None:
+            nonlocal timer
+            if loop.time() - timer.when() > ASLEEP_S:
+                timer = loop.call_later(timeout_s, give_up)
+            else:
+                give_up()
 
         reply = self.expect(on_reply)
         self._requests[reply] = (subject, answer)

@@ -130,8 +130,9 @@ class JetStream:
         pause = 0.1
         while True:
             try:
-                timeout_s = min(5.0, max(0.1, give_up - loop.time()))
-                return await self.store(subject, body, headers=headers, timeout_s=timeout_s)
+                async with self._bus.storing:
+                    timeout_s = min(5.0, max(0.1, give_up - loop.time()))
+                    return await self.store(subject, body, headers=headers, timeout_s=timeout_s)
             except JetStreamError as error:
                 if error.code not in (STREAM_FULL, SERVER_FULL):
                     raise

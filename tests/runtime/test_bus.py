@@ -11,6 +11,7 @@ from nats.aio.msg import Msg
 
 from gymq import bus as bus_module
 from gymq.bus import HEADER_ROOM_BYTES, OUTAGE_BUFFER_BYTES, Bus, BusError, NoAnswer, NoResponders, TooLarge
+from gymq.jetstream import JetStream
 from gymq.server import EmbeddedServer
 
 from .waiting import until
@@ -354,3 +355,26 @@ async def test_what_another_client_sends_is_read_too(bus: Bus, shared_url: str, 
     await bus.flush()
     async with await nats.connect(shared_url) as client:
         assert (await client.request(run, b"hi", timeout=20)).data == b"hi"
+
+
+async def test_no_more_is_sent_to_be_stored_than_the_server_has_to_acknowledge_at_a_time(
+    bus: Bus, other_bus: Bus, run: str
+) -> None:
+    bus.storing = asyncio.Semaphore(3)
+    arrived: list[Msg] = []
+
+    async def take(message: Msg) -> None:
+        arrived.append(message)
+
+    await other_bus.subscribe(run, take)
+    await other_bus.flush()
+    js = JetStream(bus)
+    storing = [asyncio.create_task(js.store_surely(run, b"x", {}, patience_s=60.0)) for _ in range(20)]
+    for number in range(20):
+        while len(arrived) == number:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await bus.flush()
+        await other_bus.flush()
+        assert number < len(arrived) <= number + 3
+        await other_bus.publish(arrived[number].reply, b'{"stream": "S", "seq": 1}')
+    assert len(await asyncio.gather(*storing)) == 20
