@@ -64,7 +64,7 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(PYTHON) -m venv $(VENV_VLLM)
 	$(BIN_VLLM)/python -m pip install --quiet --no-deps --no-compile --requirement $(VLLM_PINS)
 	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) --editable '.[resources,ray]' \
-		psutil pytest pytest-asyncio pytest-timeout
+		psutil pytest pytest-asyncio pytest-rerunfailures pytest-timeout
 	@echo 'compiling what an engine imports'
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import workers.models.local_vllm_model.engine, \
 		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
@@ -75,7 +75,7 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 	@touch $@
 
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model
+	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model --reruns 2 --reruns-delay 1
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
