@@ -10,7 +10,6 @@ an agent's rollout, its journal. Agents that drive such programs open a gateway 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import re
 import secrets
 from collections.abc import AsyncIterator
@@ -18,19 +17,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-import msgspec
 from aiohttp import web
 
-from gymq import responses, subjects
+from gymq import responses
 from gymq.agent import Rollout
 from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
 from gymq.bridge.http import check_key, read_body, told_in_json
 from gymq.bridge.model_calls import Ask, answer
-from gymq.messages import FailureClass, Generate, Generated, Stage
+from gymq.messages import FailureClass, Stage
 from gymq.outcomes import RolloutError
 from gymq.redaction import hide
-from gymq.tokens import encode_json
 
 PREFIX = "/ng-rollout/{rollout}"
 CAPTURE = "/training-token-capture"
@@ -41,7 +38,6 @@ BODY_TIMEOUT_S = 60.0
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 _NO_ID = re.compile(r"[^A-Za-z0-9._-]")
-_canonical = msgspec.json.Encoder(enc_hook=encode_json, order="sorted").encode
 
 
 @dataclass
@@ -169,28 +165,12 @@ def asks_through(rollout: Rollout) -> Ask:
 
     Calls are made one after the other: only so does a replay find them in the same order. The caller's `model` does not
     choose the model; the agent's option `model_server` does.
-
-    Raises:
-        RolloutError: AGENT_FAILED, the agent has no `model_server`.
     """
-    server = rollout.options.model_server
-    if server is None:
-        raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
     turn = asyncio.Lock()
 
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         async with turn:
-            rollout.check_staleness()  # before more is spent on it
-            request = Generate(
-                rollout=rollout.id,
-                timeout_s=min(rollout.time_left(), rollout.options.model_timeout_s),
-                params=params,
-                session=f"{rollout.id}/{rollout.attempt}",
-            )
-            key = f"generate {hashlib.blake2b(_canonical(params), digest_size=12).hexdigest()}"
-            generated = await rollout.call(subjects.model(server.name), request, Stage.MODEL, key=key)
-        assert isinstance(generated, Generated)
-        return checked_response(generated.response)
+            return (await rollout.ask(params)).response
 
     return ask
 
