@@ -95,6 +95,7 @@ class Bus:
         self._expected: dict[str, Callable[[Msg], None]] = {}
         self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
         self._watchdog: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
         self.storing = asyncio.Semaphore(MOST_STORES)
         self.lost = asyncio.Event()  # set when the connection is closed for good
@@ -209,11 +210,17 @@ class Bus:
 
     async def until_connected(self, timeout_s: float) -> bool:
         """Wait while the server is away; whether it is there now."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + timeout_s
-        while not self.is_connected and not self._nc.is_closed and loop.time() < give_up:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+        if not self.is_connected and not self._nc.is_closed:
+            # One looks for all: tens of thousands that each look by themselves would keep the client from connecting.
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look())
+            await asyncio.wait([self._looking], timeout=max(0.0, timeout_s))
         return self.is_connected
+
+    async def _look(self) -> None:
+        """Returns when the server is there again, or the connection closed for good."""
+        while not self.is_connected and not self._nc.is_closed:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
 
     async def flush(self, timeout_s: float = 5.0) -> None:
         """Wait until the server has handled everything sent so far, subscriptions included.
