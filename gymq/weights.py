@@ -30,6 +30,7 @@ STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 MAX_VERSIONS = 1000  # of the past that are remembered
 CONFIRM_S = 600.0
 _LOOK_S = 0.3  # how long replicas are given to answer each time they are asked
+_FIRST_LOOKS = 10  # until one answers; they may be busy
 
 _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
@@ -165,7 +166,11 @@ async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str
     """
     if not was_pushed_before and not await is_running(bus, model, "models"):
         raise PushError(f"no model named {model!r} is running; `gymq status` lists those that are")
-    found = await find_workers(bus, model, wait_s=_LOOK_S)
+    found: list[dict[str, Any]] = []
+    for _ in range(_FIRST_LOOKS):
+        found = await find_workers(bus, model, wait_s=_LOOK_S)
+        if found:
+            break
     if any(_weights_of(stats) is None for stats in found):
         raise PushError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
     return {stats["id"] for stats in found}
