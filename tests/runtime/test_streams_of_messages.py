@@ -44,7 +44,8 @@ async def test_what_is_stored_is_found_by_its_subject(js: JetStream, stream: str
     await js.store(f"{stream}.a", b"old")
     ack = await js.store(f"{stream}.a", b"new")
     found = await js.last(stream, f"{stream}.a")
-    assert found == jetstream.Stored(f"{stream}.a", ack.seq, b"new")
+    assert found is not None
+    assert (found.subject, found.sequence, found.data) == (f"{stream}.a", ack.seq, b"new")
 
 
 async def test_what_is_not_stored_is_none(js: JetStream, stream: str) -> None:
