@@ -149,7 +149,8 @@ async def _profiler(nc: Any, _load: _Rate) -> None:
             messages = await pull.fetch(1024, timeout=1)
         except (nats.errors.TimeoutError, TimeoutError):
             continue
-        await messages[-1].ack()
+        if messages:
+            await messages[-1].ack()
 
 
 async def _worker(role: str, url: str, load: _Rate) -> None:
