@@ -15,6 +15,7 @@ from typing import Any
 from gymq.messages import Seed, ToolCall, ToolResult, Verify
 from gymq.processes import KillableProcesses
 from gymq.resources import ModelCaller, Resources, Verdict
+from gymq.responses import response_without_model
 from gymq.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
@@ -39,16 +40,7 @@ def reply(*parts: str | dict[str, Any]) -> dict[str, Any]:
         else part
         for position, part in enumerate(parts)
     ]
-    return {
-        "id": "resp_test",
-        "object": "response",
-        "created_at": 0,
-        "model": "test",
-        "output": output,
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }
+    return response_without_model("test", output)
 
 
 def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[str, Any]:

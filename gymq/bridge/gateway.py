@@ -67,6 +67,17 @@ class Admission:
         """The base URL for clients of Anthropic, which put `/v1/messages` behind it."""
         return self.base_url
 
+    @property
+    def env(self) -> dict[str, str]:
+        """The variables in which clients of OpenAI and Anthropic look for their URL and key."""
+        return {
+            "OPENAI_BASE_URL": self.openai_url,
+            "OPENAI_API_BASE": self.openai_url,
+            "OPENAI_API_KEY": self.api_key,
+            "ANTHROPIC_BASE_URL": self.anthropic_url,
+            "ANTHROPIC_API_KEY": self.api_key,
+        }
+
 
 class Gateway:
     """An HTTP server on the loopback address, used with `async with`."""

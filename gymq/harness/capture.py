@@ -46,6 +46,16 @@ class Conversation:
     notes: dict[str, Any] | None
     masked: bool
 
+    def members(self, params: dict[str, Any]) -> dict[str, Any]:
+        """What a result row tells of it beside the response.
+
+        Args:
+            params: create parameters of the rollout.
+        """
+        told: dict[str, Any] = {"responses_create_params": {**params, "input": self.prompt}}
+        told |= {"branches": self.branches} if self.branches else {}
+        return told | ({"_ng_token_capture": self.notes} if self.notes is not None else {})
+
 
 class Capture:
     """Asks the model for one rollout; `ask` is what a gateway admits."""

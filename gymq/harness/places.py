@@ -41,6 +41,16 @@ class Ended:
     limit: Literal["wall", "memory"] | None
     seconds: float
 
+    @property
+    def how(self) -> str:
+        """For a sentence whose subject is the program."""
+        return f"was ended by the limit of {self.limit}" if self.limit else f"ended with {self.exit_status}"
+
+    @property
+    def last_words(self) -> str:
+        """The end of its errors or, if it told none, of its output."""
+        return (self.stderr or self.stdout).decode(errors="replace").strip()[-300:]
+
 
 class Place(ABC):
     """Where programs run one after the other and find each other's files; used with `async with`."""

@@ -27,7 +27,7 @@ from gymq.responses.items import (
     user_message,
 )
 from gymq.responses.params import validate_params
-from gymq.responses.reply import validate_response
+from gymq.responses.reply import response_without_model, validate_response
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
 from gymq.responses.tokens import token_members
@@ -59,6 +59,7 @@ __all__ = [
     "last_assistant_text",
     "output_text",
     "project_response",
+    "response_without_model",
     "responses_to_chat",
     "split_at_first_generated",
     "to_anthropic_message",

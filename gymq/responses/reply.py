@@ -7,6 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
+from gymq.responses.items import Item
 from gymq.responses.schema import check_items
 
 
@@ -55,3 +56,17 @@ def validate_response(body: object) -> dict[str, Any]:
         return {**body, "output": check_items(body["output"], "output")}
     except InvalidRequest as error:
         raise InvalidReply(error.path, error.reason) from None
+
+
+def response_without_model(name: str, output: list[Item]) -> Item:
+    """A Responses object around items that no model made; `name` stands for the model."""
+    return {
+        "id": f"resp_{name}",
+        "object": "response",
+        "created_at": 0,
+        "model": name,
+        "output": output,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }

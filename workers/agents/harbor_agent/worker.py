@@ -11,8 +11,9 @@ import msgspec
 import pydantic
 
 import gymq
+from gymq import responses
 from gymq.bridge import Gateway
-from gymq.harness import Capture, Docker, Ended, Place, network_address
+from gymq.harness import Capture, Docker, Place, network_address
 from gymq.harness.containers import NETWORK
 from gymq.messages import FailureClass
 from workers.agents.harbor_agent.task import Task
@@ -109,11 +110,7 @@ class HarborAgent(gymq.Agent):
         async with self._gateway.admit(rollout.id, capture.ask) as admission:
             await place.write(INSTRUCTION, task.instruction.encode())
             env = {
-                "OPENAI_BASE_URL": admission.openai_url,
-                "OPENAI_API_BASE": admission.openai_url,
-                "OPENAI_API_KEY": admission.api_key,
-                "ANTHROPIC_BASE_URL": admission.anthropic_url,
-                "ANTHROPIC_API_KEY": admission.api_key,
+                **admission.env,
                 "INSTRUCTION": INSTRUCTION,
                 **task.config.agent.env,
                 **self.options.agent_env,
@@ -124,37 +121,24 @@ class HarborAgent(gymq.Agent):
             wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)
             ended = await capture.watch(place.run(script, wall_s=min(wall_s, rollout.time_left()), env=env))
         if not capture.calls:
-            how = f"was ended by the limit of {ended.limit}" if ended.limit else f"ended with {ended.exit_status}"
-            text = f"the agent's program {how} and never asked the model: {_tail(ended)}"
+            text = f"the agent's program {ended.how} and never asked the model: {ended.last_words}"
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
         rollout.output = found.output
-        said = {
-            "responses_create_params": {**rollout.params, "input": found.prompt},
+        return found.members(rollout.params) | {
             "agent_timeout_error": float(ended.limit == "wall"),
             "memory_limit_exceeded_error": float(ended.limit == "memory"),
             "mask_sample": found.masked or ended.limit is not None,
         }
-        said |= {"branches": found.branches} if found.branches else {}
-        return said | ({"_ng_token_capture": found.notes} if found.notes is not None else {})
 
     async def _solution(self, rollout: gymq.Rollout, task: Task, place: Place) -> dict[str, Any]:
         await task.copy("solution", place)
         wall_s = min(self._timeout_s("agent", task.config.agent.timeout_sec), rollout.time_left())
         ended = await place.run("bash /solution/solve.sh", wall_s=wall_s)
         if ended.exit_status != 0:
-            text = f"the solution of {task.folder.name} ended with {ended.exit_status}: {_tail(ended)}"
+            text = f"the solution of {task.folder.name} ended with {ended.exit_status}: {ended.last_words}"
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text, retryable=False)
-        rollout.response = {
-            "id": "resp_oracle",
-            "object": "response",
-            "created_at": 0,
-            "model": "oracle",
-            "output": [],
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-        }
+        rollout.response = responses.response_without_model("oracle", [])
         return {}
 
     def _timeout_s(self, phase: Literal["agent", "verifier"], of_the_task: float | None) -> float:
@@ -162,7 +146,3 @@ class HarborAgent(gymq.Agent):
         most = getattr(self.options, f"harbor_{phase}_max_timeout_sec")
         seconds = (override or of_the_task or DEFAULT_TIMEOUT_S) * self.options.harbor_timeout_multiplier
         return seconds if most is None else min(seconds, most)
-
-
-def _tail(ended: Ended) -> str:
-    return (ended.stderr or ended.stdout).decode(errors="replace").strip()[-300:]

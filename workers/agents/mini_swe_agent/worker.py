@@ -11,23 +11,9 @@ import pydantic
 
 import gymq
 from gymq import responses
+from workers.agents.mini_swe_agent.instance import Instance
 
 Item = dict[str, Any]
-
-
-class Instance(msgspec.Struct):
-    """What the agent reads of a row of SWE-bench; the rest is the verifier's."""
-
-    instance_id: str
-    problem_statement: str
-    patch: str = ""  # the reference
-    image: str | None = None
-
-    def image_of(self, template: str | None) -> str:
-        """The container image: the row's own, or the one of that name."""
-        if template is not None:
-            return template.format(instance_id=self.instance_id)
-        return self.image or f"swebench/sweb.eval.x86_64.{self.instance_id.replace('__', '_1776_')}:latest".lower()
 
 
 _decode_instance = msgspec.json.Decoder(Instance).decode
@@ -74,7 +60,7 @@ class MiniSweAgent(gymq.Agent):
             raise gymq.InvalidTask(f"row: {error}") from None
         asked: list[Item] = []
         if self.options.run_golden:
-            rollout.response = _submitted(instance.patch)
+            rollout.response = instance.reference()
         else:
             asked, rollout.output = await self._episode(rollout, instance)
         prompt = {"responses_create_params": {**rollout.params, "input": asked}} if asked else {}
@@ -109,17 +95,3 @@ class MiniSweAgent(gymq.Agent):
                 question.cancel()
             self._threads.submit(episode.stop)
             raise
-
-
-def _submitted(patch: str) -> dict[str, Any]:
-    """A response that ends with a patch, without a model."""
-    return {
-        "id": "resp_golden",
-        "object": "response",
-        "created_at": 0,
-        "model": "golden",
-        "output": [responses.user_message(patch)],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }

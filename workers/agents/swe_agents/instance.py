@@ -7,22 +7,13 @@ from typing import Any
 import msgspec
 
 import gymq
+from workers.agents.mini_swe_agent import instance as mini_swe_agent
 
 
-class Instance(msgspec.Struct):
-    """What the agent reads of an instance; the rest is the verifier's."""
+class Instance(mini_swe_agent.Instance):
+    """One that also says which commit its repository is at."""
 
-    instance_id: str
-    problem_statement: str
     base_commit: str = "HEAD"
-    patch: str = ""  # the reference
-    image: str | None = None
-
-    def image_of(self, template: str | None) -> str:
-        """The container image: by the template, the row's own, or that of SWE-bench with this id."""
-        if template is not None:
-            return template.format(instance_id=self.instance_id)
-        return self.image or f"swebench/sweb.eval.x86_64.{self.instance_id.replace('__', '_1776_')}:latest".lower()
 
 
 def read(row: bytes, metadata: dict[str, Any]) -> tuple[Instance, bytes]:

@@ -54,7 +54,7 @@ class SweAgents(gymq.Agent):
         instance, row = read(rollout.row, rollout.params.get("metadata") or {})
         if self.options.verify_golden_patch:
             patch, said = instance.patch, {}
-            rollout.response = _submitted(patch)
+            rollout.response = instance.reference()
         else:
             patch, said = await self._solve(rollout, instance)
         if self.options.skip_verification:
@@ -72,11 +72,7 @@ class SweAgents(gymq.Agent):
         ):
             await place.write(PROBLEM, instance.problem_statement.encode())
             env = {
-                "OPENAI_BASE_URL": admission.openai_url,
-                "OPENAI_API_BASE": admission.openai_url,
-                "OPENAI_API_KEY": admission.api_key,
-                "ANTHROPIC_BASE_URL": admission.anthropic_url,
-                "ANTHROPIC_API_KEY": admission.api_key,
+                **admission.env,
                 "PROBLEM_STATEMENT": PROBLEM,
                 "INSTANCE_ID": instance.instance_id,
                 **self.options.agent_env,
@@ -87,16 +83,12 @@ class SweAgents(gymq.Agent):
             patch = await self._patch(place, instance)
         failed = ended.exit_status != 0 and ended.limit is None and not patch and not capture.limit_reached
         if failed or not capture.calls:
-            said = (ended.stderr or ended.stdout).decode(errors="replace").strip()[-300:]
             calls = f"{len(capture.calls)} model calls"
-            how = f"was ended by the limit of {ended.limit}" if ended.limit else f"ended with {ended.exit_status}"
-            text = f"the agent's program {how} after {calls} and without a patch: {said}"
+            text = f"the agent's program {ended.how} after {calls} and without a patch: {ended.last_words}"
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
         rollout.output = [*found.output, responses.user_message(patch)]
-        told = {"responses_create_params": {**rollout.params, "input": found.prompt}}
-        told |= {"branches": found.branches} if found.branches else {}
-        told |= {"_ng_token_capture": found.notes} if found.notes is not None else {}
+        told = found.members(rollout.params)
         return patch, told | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
 
     def _container(self, rollout: gymq.Rollout, instance: Instance) -> Place:
@@ -142,17 +134,3 @@ def _error(ended: Ended, capture: Capture) -> str | None:
     if capture.limit_reached:
         return "max_iteration"
     return None if ended.exit_status == 0 else "other"
-
-
-def _submitted(patch: str) -> dict[str, Any]:
-    """A response that ends with a patch, without a model."""
-    return {
-        "id": "resp_golden",
-        "object": "response",
-        "created_at": 0,
-        "model": "golden",
-        "output": [responses.user_message(patch)],
-        "parallel_tool_calls": True,
-        "tool_choice": "auto",
-        "tools": [],
-    }

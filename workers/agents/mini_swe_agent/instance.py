@@ -1,0 +1,28 @@
+"""An instance of SWE-bench, as an agent sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gymq import responses
+
+
+class Instance(msgspec.Struct):
+    """What an agent reads of an instance; the rest is the verifier's."""
+
+    instance_id: str
+    problem_statement: str
+    patch: str = ""  # the reference
+    image: str | None = None
+
+    def image_of(self, template: str | None) -> str:
+        """The container image: by the template, the row's own, or that of SWE-bench with this id."""
+        if template is not None:
+            return template.format(instance_id=self.instance_id)
+        return self.image or f"swebench/sweb.eval.x86_64.{self.instance_id.replace('__', '_1776_')}:latest".lower()
+
+    def reference(self) -> dict[str, Any]:
+        """A response that ends with the reference patch, without a model."""
+        return responses.response_without_model("golden", [responses.user_message(self.patch)])
