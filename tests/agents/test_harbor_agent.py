@@ -20,6 +20,11 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = sorted(path.name for path in (EXAMPLES / "harbor").iterdir())
 
 
+@pytest.fixture(autouse=True)
+def engine():
+    needs_docker()
+
+
 class Nobody(gymq.Resources[gymq.Row]):
     """Tasks of Harbor bring their own tests."""
 
@@ -35,7 +40,6 @@ def options(folder=EXAMPLES / "harbor", **more):
 
 
 def row(name):
-    needs_docker()
     return {"instance_id": f"shell::{name}", "responses_create_params": {"input": []}}
 
 
@@ -101,7 +105,6 @@ NO_REWARDS = {
 
 
 async def test_tests_without_a_reward_are_a_failure_and_no_zero(tmp_path):
-    needs_docker()
     folder = tmp_path / "greeting"
     shutil.copytree(EXAMPLES / "harbor" / "greeting", folder)
     task = Task(folder)
