@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Self, TypeVar
 
 import pydantic
 
@@ -46,6 +46,20 @@ def check_distinct(*labels: str) -> None:
     """Raises ValueError if two labels are the same, so that one of the verdicts could never be given."""
     if len(set(labels)) < len(labels):
         raise ValueError(f"the labels {', '.join(map(repr, labels))} have to differ")
+
+
+class EqualityOptions(JudgeOptions):
+    """Options of a verifier whose judge says whether two texts mean the same, and may be asked in both orders."""
+
+    judge_equal_label: Label = "[[A=B]]"
+    judge_not_equal_label: Label = "[[A!=B]]"
+    check_twice_swap: bool = False
+    reward_if_swap_fails: pydantic.FiniteFloat = 0.0
+
+    @pydantic.model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
+        return self
 
 
 # Asking ---------------------------------------------------------------------------------------------------------------

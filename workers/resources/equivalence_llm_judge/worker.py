@@ -12,11 +12,9 @@ import pydantic
 
 import gymq
 from gymq.judge import (
+    EqualityOptions,
     Judge,
     Judgement,
-    JudgeOptions,
-    Label,
-    check_distinct,
     chosen_template,
     compare,
     first_label,
@@ -51,25 +49,16 @@ class AnswerRow(gymq.Row):
         return given if isinstance(given, str) and given else None
 
 
-class EquivalenceOptions(JudgeOptions):
+class EquivalenceOptions(EqualityOptions):
     judge_prompt_template: str | None = None
     judge_prompt_template_fpath: str | None = None
-    judge_equal_label: Label = "[[A=B]]"
-    judge_not_equal_label: Label = "[[A!=B]]"
     question_extract_regex: str | None = None
     response_extract_regex: str | None = None
     msg_extraction_failure: str = "[NO VALID ANSWER EXTRACTED]"  # what the judge sees where there is no reply
-    check_twice_swap: bool = False
-    reward_if_swap_fails: float = 0.0
     use_per_record_regex: bool = True
     extraction_length_threshold: pydantic.NonNegativeInt | None = 120  # characters; None: no threshold
     check_full_generation_on_fail: bool = True
-    reward_if_full_generation_succeeds: float = 0.5
-
-    @pydantic.model_validator(mode="after")
-    def _check_labels(self) -> EquivalenceOptions:
-        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
-        return self
+    reward_if_full_generation_succeeds: pydantic.FiniteFloat = 0.5
 
 
 class EquivalenceJudge(gymq.Resources[AnswerRow]):

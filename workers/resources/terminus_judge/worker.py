@@ -14,11 +14,9 @@ import pydantic
 
 import gymq
 from gymq.judge import (
+    EqualityOptions,
     Judge,
     Judgement,
-    JudgeOptions,
-    Label,
-    check_distinct,
     chosen_template,
     compare,
     first_label,
@@ -33,23 +31,18 @@ from workers.resources.terminus_judge.prompt import FIELDS, default_template
 END = 200  # characters at the end of the judge's reply, in which the last label counts
 
 
-class BatchOptions(JudgeOptions):
+class BatchOptions(EqualityOptions):
     judge_model_server: gymq.Reference | None = None
     judge_prompt_template: str | None = None
     judge_prompt_template_fpath: str | None = None
-    judge_equal_label: Label = "[[A=B]]"
-    judge_not_equal_label: Label = "[[A!=B]]"
     enable_string_similarity: bool = False
     string_similarity_threshold: float = 0.95
     enable_llm_judge: bool = True
-    check_twice_swap: bool = False
-    reward_if_swap_fails: float = 0.0
 
     @pydantic.model_validator(mode="after")
     def _check_judge(self) -> BatchOptions:
         if self.enable_llm_judge and self.judge_model_server is None:
             raise ValueError("enable_llm_judge is on, so judge_model_server has to name a model")
-        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
         return self
 
 

@@ -11,7 +11,7 @@ import pydantic
 
 import gymq
 from gymq import responses
-from gymq.judge import Comparison, Judge, Judgement, JudgeOptions, Label, check_distinct, compare, first_label
+from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, compare, first_label
 from workers.resources.text_to_sql.extraction import find_query
 from workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRUCTIONS, NOT_EQUAL
 
@@ -34,17 +34,11 @@ class SqlRow(gymq.Row):
     metadata: dict[str, Any] | None = None
 
 
-class SqlOptions(JudgeOptions):
+class SqlOptions(EqualityOptions):
     judge_system_message: str | None = INSTRUCTIONS
     judge_equal_label: Label = EQUAL
     judge_not_equal_label: Label = NOT_EQUAL
     check_twice_swap: bool = True
-    reward_if_swap_fails: pydantic.FiniteFloat = 0.0
-
-    @pydantic.model_validator(mode="after")
-    def _check_labels(self) -> SqlOptions:
-        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
-        return self
 
 
 class TextToSql(gymq.Resources[SqlRow]):
