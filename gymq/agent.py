@@ -226,11 +226,7 @@ class Rollout:
         for version in generated.policy_versions or [""]:
             if version not in self._policy_versions:
                 self._policy_versions.append(version)
-        try:
-            response = responses.validate_response(generated.response)
-        except responses.InvalidReply as error:
-            text = f"the model's reply is no Responses object: {error}"
-            raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
+        response = checked_response(generated.response)
         self._usage = responses.add_usage(self._usage, response.get("usage"))
         self._envelope = response
         return Reply(response)
@@ -500,3 +496,16 @@ class Agent(Worker):
     async def converse(self, rollout: Rollout, session: Session) -> None:
         """The conversation of model and tools, without seeding and verifying."""
         not_implemented(self, "converse")
+
+
+def checked_response(response: Any) -> dict[str, Any]:
+    """A model's reply, if it is a Responses object.
+
+    Raises:
+        RolloutError: MODEL_FAILED; it is none.
+    """
+    try:
+        return responses.validate_response(response)
+    except responses.InvalidReply as error:
+        text = f"the model's reply is no Responses object: {error}"
+        raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None

@@ -10,6 +10,7 @@ import pytest
 from gymq import streams
 from gymq.bus import Bus
 from gymq.jetstream import JetStream
+from gymq.outcomes import Retry
 from gymq.server import EmbeddedServer
 
 
@@ -56,6 +57,18 @@ async def bus(shared_url: str) -> AsyncIterator[Bus]:
 @pytest.fixture
 def js(bus: Bus) -> JetStream:
     return JetStream(bus)
+
+
+@pytest.fixture
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is tried again is tried as often as it would be, with shorter pauses in between."""
+    pause_s = Retry.pause_s
+
+    def shorter(retry: Retry, failed: int, **limits: float) -> float | None:
+        pause = pause_s(retry, failed, **limits)
+        return None if pause is None else pause / 100
+
+    monkeypatch.setattr(Retry, "pause_s", shorter)
 
 
 @pytest.fixture

@@ -19,14 +19,11 @@ from typing import Any, Self
 
 from aiohttp import web
 
-from gymq import responses
 from gymq.agent import Rollout
 from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
 from gymq.bridge.http import check_key, read_body, told_in_json
 from gymq.bridge.model_calls import Ask, answer
-from gymq.messages import FailureClass, Stage
-from gymq.outcomes import RolloutError
 from gymq.redaction import hide
 
 PREFIX = "/ng-rollout/{rollout}"
@@ -184,16 +181,3 @@ def asks_through(rollout: Rollout) -> Ask:
             return (await rollout.ask(params)).response
 
     return ask
-
-
-def checked_response(response: Any) -> dict[str, Any]:
-    """A model's reply, if it is a Responses object.
-
-    Raises:
-        RolloutError: MODEL_FAILED; it is none.
-    """
-    try:
-        return responses.validate_response(response)
-    except responses.InvalidReply as error:
-        text = f"the model's reply is no Responses object: {error}"
-        raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None

@@ -9,12 +9,13 @@ import msgspec
 from aiohttp import web
 
 from gymq import subjects
+from gymq.agent import checked_response
 from gymq.bridge.agent_routes import AgentRoutes
 from gymq.bridge.context import Context
 from gymq.bridge.dialects import DIALECTS, RESPONSES, Dialect, encode
 from gymq.bridge.directory import Place
 from gymq.bridge.failures import BridgeError, not_found
-from gymq.bridge.gateway import CAPTURE, PREFIX, checked_response, rollout_id
+from gymq.bridge.gateway import CAPTURE, PREFIX, rollout_id
 from gymq.bridge.http import json_response
 from gymq.bridge.model_calls import Ask, answer
 from gymq.messages import Generate, Generated

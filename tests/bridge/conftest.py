@@ -8,7 +8,6 @@ import pytest
 import uvloop
 
 from gymq.bus import Bus
-from gymq.outcomes import Retry
 
 from .environments import Counter, Grader
 from .world import Client, World, new_client
@@ -19,15 +18,8 @@ def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, Callab
 
 
 @pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is tried again is tried as often as it would be, with shorter pauses in between."""
-    pause_s = Retry.pause_s
-
-    def shorter(retry: Retry, failed: int, **limits: float) -> float | None:
-        pause = pause_s(retry, failed, **limits)
-        return None if pause is None else pause / 100
-
-    monkeypatch.setattr(Retry, "pause_s", shorter)
+def quick(short_pauses: None) -> None:
+    """What is tried again costs no test its time."""
 
 
 @pytest.fixture

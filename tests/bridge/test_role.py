@@ -8,7 +8,7 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.testing import reply
-from tests.security.conftest import RoleServer, _make_streams
+from tests.security.conftest import RoleServer, running
 
 from .engine import say
 from .environments import Counter
@@ -18,12 +18,8 @@ from .world import World, new_client
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory):
-    """A server with a user for each role."""
-    server = RoleServer(tmp_path_factory.mktemp("bridge") / "auth")
-    server.start()
-    asyncio.run(_make_streams(server))
-    yield server
-    server.stop()
+    with running(tmp_path_factory.mktemp("bridge") / "auth") as server:
+        yield server
 
 
 @pytest.fixture

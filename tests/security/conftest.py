@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -84,14 +85,23 @@ async def _make_streams(server: RoleServer) -> None:
     await bus.close()
 
 
+@contextmanager
+def running(folder: Path) -> Iterator[RoleServer]:
+    """A server with a user for each role and all streams."""
+    server = RoleServer(folder)
+    server.start()
+    try:
+        asyncio.run(_make_streams(server))
+        yield server
+    finally:
+        server.stop()
+
+
 @pytest.fixture(scope="session")
 def role_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleServer]:
     """A server with all streams and no workers, for tests of what it denies."""
-    server = RoleServer(tmp_path_factory.mktemp("roles") / "auth")
-    server.start()
-    asyncio.run(_make_streams(server))
-    yield server
-    server.stop()
+    with running(tmp_path_factory.mktemp("roles") / "auth") as server:
+        yield server
 
 
 @pytest.fixture

@@ -12,17 +12,13 @@ from tests.bridge.engine import Body, say
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
 from tests.runtime.test_weights import Replicas, safetensors
-from tests.security.conftest import RoleServer, _make_streams
+from tests.security.conftest import RoleServer, running
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleServer]:
-    """A server with a user for each role."""
-    made = RoleServer(tmp_path_factory.mktemp("trainer") / "auth")
-    made.start()
-    asyncio.run(_make_streams(made))
-    yield made
-    made.stop()
+    with running(tmp_path_factory.mktemp("trainer") / "auth") as made:
+        yield made
 
 
 @pytest.fixture
