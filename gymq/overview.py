@@ -1,7 +1,7 @@
 """What goes on, at a price that does not grow with what is stored: for pages and screens that ask again and again.
 
-Counts of rollouts are those of the profiler's checkpoints, and so about a second behind. `gymq.runs` counts what is
-stored, which takes the server as long as a run has outcomes.
+Counts of rollouts are those of the profiler's checkpoints, and so about a second behind. `gymq.runs` has the server add
+up what is stored, which takes a tenth of a second for a million outcomes.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from gymq.cluster_status import QueueState, WorkerState, read_queues, read_worke
 from gymq.jetstream import JetStream
 from gymq.messages import Profile, Run
 from gymq.profiler import read_profile
-from gymq.running import AgentSnapshot, ProfileSnapshot
-from gymq.runs import Runs
+from gymq.running import AgentSnapshot
+from gymq.runs import Runs, profiled_totals
 
 NEWEST_RUNS = 10
 
@@ -71,23 +71,15 @@ async def read_overview(bus: Bus, at: float, newest: int = NEWEST_RUNS) -> Overv
 
 def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
     """A run of which this is known."""
-    agents: dict[str, AgentSnapshot] = {}
-    if checkpoint is not None:
-        agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
-    rewarded = sum(agent.rollouts for agent in agents.values())
-    total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
-    failures: dict[str, int] = {}
-    for agent in agents.values():
-        for failure_class, count in agent.failures.items():
-            failures[failure_class] = failures.get(failure_class, 0) + count
+    profiled = profiled_totals(checkpoint)
     return RunOverview(
         run=record.run,
         created_at=record.created_at,
         updated_at=None if checkpoint is None else checkpoint.at,
         num_rollouts=record.num_rollouts,
-        num_rewarded=rewarded,
-        failures=failures,
-        mean_reward=total / rewarded if rewarded else None,
+        num_rewarded=profiled.num_rewarded,
+        failures=profiled.failures,
+        mean_reward=profiled.mean_reward,
         models=record.models,
-        agents=agents,
+        agents=profiled.agents,
     )

@@ -111,13 +111,15 @@ class Profiler:
         return newest.all_sequence
 
     async def _load(self, run: str) -> _Profiled:
-        """The profile of a run, from its checkpoint and what came after it."""
+        """The profile of a run, from its checkpoint and what came after it, up to where the profiler is."""
         profiled = _Profiled(RunningProfile())
         stored = await self._js.last(streams.RUNS, subjects.profile(run))
         if stored is not None:
             profile, sequence = _checkpointed(stored)
             profiled = _Profiled(profile, sequence, sequence, stored.sequence)
         async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
+            if sequence > (self._position or 0):
+                break
             profiled.add(sequence, outcome)
         return profiled
 

@@ -5,16 +5,38 @@ from __future__ import annotations
 import msgspec
 
 from gymq import streams, subjects
-from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.messages import Run, decoder
+from gymq.bus import Bus, NoAnswer, NoResponders
+from gymq.jetstream import JetStream, JetStreamError
+from gymq.messages import Profile, Run, decoder
 from gymq.profiler import read_profile
-from gymq.running import ProfileSnapshot
+from gymq.running import AgentSnapshot, ProfileSnapshot
 
-# An offset beyond every subject asks for their number alone.
-_ONLY_COUNT = 2**40
+_NOT_FOUND = "404"
 
 _decode_run = decoder(Run)
+
+
+class ProfiledTotals(msgspec.Struct, frozen=True):
+    """A run as the last checkpoint of its profile shows it, all agents together."""
+
+    num_rewarded: int
+    failures: dict[str, int]  # failed attempts, by failure class
+    mean_reward: float | None
+    agents: dict[str, AgentSnapshot]
+
+
+def profiled_totals(checkpoint: Profile | None) -> ProfiledTotals:
+    """The totals of a checkpoint; of none, those of a run that has nothing yet."""
+    agents: dict[str, AgentSnapshot] = {}
+    if checkpoint is not None:
+        agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
+    rewarded = sum(agent.rollouts for agent in agents.values())
+    total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
+    failures: dict[str, int] = {}
+    for agent in agents.values():
+        for failure_class, count in agent.failures.items():
+            failures[failure_class] = failures.get(failure_class, 0) + count
+    return ProfiledTotals(rewarded, failures, total / rewarded if rewarded else None, agents)
 
 
 class RunState(msgspec.Struct, frozen=True):
@@ -29,15 +51,12 @@ class RunState(msgspec.Struct, frozen=True):
     mean_reward: float | None
     models: list[str]  # what answers behind the policy
 
-    @property
-    def is_complete(self) -> bool:
-        return self.num_rollouts is not None and self.num_stored >= self.num_rollouts
-
 
 class Runs:
     """Reads what is stored about runs, over one bus."""
 
     def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._js = JetStream(bus)
 
     async def records(self) -> list[Run]:
@@ -59,14 +78,27 @@ class Runs:
         return None if stored is None else _decode_run(stored.data)
 
     async def num_stored(self, run: str) -> int:
-        """Rollouts of a run that have an outcome.
+        """Rollouts of a run that have an outcome, by the server's own count.
+
+        With the first outcome of the run the server says how many come behind it. It adds them up in memory, a tenth of
+        a second for a million, where the list of their subjects would take it seconds.
 
         Raises:
             BusError, BadToken
         """
-        query = {"subjects_filter": subjects.rollouts_of_run(run), "offset": _ONLY_COUNT}
-        info = await self._js.api(f"STREAM.INFO.{streams.ROLLOUTS}", query, timeout_s=30.0)
-        return int(info.get("total") or 0)
+        query = {"seq": 1, "next_by_subj": subjects.rollouts_of_run(run), "batch": 1}
+        subject = f"$JS.API.DIRECT.GET.{streams.ROLLOUTS}"
+        try:
+            first = await self._bus.request(subject, msgspec.json.encode(query), timeout_s=30.0)
+        except NoResponders:
+            raise NoAnswer(f"the stream {streams.ROLLOUTS} is not available") from None
+        headers = first.headers or {}
+        status = headers.get("Status")
+        if status == _NOT_FOUND:
+            return 0
+        if status is not None:
+            raise JetStreamError(int(status), f"the outcomes of run {run} cannot be counted")
+        return 1 + int(headers["Nats-Num-Pending"])
 
     async def last_sequence(self, run: str) -> int:
         """Stream sequence of the latest outcome of a run that has one.
@@ -84,19 +116,14 @@ class Runs:
         Raises:
             BusError
         """
-        checkpoint = await read_profile(self._js, record.run)
-        agents = {}
-        if checkpoint is not None:
-            agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
-        rewarded = sum(agent.rollouts for agent in agents.values())
-        total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
+        profiled = profiled_totals(await read_profile(self._js, record.run))
         return RunState(
             run=record.run,
             created_at=record.created_at,
             num_rollouts=record.num_rollouts,
             num_stored=await self.num_stored(record.run),
-            num_rewarded=rewarded,
-            num_failures=sum(sum(agent.failures.values()) for agent in agents.values()),
-            mean_reward=total / rewarded if rewarded else None,
+            num_rewarded=profiled.num_rewarded,
+            num_failures=sum(profiled.failures.values()),
+            mean_reward=profiled.mean_reward,
             models=record.models,
         )

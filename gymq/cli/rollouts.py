@@ -22,10 +22,12 @@ from gymq.cli.printable import first_words
 from gymq.cli.run_table import run_table
 from gymq.cli.transcript import print_transcript, tokens_of, why_no_reward
 from gymq.cli.units import shown_seconds
+from gymq.jetstream import JetStream
 from gymq.messages import Outcome, Rollout
 from gymq.outcome_store import OutcomeStore
+from gymq.profiler import read_profile
 from gymq.responses import last_assistant_text
-from gymq.runs import Runs
+from gymq.runs import Runs, profiled_totals
 from gymq.tokens import encode_json
 
 DEFAULT_LIMIT = 50
@@ -34,6 +36,7 @@ _INDICES = ("task", "rollout", "attempt")
 _NUMBERS = (*_INDICES, "reward", "time", "tokens")
 _NUMBERS_WIDTH = 52  # of these columns, as a rule
 _LEAST_WORDS = 28
+_MOST_AT_ONCE = 4096  # outcomes; each request has the server look at all subjects of the run
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -102,7 +105,7 @@ async def _list(bus: Bus, run: str, task: int | None, failed: bool, limit: int, 
     table = _failure_listing(run) if failed else _listing(run)
     room = max(_LEAST_WORDS, console.width - _NUMBERS_WIDTH)
     count = 0
-    async for outcome in _outcomes(bus, run, task, failed):
+    async for outcome in _outcomes(bus, run, task, failed, limit):
         if limit and count == limit:
             table.caption = f"the first {limit}; --limit 0 lists all"
             break
@@ -122,12 +125,34 @@ async def _list(bus: Bus, run: str, task: int | None, failed: bool, limit: int, 
         console.print(table)
 
 
-async def _outcomes(bus: Bus, run: str, task: int | None, failed: bool) -> AsyncIterator[Outcome]:
+async def _outcomes(bus: Bus, run: str, task: int | None, failed: bool, limit: int) -> AsyncIterator[Outcome]:
     store = OutcomeStore(bus)
-    stored = store.read(run) if task is None else store.read_task(run, task)
-    async for _, outcome in stored:
-        if not failed or not isinstance(outcome, Rollout):
+    if task is not None:
+        async for _, outcome in store.read_task(run, task):
+            if not failed or not isinstance(outcome, Rollout):
+                yield outcome
+    elif failed:
+        async for outcome in _failed(bus, run):
             yield outcome
+    else:
+        batch = min(limit + 1, _MOST_AT_ONCE) if limit else _MOST_AT_ONCE
+        async for _, outcome in store.read(run, batch=batch):
+            yield outcome
+
+
+async def _failed(bus: Bus, run: str) -> AsyncIterator[Outcome]:
+    """The outcomes of a run that have no reward; once there can be no more of them, the rest is not read."""
+    # What has a reward keeps it, so that at least as many have one now as when the profiler counted them.
+    rewarded = profiled_totals(await read_profile(JetStream(bus), run)).num_rewarded
+    most = await Runs(bus).num_stored(run) - rewarded
+    if most <= 0:
+        return
+    async for _, outcome in OutcomeStore(bus).read(run, batch=_MOST_AT_ONCE):
+        if not isinstance(outcome, Rollout):
+            yield outcome
+            most -= 1
+            if not most:
+                return
 
 
 async def _show(bus: Bus, run: str, task: int, rollout: int, as_json: bool) -> None:

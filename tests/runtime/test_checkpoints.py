@@ -1,0 +1,69 @@
+"""The profiler goes on from checkpoints, its own and those of others, and reads no more than it has to."""
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gymq.bus import Bus
+from gymq.jetstream import JetStream
+from gymq.messages import Outcome, Rollout
+from gymq.outcome_store import OutcomeStore
+from gymq.profiler import Profiler, read_profile
+from gymq.server import EmbeddedServer
+
+Connect = Callable[[str], Awaitable[Bus]]
+
+
+async def put(bus: Bus, run: str, *tasks: int) -> None:
+    for task in tasks:
+        outcome = Rollout(run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0)
+        assert await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
+
+
+async def counted(bus: Bus, run: str) -> int:
+    checkpoint = await read_profile(JetStream(bus), run)
+    return 0 if checkpoint is None else int(checkpoint.snapshot["agents"]["a"]["rollouts"])
+
+
+async def test_a_profiler_far_behind_reads_each_outcome_once(
+    own_bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(own_bus, run, *range(40))
+    decoded = 0
+    decode = OutcomeStore.decode
+
+    async def count(self: OutcomeStore, body: bytes) -> Outcome:
+        nonlocal decoded
+        decoded += 1
+        return await decode(self, body)
+
+    monkeypatch.setattr(OutcomeStore, "decode", count)
+    await Profiler(own_bus)._read_new()
+    assert await counted(own_bus, run) == 40
+    assert decoded <= 41  # one more is looked at to see that it is ahead
+
+
+async def test_a_run_that_was_forgotten_goes_on_from_its_checkpoint(own_bus: Bus, run: str) -> None:
+    profiler = Profiler(own_bus)
+    await put(own_bus, run, 0, 1)
+    await profiler._read_new()
+    profiler._runs.clear()
+    await put(own_bus, run, 2)
+    await profiler._read_new()
+    assert await counted(own_bus, run) == 3
+
+
+async def test_a_profiler_that_was_overtaken_counts_nothing_twice_and_leaves_nothing_out(
+    own_server: EmbeddedServer, connect: Connect, run: str
+) -> None:
+    bus = await connect(own_server.url)
+    slow, fast = Profiler(bus), Profiler(await connect(own_server.url))
+    await put(bus, run, 0)
+    await slow._read_new()
+    await put(bus, run, 1, 2)
+    await fast._read_new()
+    await put(bus, run, 3)
+    await slow._read_new()
+    await put(bus, run, 4)
+    await slow._read_new()
+    assert await counted(bus, run) == 5

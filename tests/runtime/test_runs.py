@@ -1,0 +1,153 @@
+"""How many outcomes a run has: what is stored at that moment, whatever the profiler knows."""
+
+import os
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from gymq import streams, subjects
+from gymq.bus import Bus, BusError
+from gymq.jetstream import JetStream
+from gymq.messages import Failure, FailureClass, Outcome, Rollout, Run, Stage, Unresolved
+from gymq.outcome_store import OutcomeStore
+from gymq.profiler import Profiler, read_profile
+from gymq.runs import Runs
+from gymq.server import EmbeddedServer
+
+Connect = Callable[[str], Awaitable[Bus]]
+
+
+def rollout(run: str, task: int, index: int = 0, text: str = "") -> Rollout:
+    response = {"output": [], "text": text}
+    return Rollout(
+        run=run, task_index=task, rollout_index=index, agent="a", row=b"{}", response=response, reward=float(task % 2)
+    )
+
+
+def unresolved(run: str, task: int) -> Unresolved:
+    return Unresolved(
+        run=run,
+        task_index=task,
+        rollout_index=0,
+        agent="a",
+        row=b"{}",
+        response={"output": []},
+        failure_class=FailureClass.JUDGE_FAILED,
+        message="asleep",
+    )
+
+
+def failure(run: str, task: int) -> Failure:
+    return Failure(
+        run=run,
+        task_index=task,
+        rollout_index=0,
+        agent="a",
+        row=b"{}",
+        failure_class=FailureClass.MODEL_FAILED,
+        stage=Stage.MODEL,
+        message="no",
+    )
+
+
+async def put(bus: Bus, *outcomes: Outcome, replaces: int | None = None) -> None:
+    for outcome in outcomes:
+        assert await OutcomeStore(bus).put(outcome, replaces=replaces, patience_s=20)
+
+
+async def replace(bus: Bus, outcome: Outcome) -> None:
+    before = await OutcomeStore(bus).find(outcome.run, outcome.task_index, outcome.rollout_index)
+    assert before is not None
+    await put(bus, outcome, replaces=before.sequence)
+
+
+async def profile(bus: Bus) -> None:
+    """Bring the checkpoints of all runs up to date, as the profiler does once a second."""
+    await Profiler(bus)._read_new()
+
+
+async def test_a_run_without_outcomes_has_none(bus: Bus, run: str) -> None:
+    assert await Runs(bus).num_stored(run) == 0
+
+
+async def test_outcomes_of_every_kind_count_where_no_profiler_runs(bus: Bus, run: str) -> None:
+    await put(bus, rollout(run, 0), unresolved(run, 1), failure(run, 2))
+    assert await read_profile(JetStream(bus), run) is None
+    assert await Runs(bus).num_stored(run) == 3
+
+
+async def test_other_runs_do_not_count_even_with_a_name_that_begins_alike(bus: Bus, run: str) -> None:
+    for index in range(3):
+        await put(bus, rollout(f"{run}-2", 0, index), rollout(run, 0, index), rollout(f"{run}_", 1, index))
+    await put(bus, rollout(f"{run}-2", 5))
+    runs = Runs(bus)
+    assert [await runs.num_stored(name) for name in (run, f"{run}-2", f"{run}_", run[:-1])] == [3, 4, 3, 0]
+
+
+async def test_what_took_the_place_of_a_failure_counts_once(bus: Bus, run: str) -> None:
+    await put(bus, unresolved(run, 0), rollout(run, 1), failure(run, 2))
+    await profile(bus)
+    await replace(bus, rollout(run, 0))
+    await replace(bus, failure(run, 2))
+    assert await Runs(bus).num_stored(run) == 3
+    await replace(bus, rollout(run, 2))
+    assert await Runs(bus).num_stored(run) == 3
+    await profile(bus)
+    assert await Runs(bus).num_stored(run) == 3
+
+
+async def test_what_came_after_the_checkpoint_counts(bus: Bus, run: str) -> None:
+    await put(bus, rollout(run, 0), rollout(run, 1))
+    await profile(bus)
+    await put(bus, rollout(run, 2), failure(run, 3))
+    state = await Runs(bus).state(Run(run=run, created_at=7.0, num_rollouts=9, models=["m"]))
+    assert (state.num_stored, state.num_rewarded, state.num_failures, state.mean_reward) == (4, 2, 0, 0.5)
+    assert (state.run, state.created_at, state.num_rollouts, state.models) == (run, 7.0, 9, ["m"])
+
+
+async def test_a_deleted_run_counts_from_nothing_again(bus: Bus, run: str) -> None:
+    await put(bus, rollout(run, 0), rollout(run, 1), rollout(f"{run}-2", 0))
+    await profile(bus)
+    await streams.delete_run(JetStream(bus), run)
+    assert await Runs(bus).num_stored(run) == 0
+    await put(bus, rollout(run, 1))
+    assert await Runs(bus).num_stored(run) == 1
+    assert await Runs(bus).num_stored(f"{run}-2") == 1
+
+
+async def test_the_count_is_right_over_many_blocks_and_after_a_restart(
+    own_server: EmbeddedServer, connect: Connect, kill_server: Callable[[], Awaitable[None]], run: str
+) -> None:
+    """The server keeps blocks of at most 8 MB; here runs share blocks, and outcomes of all of them were replaced."""
+    bus = await connect(own_server.url)
+    for task in range(6):
+        await put(
+            bus, rollout(run, task, text=os.urandom(1 << 20).hex()), rollout(f"{run}-2", task), failure(run, 100 + task)
+        )
+        await put(bus, unresolved(run, 200 + task))
+    for task in range(0, 6, 2):
+        await replace(bus, rollout(run, 100 + task, text=os.urandom(1 << 20).hex()))
+        await replace(bus, rollout(run, 200 + task))
+    runs = Runs(bus)
+    info = await JetStream(bus).api(f"STREAM.INFO.{streams.ROLLOUTS}")
+    assert info["state"]["bytes"] > 8 << 20
+    assert (await runs.num_stored(run), await runs.num_stored(f"{run}-2")) == (18, 6)
+    await kill_server()
+    await own_server.start()
+    runs = Runs(await connect(own_server.url))
+    assert (await runs.num_stored(run), await runs.num_stored(f"{run}-2")) == (18, 6)
+
+
+async def test_a_count_that_the_server_cannot_give_is_an_error_and_not_zero(
+    own_server: EmbeddedServer, own_bus: Bus, run: str
+) -> None:
+    await put(own_bus, rollout(run, 0))
+    await JetStream(own_bus).api(f"STREAM.DELETE.{streams.ROLLOUTS}")
+    with pytest.raises(BusError, match="the stream ROLLOUTS is not available"):
+        await Runs(own_bus).num_stored(run)
+
+
+async def test_the_count_is_that_of_the_subjects(bus: Bus, run: str) -> None:
+    await put(bus, *(rollout(run, task, index) for task in range(20) for index in range(task % 4)))
+    counts = await JetStream(bus).count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run))
+    assert await Runs(bus).num_stored(run) == sum(counts.values()) == 30
