@@ -18,7 +18,7 @@ import msgspec
 from gymq import streams, subjects
 from gymq.bus import Bus, BusError
 from gymq.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
-from gymq.messages import Outcome, Profile, decoder, encode
+from gymq.messages import BadMessage, Outcome, Profile, decoder, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.run_profile import add_outcome
 from gymq.running import RunningProfile
@@ -107,8 +107,9 @@ class Profiler:
             if error.code == MESSAGE_NOT_FOUND:
                 return 0
             raise
-        newest: Profile = _decode_profile(msgspec.convert(answer["message"]["data"], bytes))
-        return newest.all_sequence
+        message = answer["message"]
+        newest = _readable(Stored(message["subject"], message["seq"], msgspec.convert(message.get("data", ""), bytes)))
+        return 0 if newest is None else newest.all_sequence
 
     async def _load(self, run: str) -> _Profiled:
         """The profile of a run, from its checkpoint and what came after it, up to where the profiler is."""
@@ -160,9 +161,24 @@ class Profiler:
         return True
 
 
+def _readable(stored: Stored) -> Profile | None:
+    """A checkpoint; one that nobody can read is as good as none, since all that was in it can be counted again."""
+    try:
+        checkpoint: Profile = _decode_profile(stored.data)
+    except BadMessage as error:
+        log.warning("%s cannot be read: %s", stored.subject, error)
+        return None
+    return checkpoint
+
+
 def _checkpointed(stored: Stored) -> tuple[RunningProfile, int]:
-    checkpoint: Profile = _decode_profile(stored.data)
-    return RunningProfile.from_state(checkpoint.state), checkpoint.sequence
+    checkpoint = _readable(stored)
+    if checkpoint is not None:
+        try:
+            return RunningProfile.from_state(checkpoint.state), checkpoint.sequence
+        except ValueError as error:
+            log.warning("%s: %s", stored.subject, error)
+    return RunningProfile(), 0
 
 
 async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
@@ -176,13 +192,10 @@ async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
 
 
 async def read_profile(js: JetStream, run: str) -> Profile | None:
-    """The last checkpoint of a run's profile; None if there is none yet.
+    """The last checkpoint of a run's profile; None if there is none yet, or none that can be read.
 
     Raises:
         BusError: it cannot be read.
     """
     stored = await js.last(streams.RUNS, subjects.profile(run))
-    if stored is None:
-        return None
-    profile: Profile = _decode_profile(stored.data)
-    return profile
+    return None if stored is None else _readable(stored)

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
+
 import msgspec
 
 from gymq import streams, subjects
 from gymq.bus import Bus, NoAnswer, NoResponders
-from gymq.jetstream import JetStream, JetStreamError
-from gymq.messages import Profile, Run, decoder
+from gymq.jetstream import JetStream, JetStreamError, Stored
+from gymq.messages import BadMessage, Profile, Run, decoder
 from gymq.profiler import read_profile
 from gymq.running import AgentSnapshot, ProfileSnapshot
 
 _NOT_FOUND = "404"
 
 _decode_run = decoder(Run)
+
+log = logging.getLogger("gymq.runs")
 
 
 class ProfiledTotals(msgspec.Struct, frozen=True):
@@ -60,22 +64,22 @@ class Runs:
         self._js = JetStream(bus)
 
     async def records(self) -> list[Run]:
-        """All runs, the newest first.
+        """All runs, the newest first. One whose record nobody can read is left out; it goes on as if unannounced.
 
         Raises:
             BusError: the stream cannot be read.
         """
-        found = [_decode_run(stored.data) async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS)]
-        return sorted(found, key=lambda record: -record.created_at)
+        found = [_record(stored) async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS)]
+        return sorted((record for record in found if record is not None), key=lambda record: -record.created_at)
 
     async def record(self, run: str) -> Run | None:
-        """What was stored at the start of a run; None for a run that nobody announced.
+        """What was stored at the start of a run; None for a run that nobody announced, or whose record cannot be read.
 
         Raises:
             BusError, BadToken
         """
         stored = await self._js.last(streams.RUNS, subjects.run_record(run))
-        return None if stored is None else _decode_run(stored.data)
+        return None if stored is None else _record(stored)
 
     async def num_stored(self, run: str) -> int:
         """Rollouts of a run that have an outcome, by the server's own count.
@@ -127,3 +131,12 @@ class Runs:
             mean_reward=profiled.mean_reward,
             models=record.models,
         )
+
+
+def _record(stored: Stored) -> Run | None:
+    try:
+        record: Run = _decode_run(stored.data)
+    except BadMessage as error:
+        log.warning("%s cannot be read: %s", stored.subject, error)
+        return None
+    return record

@@ -2,11 +2,13 @@
 
 from collections.abc import Awaitable, Callable
 
+import msgspec
 import pytest
 
+from gymq import subjects
 from gymq.bus import Bus
 from gymq.jetstream import JetStream
-from gymq.messages import Outcome, Rollout
+from gymq.messages import Outcome, Rollout, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.profiler import Profiler, read_profile
 from gymq.server import EmbeddedServer
@@ -67,3 +69,37 @@ async def test_a_profiler_that_was_overtaken_counts_nothing_twice_and_leaves_not
     await put(bus, run, 4)
     await slow._read_new()
     assert await counted(bus, run) == 5
+
+
+@pytest.mark.parametrize("damage", [b"", b"\xc1", b"{}", b'{"type": "profile"}'])
+async def test_a_checkpoint_that_cannot_be_read_is_counted_again(own_bus: Bus, run: str, damage: bytes) -> None:
+    await put(own_bus, run, 0, 1)
+    await Profiler(own_bus)._read_new()
+    await JetStream(own_bus).store(subjects.profile(run), damage)
+    assert await read_profile(JetStream(own_bus), run) is None
+    await put(own_bus, run, 2)
+    profiler = Profiler(own_bus)
+    await profiler._read_new()
+    assert await counted(own_bus, run) == 3
+    await put(own_bus, run, 3)
+    await profiler._read_new()
+    assert await counted(own_bus, run) == 4
+
+
+async def test_a_state_of_another_form_is_counted_again(own_bus: Bus, run: str) -> None:
+    await put(own_bus, run, 0, 1)
+    await Profiler(own_bus)._read_new()
+    checkpoint = await read_profile(JetStream(own_bus), run)
+    assert checkpoint is not None
+    other = encode(msgspec.structs.replace(checkpoint, state=b"another form"))
+    await JetStream(own_bus).store(subjects.profile(run), other)
+    await put(own_bus, run, 2)
+    await Profiler(own_bus)._read_new()
+    assert await counted(own_bus, run) == 3
+
+
+async def test_one_damaged_checkpoint_keeps_no_other_run_from_being_counted(own_bus: Bus, run: str) -> None:
+    await JetStream(own_bus).store(subjects.profile(f"{run}x"), b"")
+    await put(own_bus, run, 0)
+    await Profiler(own_bus)._read_new()
+    assert await counted(own_bus, run) == 1

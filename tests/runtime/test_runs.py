@@ -8,7 +8,7 @@ import pytest
 from gymq import streams, subjects
 from gymq.bus import Bus, BusError
 from gymq.jetstream import JetStream
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Run, Stage, Unresolved
+from gymq.messages import Failure, FailureClass, Outcome, Rollout, Run, Stage, Unresolved, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.profiler import Profiler, read_profile
 from gymq.runs import Runs
@@ -151,3 +151,12 @@ async def test_the_count_is_that_of_the_subjects(bus: Bus, run: str) -> None:
     await put(bus, *(rollout(run, task, index) for task in range(20) for index in range(task % 4)))
     counts = await JetStream(bus).count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run))
     assert await Runs(bus).num_stored(run) == sum(counts.values()) == 30
+
+
+async def test_a_record_that_cannot_be_read_hides_no_other_run(own_bus: Bus, run: str) -> None:
+    js = JetStream(own_bus)
+    await js.store(subjects.run_record(f"{run}x"), b"")
+    await js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0)))
+    runs = Runs(own_bus)
+    assert [record.run for record in await runs.records()] == [run]
+    assert await runs.record(f"{run}x") is None

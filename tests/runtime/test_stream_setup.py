@@ -128,7 +128,8 @@ async def test_a_second_task_with_the_same_id_is_not_queued(js: JetStream, run: 
     assert (first.duplicate, second.duplicate) == (False, True)
 
 
-async def test_deleting_a_run_leaves_the_others(js: JetStream, run: str) -> None:
+async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
+    js = JetStream(own_bus)
     other = f"{run}x"
     for name in (run, other):
         await js.store(subjects.tasks(name, "x"), b"")
