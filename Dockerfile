@@ -2,14 +2,14 @@
 ARG PYTHON_IMAGE=python:3.13-slim
 
 FROM ${PYTHON_IMAGE} AS build
-# Which extras of gymq are installed, with commas between.
+# Which extras of gymq are installed beside `observability`, with commas between.
 ARG EXTRAS=resources
 WORKDIR /src
 RUN python -m venv /opt/gymq
 # The dependencies are a layer of their own, made again only when they change: nothing of gymq is there yet but its name.
 COPY pyproject.toml README.md ./
 RUN mkdir gymq workers && touch gymq/__init__.py workers/__init__.py
-RUN --mount=type=cache,target=/root/.cache/pip /opt/gymq/bin/pip install --quiet ".[${EXTRAS}]"
+RUN --mount=type=cache,target=/root/.cache/pip /opt/gymq/bin/pip install --quiet ".[observability,${EXTRAS}]"
 COPY gymq ./gymq
 COPY workers ./workers
 RUN --mount=type=cache,target=/root/.cache/pip \
