@@ -21,7 +21,7 @@ from benchmarks.scale.watched import MIB, Watched, watched
 from gymq import subjects
 from gymq.jetstream import JetStream
 from gymq.jsonl import JsonlFile
-from gymq.messages import Rollout, Run, encode
+from gymq.messages import Failure, FailureClass, Rollout, Run, Stage, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.profiler import read_profile
 from gymq.resume import Resume
@@ -75,6 +75,21 @@ async def store(cluster: Watched, rollouts: int) -> None:
     await asyncio.gather(*(some() for _ in range(SUBMITTERS)))
 
 
+async def store_failure(cluster: Watched, task: int) -> None:
+    """One rollout more, and it failed."""
+    outcome = Failure(
+        run=RUN,
+        task_index=task,
+        rollout_index=0,
+        agent="agent",
+        row=row(task, 0),
+        failure_class=FailureClass.MODEL_FAILED,
+        stage=Stage.MODEL,
+        message="no GPU",
+    )
+    await OutcomeStore(cluster.bus).put(outcome, replaces=None, patience_s=60.0)
+
+
 async def until_profiled(cluster: Watched, rollouts: int) -> None:
     js = JetStream(cluster.bus)
     while True:
@@ -116,6 +131,9 @@ async def run(rollouts: int) -> None:
         async with watched([], folder) as cluster:
             tell(cluster, "everything has started again", begun)
             await asyncio.to_thread(_commands, cluster.cluster.url)
+            await store_failure(cluster, rollouts)
+            print("the last one failed:", flush=True)
+            await asyncio.to_thread(say_command, cluster.cluster.url, "rollouts", "--run", RUN, "--failed")
             print(f"{await asyncio.to_thread(_size, folder) / MIB:,.0f} MiB on disk")
             cluster.print_peaks()
         say_resume(folder, rollouts)
@@ -129,6 +147,8 @@ def _commands(url: str) -> None:
     say_command(url, "rollouts")
     say_command(url, "status")
     say_command(url, "rollouts", "--run", RUN)
+    say_command(url, "rollouts", "--run", RUN, "--failed")
+    say_command(url, "rollouts", "--run", RUN, "--task", "5")
     say_command(url, "rollouts", "--run", RUN, "--task", "5", "--rollout", "3")
     say_command(url, "profile", "--run", RUN, "--live")
     say_command(url, "profile", "--run", RUN)
