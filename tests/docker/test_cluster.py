@@ -52,6 +52,15 @@ async def test_a_row_that_is_posted_to_the_bridge_comes_back_with_its_reward(con
     assert result["expected_answer"] == row["expected_answer"]
 
 
+async def test_the_bridge_tells_the_metrics_of_the_cluster(containers: Containers) -> None:
+    url = f"{containers.url_of_bridge()}/metrics"
+    async with aiohttp.ClientSession() as http, http.get(url) as response:
+        text = await response.text()
+        assert response.status == 200, text
+    kinds = set(re.findall(r'^gymq_worker_load{.*kind="(\w+)"', text, re.MULTILINE))
+    assert kinds == {"agents", "models", "resources"}
+
+
 def collected(containers: Containers, name: str) -> list[dict[str, Any]]:
     text = containers.run("run", "--rm", "--no-deps", "--entrypoint", "cat", "collect", f"/runs/{name}.jsonl")
     return [json.loads(line) for line in text.splitlines()]
