@@ -105,6 +105,13 @@ async def test_what_came_after_the_checkpoint_counts(bus: Bus, run: str) -> None
     assert (state.run, state.created_at, state.num_rollouts, state.models) == (run, 7.0, 9, ["m"])
 
 
+async def test_a_checkpoint_of_another_version_does_not_change_the_count(bus: Bus, run: str) -> None:
+    await put(bus, rollout(run, 0), rollout(run, 1))
+    await JetStream(bus).store(subjects.profile(run), b'{"type": "profile.v99"}')
+    state = await Runs(bus).state(Run(run=run, created_at=7.0))
+    assert (state.num_stored, state.num_rewarded, state.mean_reward) == (2, 0, None)
+
+
 async def test_a_deleted_run_counts_from_nothing_again(bus: Bus, run: str) -> None:
     await put(bus, rollout(run, 0), rollout(run, 1), rollout(f"{run}-2", 0))
     await profile(bus)
