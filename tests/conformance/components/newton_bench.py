@@ -1,5 +1,7 @@
 """An evaluation of newton_bench's laws that answers from a case's script, where the case has one."""
 
+import math
+
 from workers.resources.newton_bench.laws import Module
 from workers.resources.newton_bench.submission import NotEvaluated
 from workers.resources.newton_bench.worker import Evaluation, NewtonBench
@@ -17,7 +19,9 @@ def install(author: NewtonBench, components: ScriptedComponents) -> None:
         if "raise" in reply:
             raise NotEvaluated(reply["raise"])
         outcome = reply["reply"]
-        error = None if outcome.get("rmsle") in (None, "nan") else float(outcome["rmsle"])
+        error = outcome.get("rmsle")
+        if error is not None:
+            error = float(error) if math.isfinite(float(error)) else None
         return Evaluation(
             error, outcome.get("symbolic_equivalent"), outcome.get("exact_accuracy"), outcome.get("error")
         )

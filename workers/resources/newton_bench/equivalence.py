@@ -33,7 +33,7 @@ Explain briefly. Then end with one line, either "Answer: YES" or "Answer: NO".""
     "formula",
     "law",
 )
-_ANSWER = re.compile(r"answer\s*:\s*\**\s*(yes|no)\b", re.IGNORECASE)
+_ANSWER = re.compile(r"answer:\s*(yes|no)", re.IGNORECASE)
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
@@ -60,7 +60,8 @@ async def is_equivalent(judge: Judge, module: Module, formula: str, law: str) ->
 
 
 def read_verdict(response: dict[str, Any]) -> str | None:
-    """`yes` or `no`, if the judge says either."""
+    """`yes` or `no`, if the judge says either: what follows the first `Answer:`, or else the last of the two words."""
     text = output_text(response)
-    found = _ANSWER.findall(text) or _WORD.findall(text)
-    return found[-1].lower() if found else None
+    answer = _ANSWER.search(text)
+    said = [answer[1]] if answer else _WORD.findall(text)
+    return said[-1].lower() if said else None

@@ -12,6 +12,7 @@ from gymq.sandbox import MIB, Limits, Program, Sandbox, SandboxOptions
 from workers.resources.newton_bench.laws import Module
 
 NUM_POINTS = 5000
+NUM_DIGITS = 12  # of an error, after the point
 
 _OPEN, _CLOSE = "<final_law>", "</final_law>"
 _PROGRAM = (Path(__file__).parent / "law_program.py").read_bytes()
@@ -80,16 +81,19 @@ async def predictions(
 
 
 def rmsle(predicted: list[float], true: list[float]) -> float | None:
-    """Root mean square of the differences of ln(1 + |value|), where both are numbers; None if they nowhere are."""
+    """Root mean square of the differences of ln(1 + |value|), where both are numbers.
+
+    None if they nowhere are, or a value is infinite. Rounded, so that the order of operations makes no difference.
+    """
     pairs = [pair for pair in zip(predicted, true, strict=True) if not any(map(math.isnan, pair))]
-    if not pairs:
+    if not pairs or any(math.isinf(value) for pair in pairs for value in pair):
         return None
-    return math.sqrt(math.fsum((math.log1p(abs(a)) - math.log1p(abs(b))) ** 2 for a, b in pairs) / len(pairs))
+    squares = math.fsum((math.log1p(abs(a)) - math.log1p(abs(b))) ** 2 for a, b in pairs)
+    return round(math.sqrt(squares / len(pairs)), NUM_DIGITS)
 
 
 def reward_of(error: float | None, equivalent: bool | None) -> float:
-    """From the numeric error and the judge's verdict; either may be missing."""
+    """From the numeric error, which is finite, and the judge's verdict; either may be missing."""
     if error is None:
         return {True: 1.0, False: -0.3, None: 0.0}[equivalent]
-    closeness = -1.0 if math.isinf(error) else 1.0 - 2.0 * error / (error + 3.0)
-    return 0.3 * (1.0 if equivalent else -1.0) + 0.7 * closeness
+    return 0.3 * (1.0 if equivalent else -1.0) + 0.7 * (1.0 - 2.0 * error / (error + 3.0))

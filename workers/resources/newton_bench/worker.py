@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -156,7 +155,6 @@ class NewtonBench(gymq.Resources[gymq.Row]):
                 evaluation = Evaluation(None, None, None, str(error))
         state.is_open = False
         await state.python.close()
-        error = evaluation.rmsle
         return gymq.Verdict(
             evaluation.reward,
             difficulty=row.difficulty,
@@ -164,7 +162,7 @@ class NewtonBench(gymq.Resources[gymq.Row]):
             noise_level=row.noise_level,
             law_version=row.law_version,
             extracted_law=law,
-            rmsle=error if error is not None and math.isfinite(error) else None,
+            rmsle=evaluation.rmsle,
             exact_accuracy=evaluation.exact_accuracy,
             symbolic_equivalent=evaluation.symbolic_equivalent,
             evaluation_error=evaluation.error,
@@ -190,7 +188,7 @@ class NewtonBench(gymq.Resources[gymq.Row]):
         else:
             true_law = module.law(difficulty, version)
             error = rmsle(predicted, [true_law(point) for point in points])
-            problem = "the law gives no number at any of the points" if error is None else None
+            problem = "the law gives no numbers, or infinite ones" if error is None else None
         equivalent = await is_equivalent(self._judge, module, module.formula(difficulty, version), law)
         return Evaluation(error, equivalent, float(equivalent), problem)
 

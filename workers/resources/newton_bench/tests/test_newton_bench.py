@@ -178,9 +178,15 @@ async def test_a_law_without_numbers_is_judged_by_its_form_alone(value):
     assert verdict.members["evaluation_error"]
 
 
-async def test_infinite_values_are_as_far_away_as_can_be():
-    verdict = await verify("def discovered_law(x):\n    return float('inf')", "Answer: YES")
-    assert verdict.reward == pytest.approx(0.3 - 0.7)
+@pytest.mark.parametrize(("answer", "reward"), [("Answer: YES", 1.0), ("Answer: NO", -0.3)])
+async def test_a_law_with_infinite_values_is_judged_by_its_form_alone(answer, reward):
+    verdict = await verify("def discovered_law(x):\n    return 1 / x if x > 0.01 else float('inf')", answer)
+    assert (verdict.reward, verdict.members["rmsle"]) == (reward, None)
+
+
+async def test_another_order_of_operations_makes_no_error():
+    verdict = await verify("def discovered_law(x):\n    return x * 462.282 * x", "Answer: YES")
+    assert (verdict.reward, verdict.members["rmsle"]) == (1.0, 0.0)
 
 
 async def test_numpy_is_there():
@@ -192,7 +198,8 @@ async def test_numpy_is_there():
 @pytest.mark.parametrize(
     ("answers", "reward"),
     [
-        (["Answer: YES, but not Answer: NO", ""], 0.4),
+        (["Answer: NO, or rather Answer: YES", ""], 0.4),
+        (["Answer: Not equivalent, yes?"], 0.4),
         (["hm", None, "Yes, they are"], 1.0),
         (["hm", "hm", "hm"], 0.4),
         (["hm", None, None], 0.4),
@@ -207,7 +214,7 @@ async def test_a_judge_that_cannot_be_asked_is_no_verdict():
         await verify(TRUE, None, None, None)
 
 
-@pytest.mark.parametrize("reward", [reward_of(0.0, True), reward_of(math.inf, False), reward_of(None, True)])
+@pytest.mark.parametrize("reward", [reward_of(0.0, True), reward_of(1e300, False), reward_of(None, True)])
 def test_rewards_stay_in_their_range(reward):
     assert NewtonBench.reward_range[0] <= reward <= NewtonBench.reward_range[1]
 
