@@ -1,7 +1,7 @@
 """Finding the calendar in a reply: a JSON list of objects somewhere in a text, in time proportional to its length.
 
-A list is a `[`, then anything but square brackets, then `]`. In between there has to be an opening brace and, later, a
-closing one. A brace group, from an opening brace to the next closing one, may hold square brackets.
+A list is a `[`, then anything but square brackets, then `]`. A brace group, from an opening brace to the next closing
+one, may hold square brackets, but there has to be one that holds none.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 _BRACKET = re.compile(r"[\[\]{}]")
 
-# Which brace has been seen, in the order in which a list needs them.
+# Which brace of the group without brackets has been seen, in the order in which a list needs them.
 _NOTHING, _OPENED, _CLOSED = range(3)
 _NEEDED = {_NOTHING: "{", _OPENED: "}"}
 
@@ -29,9 +29,9 @@ def find_event_list(text: str) -> list[Any] | None:
 def _first_list(text: str) -> str | None:
     """The first stretch that has the form of a list of objects.
 
-    A `{` can be read in three ways: as a plain character, as the start of a brace group, or as the brace the list
-    needs. They are tried in this order, as a backtracking regular expression would, but a state that once led nowhere
-    is never tried again, from no start.
+    A `{` can be read in three ways: as a plain character, as the start of a brace group, or as the start of the group
+    that the list needs. They are tried in this order, as a backtracking regular expression would, but a state that once
+    led nowhere is never tried again, from no start.
     """
     brackets = list(_BRACKET.finditer(text))
     after_group = _places_after_groups(brackets)
@@ -62,7 +62,7 @@ def _end_of_list(
         if bracket == _NEEDED.get(seen):
             pending.append((place + 1, seen + 1))
         group_end = after_group[place]
-        if group_end is not None:
+        if group_end is not None and seen != _OPENED:  # no brackets are skipped inside the group that the list needs
             pending.append((group_end, seen))
         pending.append((place + 1, seen))
     return None
