@@ -14,8 +14,9 @@ TEXT = "\\text{"
 # Letters that stand for A to D in other scripts: Arabic, Bengali, full-width Latin.
 FOREIGN_LETTERS = str.maketrans("أبجدঅবডঢＡＢＣＤ", "ABCDABCDABCD")
 
-_ANSWER = re.compile(r"answer\s*:([^\n]*)", re.IGNORECASE)
-_MARKDOWN_ANSWER = re.compile(r"answer[*_]*[^\S\n]*:([^\n]*)", re.IGNORECASE)
+# The answer may also stand in the line below.
+_ANSWER = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
+_MARKDOWN_ANSWER = re.compile(r"answer[*_]*[^\S\n]*:[*_\s]{0,2}([^\n]+)", re.IGNORECASE)
 _LABEL = re.compile(r"([A-Z])\s*[:).-]")
 _FIRST_LETTER = re.compile(r"([A-Za-z])(?![^\W_])")
 _CAPITAL = re.compile(r"(?<![^\W_])[A-Z](?![^\W_])")
@@ -79,7 +80,7 @@ def boxed_letter(reply: str, choices: Choices) -> str | None:
 
 
 def answer_colon_letter(reply: str, choices: Choices) -> str | None:
-    """The letter, or the option's text, that follows the first `Answer:` in its line."""
+    """The letter, or the option's text, that follows the first `Answer:`, up to the end of the line."""
     match = _ANSWER.search(reply)
     if match is None:
         return None
@@ -148,9 +149,10 @@ def _letter_in_box(content: str, choices: Choices) -> str | None:
 
 
 def _letter_in_line(line: str, choices: Choices) -> str | None:
-    line = line.translate(FOREIGN_LETTERS).strip(" \t\r\f\v*_`.,;:")
-    if any(_compete(pair[1], pair[2], choices) for pair in _NEIGHBOURS.finditer(line)):
-        return None
+    line = line.translate(FOREIGN_LETTERS).strip().strip(" \t\r\f\v*_`.,;:")
+    for one, other in _NEIGHBOURS.findall(line):
+        if one.upper() != other.upper() and choices.letter(one) and choices.letter(other):
+            return None
     if len(line) == 1:
         return choices.letter(line)
     first_letter = _FIRST_LETTER.match(line)
@@ -158,9 +160,3 @@ def _letter_in_line(line: str, choices: Choices) -> str | None:
         return choices.letter(first_letter[1])
     capitals = _CAPITAL.findall(line)
     return choices.letter(capitals[-1]) if capitals else None
-
-
-def _compete(first: str, second: str, choices: Choices) -> bool:
-    """Whether both could be the answer. Of two letters in different case one is a word: "C, a ribosome"."""
-    both_letters = choices.letter(first) and choices.letter(second)
-    return bool(both_letters) and first != second and first.isupper() == second.isupper()
