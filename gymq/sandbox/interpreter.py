@@ -55,9 +55,9 @@ def _run(code: str, timeout_s: float) -> dict[str, Any]:
     try:
         signal.setitimer(signal.ITIMER_REAL, timeout_s)
         try:
-            value = _execute(code)
-            if value is not None:
-                answer["result"], answer["shown"] = str(value), repr(value)
+            value, is_last_line = _execute(code)
+            answer["result"] = str(value) if is_last_line else None
+            answer["shown"] = None if value is None else repr(value)
             answer["success"] = True
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -70,8 +70,8 @@ def _run(code: str, timeout_s: float) -> dict[str, Any]:
     return answer
 
 
-def _execute(code: str) -> Any:
-    """Run the code; the value of its last line if that is an expression."""
+def _execute(code: str) -> tuple[Any, bool]:
+    """Run the code; the value of its last statement if that is an expression, and whether it is all of the last line."""
     tree = ast.parse(code, "<string>")
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
@@ -80,8 +80,20 @@ def _execute(code: str) -> Any:
     _offer_libraries(code)
     exec(compile(tree, "<string>", "exec"), NAMES)
     if last is None:
-        return None
-    return eval(compile(ast.Expression(last), "<string>", "eval"), NAMES)
+        return None, False
+    return eval(compile(ast.Expression(last), "<string>", "eval"), NAMES), _is_last_line(last, code)
+
+
+def _is_last_line(expression: ast.expr, code: str) -> bool:
+    """Whether the last line is the expression. A `print(...)` is for its output, not for its value."""
+    lines = code.rstrip().split("\n")
+    if expression.lineno != len(lines):
+        return False
+    try:
+        line = ast.parse(lines[-1], mode="eval").body
+    except SyntaxError:
+        return False
+    return not (isinstance(line, ast.Call) and isinstance(line.func, ast.Name) and line.func.id == "print")
 
 
 def _offer_libraries(code: str) -> None:

@@ -24,8 +24,8 @@ class Step(msgspec.Struct, frozen=True):
     stderr: str
     error: str | None  # text of the exception
     traceback: str | None
-    result: str | None  # `str` of the last line's value, if that is an expression with a value
-    shown: str | None  # its `repr`, as notebooks show it
+    result: str | None  # `str` of the last line's value, if that line is an expression other than `print(...)`
+    shown: str | None  # `repr` of the last expression's value if it has one, as notebooks show it
     timed_out: bool
     names_lost: bool = False  # the interpreter ended, and the next step begins with a new one
 

@@ -57,9 +57,9 @@ def normalised(text: str) -> str:
     """Without delimiters of formulas and `\\text{}` around it, and with single blanks."""
     text = text.strip()
     if text.startswith("\\(") and text.endswith("\\)"):
-        text = text[2:-2]
+        text = text[2:-2].strip()
     if len(text) > 1 and text.startswith("$") and text.endswith("$"):
-        text = text[1:-1]
+        text = text[1:-1].strip()
     inner = _TEXT.fullmatch(text)
     if inner:
         text = inner[1]

@@ -32,13 +32,17 @@ async def env():
         ("class A:\n    x = 5\nA().x", "5"),
         ("sorted([3, 1]), round(2.5), isinstance(1, int)", "([1, 3], 2, True)"),
         ("forty = 40\nforty", "40"),
-        ("acc = []\nacc.append(1)", None),
+        ("acc = []\nacc.append(1)", "None"),
         ("np.arange(3).sum() + numpy.ones(2).sum()", "5.0"),
         ("'a' + 'b'", "ab"),
         ("", None),
         ("# nothing", None),
         ("print(3)", None),
-        ("x = 1; x + 1", "2"),
+        ("x = 1\nx + 1  # a comment", "2"),
+        ("x = 1\nx\n# a comment", None),
+        ("x = 1; x + 1", None),
+        ("sum(\n    [1, 2]\n)", None),
+        ("for x in (1, 2):\n    x", None),
     ],
 )
 async def test_ordinary_python_works(env, code, result):
@@ -148,6 +152,7 @@ def test_printed_boxes_count_only_where_no_message_has_one():
     ("answer", "expected", "same"),
     [
         ("\\( 32 \\)", "$32$", True),
+        ("\\( $ \\text{ 32 } $ \\)", "32", True),
         ("\\text{two  words}", "two words", True),
         ("1e1", "10", True),
         ("1_000", "1000", True),
