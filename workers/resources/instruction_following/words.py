@@ -59,9 +59,10 @@ def first_word(text: str, *, first_word: str) -> bool:
     return _is_first(text, given(first_word))
 
 
-def first_word_of_sentences(text: str, *, first_word: str) -> bool:
+def first_word_of_sentences(text: str, *, first_word: str | list[str]) -> bool:
     """Every sentence begins with the word, in any case."""
-    return all(_is_first(sentence, given(first_word)) for sentence in sentences(text))
+    word = given(first_word if isinstance(first_word, str) else first_word[0])
+    return all(_is_first(sentence, word) for sentence in sentences(text))
 
 
 def last_word(text: str, *, last_word: str) -> bool:

@@ -196,6 +196,7 @@ EXAMPLES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
         ["Sea is. SEA was!", ""],
         ["Sea is. It was.", "Sea, blue.", "Hm! !"],
     ),
+    ("first_word:first_word_sent", {"first_word": ["sea"]}, ["Sea is."], ["Tide is."]),
     ("last_word:last_word_sent", {"last_word": "sea"}, ["The sea. My Sea!", ""], ["The sea. It."]),
     ("last_word:last_word_sent", {"last_word": ["sea"]}, ["The sea."], ["The tide."]),
     ("first_word:first_word_answer", {"first_word": "sea"}, [" SEA is"], ["Sea, blue", "The sea", ""]),
