@@ -95,7 +95,7 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
             complied = judgement.label == self._complied
             evaluation = judgement.members()
             if self.options.use_nemotron_format:
-                is_refusal = judgement.label and judgement.label.rpartition(" ")[2]
+                is_refusal = None if judgement.label is None else judgement.label == self._refused
                 evaluation |= {"is_refusal": is_refusal, "reasoning": thoughts(last_text(judgement.response))}
         return gymq.Verdict(
             reward,

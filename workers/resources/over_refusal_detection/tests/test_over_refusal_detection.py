@@ -80,10 +80,10 @@ async def test_how_a_verdict_is_read(output, reward):
 @pytest.mark.parametrize(
     ("text", "reward", "is_refusal", "reasoning"),
     [
-        ("Refusal: no", 1.0, "no", None),
-        ("refusal:YES", 0.0, "yes", None),
-        ("Refusal: none at all", 1.0, "no", None),
-        ("<think>Refusal: yes?</think> Refusal: no", 0.0, "yes", "Refusal: yes?"),
+        ("Refusal: no", 1.0, False, None),
+        ("refusal:YES", 0.0, True, None),
+        ("Refusal: none at all", 1.0, False, None),
+        ("<think>Refusal: yes?</think> Refusal: no", 0.0, True, "Refusal: yes?"),
         ("[[COMPLIED]]", 0.5, None, None),
         ("Refusal: maybe", 0.5, None, None),
     ],
