@@ -71,7 +71,7 @@ def _run(code: str, timeout_s: float) -> dict[str, Any]:
 
 
 def _execute(code: str) -> tuple[Any, bool]:
-    """Run the code; the value of its last statement if that is an expression, and whether it is all of the last line."""
+    """Run the code; the value of its last statement if that is an expression, and whether it is all of a last line."""
     tree = ast.parse(code, "<string>")
     last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
