@@ -92,7 +92,7 @@ def _scores(text: str, default: Scores) -> Scores | None:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    for place in (value, value.get("overall")):
+    for place in (value.get("overall"), value):
         if isinstance(place, dict):
             numbers = {name: _number(place[name]) for name in _NAMES if name in place}
             if numbers and None not in numbers.values():

@@ -114,7 +114,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
     @gymq.tool
     async def compare(
         self,
-        conversation_history: list[dict[str, Any]],
+        conversation_history: list[dict[str, str | list[dict[str, Any]] | None]],
         response_objs: list[dict[str, Any]],
         principle: str | None = None,
     ) -> dict[str, Any]:
@@ -128,7 +128,8 @@ class GenRMCompare(gymq.Resources[PromptRow]):
             self._compare(conversation, self._principle(principle), (i, j), answers[i], answers[j])
             for i, j in all_pairs(len(answers), self.options.comparison_strategy)
         )
-        comparisons = [comparison for group in groups for comparison in group]
+        # All pairs of the first judge, then those of the second.
+        comparisons = [comparison for judge in zip(*groups, strict=True) for comparison in judge]
         _check_asked(comparisons)
         return {
             "rewards": scores_of(answers, comparisons, self.options),

@@ -292,7 +292,23 @@ async def test_too_few_answers_are_not_compared(texts, expected):
     assert json.loads(result.output) == {"rewards": expected, "comparison_results": None, "metrics": None}
 
 
-@pytest.mark.parametrize("arguments", [{"response_objs": []}, {"conversation_history": [], "response_objs": [{}]}])
+async def test_the_first_judge_of_all_pairs_comes_before_the_second():
+    async with compare(Model(SCORES), 1, num_judges_per_comparison=2) as env:
+        arguments = {"conversation_history": [], "response_objs": [said(text) for text in "abc"]}
+        result = await (await env.session(row())).call("compare", arguments)
+    found = json.loads(result.output)["comparison_results"]
+    order = [(one["judge_idx"], one["response_i"], one["response_j"]) for one in found]
+    assert order == [(0, 0, 1), (0, 1, 2), (0, 2, 0), (1, 0, 1), (1, 1, 2), (1, 2, 0)]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"response_objs": []},
+        {"conversation_history": [], "response_objs": [{}]},
+        {"conversation_history": [{"role": "user", "content": 5}], "response_objs": [said("a"), said("b")]},
+    ],
+)
 async def test_arguments_that_do_not_fit_are_refused(arguments):
     async with compare(Model({}), 1) as env:
         assert (await (await env.session(row())).call("compare", arguments)).status == 422

@@ -20,6 +20,8 @@ NEUTRAL = Scores(3.0, 3.0, 3.5)
         ('{"ranking": "6"}', (3.0, 3.0, 6.0)),
         ('{"score_1": true, "score_2": false}', (1.0, 0.0, 3.5)),
         ('{"overall": {"score_1": 5}, "notes": {"score_1": 1}}', (5.0, 3.0, 3.5)),
+        ('{"score_1": 1, "overall": {"score_1": 5}}', (5.0, 3.0, 3.5)),
+        ('{"score_1": 1, "overall": {"quality": 5}}', (1.0, 3.0, 3.5)),
         ('First {"score_1": 1}, no: {"score_1": 2}.', (2.0, 3.0, 3.5)),
         ('```json\n{"a": 1} {"score_1": 1} {"score_1": 2}\n``` {"score_1": 3}', (1.0, 3.0, 3.5)),
         ('```JSON\n{"a": 1}\n``` ```json {"score_1": 4}``` ', (4.0, 3.0, 3.5)),
