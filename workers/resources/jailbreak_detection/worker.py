@@ -112,7 +112,7 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
         judgement = await self._safety.ask(self._judge, *texts)
         reward = safety = self._safety.reward(judgement)
         quality, quality_evaluation = None, None
-        if self._quality is not None and safety:
+        if self._quality is not None:
             quality_judgement = await self._quality.ask(self._judge, *texts)
             quality = self._quality.reward(quality_judgement)
             quality_evaluation = self._quality.members(quality_judgement)
@@ -139,6 +139,8 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
             response_policy=name,
             verifier_rewards=rewards,
             verifier_labels={one: judgement.label for one, judgement in judgements.items()},
+            reward_safety=rewards.get("safety_check"),
+            reward_quality=rewards.get("quality_explanation_check"),
             verifier_evaluations={one: judgement.members() for one, judgement in judgements.items()},
             **{f"reward_{one}": value for one, value in rewards.items()},
             **common,
