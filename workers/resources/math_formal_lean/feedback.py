@@ -47,19 +47,21 @@ class CompilerError(NamedTuple):
 
 
 def feedback(output: CompilerOutput, program: str) -> str:
-    """The errors with the lines they are about; or else what the compiler printed."""
+    """The errors on stderr with the lines they are about. Without any, those on stdout and all that was printed."""
     if output.process_status == TIMEOUT:
         return TOO_SLOW
     lines = program.split("\n")
-    for text in (output.stderr, output.stdout):
-        errors = [error for error in _errors(text) if 1 <= error.line <= len(lines)]
-        if errors:
-            return _shown(errors, lines)
+    on_stderr, on_stdout = (
+        [error for error in _errors(text) if 1 <= error.line <= len(lines)] for text in (output.stderr, output.stdout)
+    )
+    if on_stderr:
+        return _shown(on_stderr, lines)
     printed = "\n".join(text for text in (output.stdout, output.stderr) if text.strip())
     if not printed:
         return NOTHING_SAID
     cut = "\n... (cut)" if len(printed) > MAX_RAW_CHARACTERS else ""
-    return f"The compiler printed:\n{printed[:MAX_RAW_CHARACTERS]}{cut}"
+    shown = [_shown(on_stdout, lines)] if on_stdout else []
+    return "\n\n".join([*shown, f"The compiler printed:\n{printed[:MAX_RAW_CHARACTERS]}{cut}"])
 
 
 def _errors(text: str) -> Iterator[CompilerError]:

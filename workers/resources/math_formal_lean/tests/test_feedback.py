@@ -29,7 +29,9 @@ def test_a_warning_ends_the_error_before_it_and_is_not_shown():
 
 
 def test_errors_on_standard_output_count_if_there_are_none_on_the_other():
-    assert "one" in told(stdout="t.lean:2:0: error: one")
+    text = told(stdout="t.lean:2:0: error: one")
+    assert "  line_2 here\n^^^^^^^^^^^^^" in text
+    assert text.endswith("The compiler printed:\nt.lean:2:0: error: one")
     text = told("t.lean:2:0: error: one", stdout="t.lean:3:0: error: two")
     assert "one" in text
     assert "two" not in text
