@@ -37,7 +37,8 @@ class ScriptedWeb:
         reply = self._components.next("search", {"call": "search", "query": query}, SearchFailed)
         if "raise" in reply:
             raise SearchFailed(reply["raise"])
-        return reply["status"], "", json.dumps(reply.get("json")).encode()
+        body = reply["text"] if "text" in reply else json.dumps(reply.get("json"))
+        return reply["status"], "", body.encode()
 
     async def fetch(self, url: str) -> tuple[int, str, bytes]:
         reply = self._components.next("page", {"call": "page", "url": url}, PageError)
