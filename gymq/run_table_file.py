@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,10 +13,14 @@ import msgspec
 
 from gymq.jsonl import JsonlError, parse_object
 from gymq.messages import Failure, Outcome, Rollout
+from gymq.redaction import redact
 from gymq.rows import PARAMS
 from gymq.tokens import TOKEN_MEMBERS, encode_json
 
 ROWS_AT_ONCE = 256  # in memory, and in a row group of the file
+
+_JSON_COLUMNS = ("row", "params", "output", "usage", "verdict")
+_JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -32,8 +38,11 @@ class RunTableFile:
     generation_log_probs.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, redacted: bool = False) -> None:
         """
+        Args:
+            redacted: whether the file leaves this machine; texts in it are then as `redact` gives them.
+
         Raises:
             TableError: pyarrow is not installed, or the file cannot be made.
         """
@@ -43,6 +52,7 @@ class RunTableFile:
         except ImportError:
             raise TableError(f'{path}: writing this needs pyarrow: pip install "gymq[datasets]"') from None
         self._path = path
+        self._redacted = redacted
         self._unfinished = path.with_name(f".{path.name}.unfinished")
         self._schema = _schema(pyarrow)
         self._table = pyarrow.Table
@@ -71,7 +81,8 @@ class RunTableFile:
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome."""
-        self._rows.append(_row(outcome))
+        row = _row(outcome)
+        self._rows.append(_without_secrets(row) if self._redacted else row)
         if len(self._rows) == ROWS_AT_ONCE:
             self._flush()
 
@@ -125,3 +136,21 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "verdict": _encode(outcome.verdict).decode() if isinstance(outcome, Rollout) else None,
         **{name: [list(item.get(name) or ()) for item in with_tokens] for name in TOKEN_MEMBERS},
     }
+
+
+def _without_secrets(row: dict[str, Any]) -> dict[str, Any]:
+    is_json = row["params"] is not None
+    hide = dict.fromkeys(_JSON_COLUMNS, _redact_json) | {"message": redact} | ({} if is_json else {"row": redact})
+    return row | {name: hidden(row[name]) for name, hidden in hide.items() if row[name] is not None}
+
+
+def _redact_json(text: str) -> str:
+    """JSON text with its strings redacted. All else stays as it was: numbers keep their digits."""
+    return _JSON_STRING.sub(_redact_string, text)
+
+
+def _redact_string(string: re.Match[str]) -> str:
+    literal = string[0]
+    text = json.loads(literal, strict=False) if "\\" in literal else literal[1:-1]
+    redacted = redact(text)
+    return literal if redacted == text else json.dumps(redacted)

@@ -16,7 +16,7 @@ COMMANDS = {
     "profile": "Statistics of a run, live or as files.",
     "status": "Server, streams, workers, queues and runs.",
     "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
-    "export": "Write a stored run into files: JSONL or Parquet.",
+    "export": "Hand on a stored run: JSONL, Parquet, Weights & Biases, MLflow.",
     "rollouts": "List the rollouts of a run, or read one whole.",
     "cancel": "Stop a run, or one task of it.",
     "weights": "Give all replicas of a model new weights.",
