@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import threading
 from concurrent.futures import Future
 from pathlib import Path
@@ -18,6 +17,7 @@ import msgspec
 
 from gymq.host import HostSpec
 from gymq.launch import Child, LaunchError
+from gymq.ray_cluster import NoCluster, join
 
 LOOK_EVERY_S = 2.0
 PATIENCE_S = 10.0  # for the answer of an actor that lives
@@ -35,13 +35,9 @@ class RayNodes:
 
     def __init__(self, address: str) -> None:
         try:
-            self.ray: Any = importlib.import_module("ray")  # heavy, and only for those who have it
-        except ImportError:
-            raise LaunchError('Ray is not installed: pip install "gymq[ray]"') from None
-        try:
-            self.ray.init(address=address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
-        except Exception as error:  # Ray raises many kinds
-            raise LaunchError(f"there is no Ray cluster at {address!r}: {error}") from None
+            self.ray = join(address)
+        except NoCluster as error:
+            raise LaunchError(str(error)) from None
 
     def child(self, name: str, spec: HostSpec) -> RayChild:
         """A worker process somewhere in the cluster; not started yet."""

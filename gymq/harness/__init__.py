@@ -7,3 +7,4 @@ from gymq.harness.containers import network_address as network_address
 from gymq.harness.places import Ended as Ended
 from gymq.harness.places import Place as Place
 from gymq.harness.places import Process as Process
+from gymq.harness.ray import Ray as Ray

@@ -117,6 +117,9 @@ class Docker(_Container):
             raise ComponentFailed(f"the container of {self.image} is gone")
         return ended
 
+    async def gateway_host(self) -> str:
+        return await network_address()
+
     async def _is_there(self) -> bool:
         found = await _command(["docker", "inspect", "--format", "{{.State.Running}}", self.name])
         return found.stdout.strip() == b"true"

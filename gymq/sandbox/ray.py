@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from gymq.ray_cluster import NoCluster, join
 from gymq.sandbox.interface import Finished, Limits, Program, Sandbox, SandboxFailed, Session, SessionEnded
 from gymq.sandbox.local import LocalSandbox
-
-if TYPE_CHECKING:
-    from types import ModuleType
 
 _PATIENCE_S = 60.0  # for Ray, beside the time of the program
 
@@ -36,12 +33,10 @@ class RaySandbox(Sandbox):
     async def start(self) -> None:
         if self._ray is not None:
             return
-        ray = _imported()
         try:
-            if not ray.is_initialized():
-                await asyncio.to_thread(ray.init, address=self._address, log_to_driver=False, configure_logging=False)
-        except Exception as error:  # Ray raises many kinds
-            raise SandboxFailed(f"there is no Ray cluster at {self._address!r}: {error}") from None
+            ray = await asyncio.to_thread(join, self._address)
+        except NoCluster as error:
+            raise SandboxFailed(str(error)) from None
         self._ray = ray
         self._slots = asyncio.Semaphore(max(1, int(ray.cluster_resources().get("CPU", 1))))
         self._run_there = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy="SPREAD")(_run)
@@ -159,10 +154,3 @@ def _run(isolation: str | None, python: str, program: Program, limits: Limits) -
         return asyncio.run(run())
     except SandboxFailed as error:
         return error.message
-
-
-def _imported() -> ModuleType:
-    try:
-        return importlib.import_module("ray")  # heavy, and only for those who have it
-    except ImportError:
-        raise SandboxFailed('Ray is not installed: pip install "gymq[ray]"') from None

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from pathlib import Path
 
 import openai
 import psutil
@@ -11,6 +13,7 @@ import uvloop
 import gymq
 from gymq.bridge import Gateway
 from gymq.harness import Apptainer, Capture, Docker, Process, network_address
+from gymq.harness.places import OUTPUT_BYTES
 from gymq.testing import reply
 
 from .script import Script, agent, rollout, said
@@ -233,6 +236,58 @@ async def test_a_cancelled_program_is_gone_with_its_children(tmp_path):
         running.cancel()
         await asyncio.wait([running])
     await until(lambda: not psutil.pid_exists(int(started.read_text())))
+
+
+@pytest.mark.parametrize("left", ["sleep 600", "setsid sleep 600", "trap '' TERM HUP; setsid setsid sleep 600"])
+async def test_what_a_program_leaves_running_is_ended_with_it(tmp_path, left):
+    noted = tmp_path / "pid"
+    script = f"({left}) & echo $! > {noted}; echo done"
+    async with Process() as place:
+        ended = await place.run(script, wall_s=300.0)
+    assert (ended.exit_status, ended.limit, ended.stdout) == (0, None, b"done\n")
+    assert not psutil.pid_exists(int(noted.read_text()))
+
+
+async def test_a_program_that_kills_its_keeper_is_ended_too(tmp_path):
+    noted = tmp_path / "pid"
+    async with Process() as place:
+        ended = await place.run(f"echo $$ > {noted}; setsid sleep 600 & kill -KILL $PPID; sleep 600", wall_s=300.0)
+    assert (ended.exit_status, ended.limit) == (-9, None)
+    assert not psutil.pid_exists(int(noted.read_text()))
+
+
+async def test_memory_of_all_that_a_process_starts_is_limited():
+    script = "python3 -c 'x = bytearray(10**8); input()' < /dev/zero & " * 2
+    async with Process(memory_mib=150) as place:
+        assert (await place.run(script + "wait", wall_s=300.0)).limit == "memory"
+        assert (await place.run("echo lives", wall_s=300.0)).stdout == b"lives\n"
+
+
+async def test_of_what_a_program_prints_without_end_the_beginning_is_kept():
+    async with Process() as place:
+        ended = await place.run("head -c 100000000 /dev/zero", wall_s=300.0)
+    assert (ended.exit_status, len(ended.stdout)) == (0, OUTPUT_BYTES)
+
+
+DRIVER = """
+import asyncio
+from gymq.harness import Process
+async def main():
+    async with Process() as place:
+        await place.run({script!r}, wall_s=600.0)
+asyncio.run(main())
+"""
+
+
+async def test_programs_of_a_process_that_is_killed_end_and_their_folder_is_removed(tmp_path):
+    noted = tmp_path / "noted"
+    script = f"(trap '' TERM; setsid sleep 600) & echo $! $PWD > {noted}.part; mv {noted}.part {noted}; sleep 600"
+    driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER.format(script=script))
+    await until(noted.exists)
+    pid, folder = noted.read_text().split()
+    driver.kill()
+    await driver.wait()
+    await until(lambda: not psutil.pid_exists(int(pid)) and not Path(folder).exists())
 
 
 async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import select
 import signal
 import time
 
-from . import kernel
+from . import descendants, kernel
 from .spec import Spec
 
 TYPE_CHECKING = False
@@ -17,7 +17,6 @@ if TYPE_CHECKING:  # the import would take longer than the rest
     from typing import NoReturn
 
 _PAUSE_S = 0.05  # between two looks at the memory
-_PAGE = os.sysconf("SC_PAGE_SIZE")
 _FIRST_UID = 500_000_000
 _FIRST_UID_IN_CONTAINER = 10_000  # where only the first 65,536 users exist
 _NOT_STARTED = 125  # exit status of the child when the reason is in the pipe
@@ -127,62 +126,15 @@ def _watch(spec: Spec, child: int, lifeline_fd: int, began: float) -> tuple[str 
         if spec.wall_s is not None:
             pause = min(pause, max(0.0, began + spec.wall_s - time.monotonic()))
         ready, _, _ = select.select([ended, lifeline_fd], [], [], pause)
-        status = _reap(child)
+        status = descendants.reap(child)
         if status is not None:
             return None, status
         if lifeline_fd in ready:
             return "owner", None
         if spec.wall_s is not None and time.monotonic() - began >= spec.wall_s:
             return "wall", None
-        if _memory_of_descendants() > spec.memory_bytes:
+        if descendants.memory() > spec.memory_bytes:
             return "memory", None
-
-
-def _reap(child: int) -> int | None:
-    """Collect whoever ended; the exit status of the program if it did."""
-    status = None
-    while True:
-        try:
-            pid, wait_status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return status
-        if pid == 0:
-            return status
-        if pid == child:
-            status = os.waitstatus_to_exitcode(wait_status)
-
-
-def _memory_of_descendants() -> int:
-    """Bytes of memory that are no part of files. What was shared by a fork counts for each."""
-    total = 0
-    for pid in _descendants():
-        try:
-            with open(f"/proc/{pid}/statm") as file:
-                _, resident, shared, *_ = map(int, file.read().split())
-        except (OSError, ValueError):
-            continue
-        total += (resident - shared) * _PAGE
-    return total
-
-
-def _descendants() -> list[int]:
-    if os.getpid() == 1:
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
-    parents: dict[int, int] = {}
-    for name in os.listdir("/proc"):
-        if name.isdecimal():
-            try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
-            except (OSError, ValueError):
-                continue
-    found = {os.getpid()}
-    grew = True
-    while grew:
-        new = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= new
-        grew = bool(new)
-    return list(found - {os.getpid()})
 
 
 def _processes_of(uid: int) -> int:
@@ -207,13 +159,4 @@ def _end_all(child: int, uid: int | None) -> None:
             os.kill(-1, signal.SIGKILL)
             os._exit(0)
         os.waitpid(killer, 0)
-    while True:
-        for pid in _descendants():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
+    descendants.end()

@@ -1,0 +1,122 @@
+"""Keeps a program that is trusted: nothing is hidden from it or refused to it, but nothing of it outlives it.
+
+`LINE_FD MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]`; the exit status, or the signal, is the program's. The line is one
+end of a pair of sockets. The owner writes on it when the program has to end. It closes when the owner dies; then the
+folder is removed too, since nobody else is left to do it. The keeper writes on it if memory ended the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import select
+import shutil
+import signal
+import sys
+
+from . import descendants, kernel
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the import would take longer than the rest
+    from typing import NoReturn
+
+LINUX = sys.platform == "linux"  # elsewhere only the program's own process group is ended
+_LOOK_S = 0.25  # between two looks at the memory
+_NO_PROGRAM = 127  # what shells say
+
+
+def main() -> NoReturn:
+    line, memory_bytes = map(int, sys.argv[2:4])
+    folder, *program = sys.argv[4:]
+    os.set_inheritable(line, False)
+    if LINUX:
+        _watch_over_me()
+    woken, wake = os.pipe()
+    os.set_blocking(woken, False)
+    os.set_blocking(wake, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # with a handler it writes on `wake`
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    child = os.fork()
+    if child == 0:
+        _become(program)
+    for fd in (0, 1, 2):  # so that whoever reads the program's output sees its end
+        os.close(fd)
+    status, memory, orphaned = None, False, False
+    while status is None:
+        ready, _, _ = select.select([line, woken], [], [], _LOOK_S if memory_bytes else None)
+        if woken in ready:
+            os.read(woken, 4096)
+        status = descendants.reap(child)
+        memory = bool(memory_bytes) and LINUX and descendants.memory() > memory_bytes
+        if line in ready:
+            orphaned = not _read(line)
+        if line in ready or memory:
+            break
+    _end(child)
+    if orphaned:
+        shutil.rmtree(folder, ignore_errors=True)
+    if memory and status is None:
+        os.write(line, b"memory")
+    _exit_like(-signal.SIGKILL if status is None else status)
+
+
+def _watch_over_me() -> None:
+    """Go on as a child, a subreaper, of a process that ends with it and in its way, and is a subreaper too.
+
+    Either may be killed, by the program or by an owner who kills his children first: the other one then ends the rest.
+    """
+    kernel.become_subreaper()
+    keeper = os.fork()
+    if keeper == 0:
+        kernel.become_subreaper()
+        return
+    for fd in (0, 1, 2):
+        os.close(fd)
+    status = None
+    while status is None:
+        pid, wait_status = os.waitpid(-1, 0)
+        if pid == keeper:
+            status = os.waitstatus_to_exitcode(wait_status)
+    descendants.end()
+    _exit_like(status)
+
+
+def _become(program: list[str]) -> NoReturn:
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (
+            signal.SIGCHLD,
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+        ):  # Python ignores the latter, and programs inherit
+            signal.signal(number, signal.SIG_DFL)
+        os.execvp(program[0], program)
+    except OSError as error:
+        os.write(2, f"{program[0]}: {error.strerror}\n".encode())
+    os._exit(_NO_PROGRAM)
+
+
+def _read(line: int) -> bytes:
+    try:
+        return os.read(line, 1)
+    except ConnectionError:
+        return b""
+
+
+def _end(child: int) -> None:
+    if LINUX:
+        descendants.end()
+        return
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+
+
+def _exit_like(status: int) -> NoReturn:
+    if status < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if status != -signal.SIGKILL:
+            signal.signal(-status, signal.SIG_DFL)
+        os.kill(os.getpid(), -status)
+    os._exit(status)

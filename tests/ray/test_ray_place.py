@@ -1,0 +1,199 @@
+"""Programs of agents on the nodes of a Ray cluster: they ask the model from there, and nothing of them is left."""
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import gymq
+from gymq.agent_harness import AgentHarness
+from gymq.bridge import Gateway
+from gymq.harness import Capture, Ray
+from gymq.harness import ray as module
+from gymq.testing import prompt, reply
+
+# Set before the import: they keep the cluster on this machine and apart from others.
+os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+FAMILY = "echo $$ > {0}.part; (trap '' TERM; setsid sleep 600) & echo $! >> {0}.part; mv {0}.part {0}; sleep 600"
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    """A head that runs nothing, and a node."""
+    ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "gymq[ray]"')
+    from ray.cluster_utils import Cluster
+
+    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
+        os.environ["RAY_TMPDIR"] = folder
+        made = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20},
+        )
+        made.add_node(num_cpus=2, object_store_memory=80 << 20)
+        ray.init(address=made.address, log_to_driver=False)
+        yield made
+        ray.shutdown()
+        made.shutdown()
+        del os.environ["RAY_TMPDIR"]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(120):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+
+
+def is_there(folder: Path) -> bool:
+    return folder.is_dir()
+
+
+def is_gone(family: Path) -> bool:
+    return not any(psutil.pid_exists(int(pid)) for pid in family.read_text().split())
+
+
+async def test_a_program_finds_the_files_of_the_one_before(cluster: Any) -> None:
+    async with Ray(env={"NAME": "Ada"}) as place:
+        await place.write("folder/of it/greeting", b"Hello")
+        ended = await place.run("cat 'folder/of it/greeting'; echo \" $NAME $KEY\"", wall_s=60.0, env={"KEY": "k"})
+    assert (ended.stdout, ended.exit_status, ended.limit) == (b"Hello Ada k\n", 0, None)
+
+
+async def test_a_program_that_takes_too_long_is_ended_and_another_one_runs(cluster: Any) -> None:
+    async with Ray() as place:
+        ended = await place.run("echo began; sleep 600", wall_s=1.0)
+        assert (ended.limit, ended.stdout) == ("wall", b"began\n")
+        assert (await place.run("echo again", wall_s=60.0)).stdout == b"again\n"
+
+
+async def test_a_program_that_takes_too_much_memory_is_ended(cluster: Any) -> None:
+    async with Ray(memory_mib=100) as place:
+        ended = await place.run("python3 -c 'x = bytearray(10**9); input()'; sleep 600", wall_s=60.0)
+        assert ended.limit == "memory"
+
+
+async def test_a_cancelled_program_is_gone_with_its_children_and_another_one_runs(cluster: Any, tmp_path: Path) -> None:
+    family = tmp_path / "pids"
+    async with Ray() as place:
+        running = asyncio.create_task(place.run(FAMILY.format(family), wall_s=600.0))
+        await until(family.exists)
+        running.cancel()
+        await asyncio.wait([running])
+        assert is_gone(family)
+        assert (await place.run("echo again", wall_s=60.0)).stdout == b"again\n"
+
+
+async def test_leaving_the_place_ends_all_and_removes_its_folder(cluster: Any, tmp_path: Path) -> None:
+    family = tmp_path / "pids"
+    async with Ray() as place:
+        folder = Path((await place.run("pwd", wall_s=60.0)).stdout.decode().strip())
+        assert is_there(folder)
+        running = asyncio.create_task(place.run(FAMILY.format(family), wall_s=600.0))
+        await until(family.exists)
+    assert is_gone(family)
+    assert not is_there(folder)
+    with pytest.raises(gymq.ComponentFailed):
+        await running
+
+
+async def test_when_the_agents_process_is_killed_its_programs_end_and_their_folder_is_removed(
+    cluster: Any, tmp_path: Path
+) -> None:
+    family, folder = tmp_path / "pids", tmp_path / "folder"
+    script = f"pwd > {folder}; {FAMILY.format(family)}"
+    driver = (
+        "import asyncio\nfrom gymq.harness import Ray\n"
+        f"async def main():\n    async with Ray({cluster.address!r}) as place:\n"
+        f"        await place.run({script!r}, wall_s=600.0)\nasyncio.run(main())"
+    )
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", driver)
+    await until(family.exists)
+    process.kill()
+    await process.wait()
+    await until(lambda: is_gone(family) and not is_there(Path(folder.read_text().strip())))
+
+
+PROGRAM = """
+import json, os, urllib.request
+asked = {"model": "any", "messages": [{"role": "user", "content": "Name a prime number."}]}
+for turn in range(2):
+    request = urllib.request.Request(
+        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
+        json.dumps(asked).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
+    )
+    answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
+    asked["messages"] += [answer, {"role": "user", "content": "Another one?"}]
+"""
+
+
+class Asks(gymq.Agent):
+    """A program on a node asks twice; `then` is what the shell does after it."""
+
+    class Options(gymq.AgentOptions):
+        then: str = "true"
+
+    async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
+        capture, place = Capture(rollout), Ray()
+        async with (
+            place,
+            Gateway(await place.gateway_host()) as gateway,
+            gateway.admit(rollout.id, capture.ask) as admission,
+        ):
+            await place.write("program.py", PROGRAM.encode())
+            script = f"python3 program.py && {self.options.then}"
+            ended = await capture.watch(place.run(script, wall_s=rollout.time_left(), env=admission.env))
+        assert ended.exit_status == 0, ended.last_words
+        rollout.output = capture.conversation().output
+        async with rollout.session() as session:
+            return await session.verify(rollout.response)
+
+
+class Primes(gymq.Resources[gymq.Row]):
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        return gymq.Verdict(float("7" in request.reply_text))
+
+
+async def test_a_program_asks_the_model_through_the_gateway_and_what_it_said_is_verified(cluster: Any) -> None:
+    answers = iter(("9", "7"))
+    async with AgentHarness(Asks, Primes, lambda params: reply(next(answers))) as harness:
+        verdict, response = await harness.run(prompt("?"))
+    assert verdict.reward == 1.0
+    assert [item["role"] for item in response["output"]] == ["assistant", "user", "assistant"]
+
+
+async def test_a_node_that_is_lost_is_a_failure_and_no_reward(cluster: Any, tmp_path: Path) -> None:
+    (first,) = cluster.worker_nodes
+    doomed = cluster.add_node(num_cpus=2, object_store_memory=80 << 20)
+    family = tmp_path / "pids"
+    cluster.remove_node(first)
+    options = {"then": FAMILY.format(family)}
+    try:
+        async with AgentHarness(Asks, Primes, lambda params: reply("7"), options) as harness:
+            running = asyncio.create_task(harness.run(prompt("?")))
+            await until(family.exists)
+            await asyncio.to_thread(cluster.remove_node, doomed, allow_graceful=False)
+            with pytest.raises(gymq.ComponentFailed, match="Ray lost the actor"):
+                await running
+        await until(lambda: is_gone(family))
+    finally:
+        cluster.add_node(num_cpus=2, object_store_memory=80 << 20)
+
+
+async def test_a_place_that_no_node_has_room_for_is_a_failure(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "START_S", 1.0)
+    with pytest.raises(gymq.ComponentFailed, match="no node with 1000 free CPUs within 1 s"):
+        async with Ray(num_cpus=1000.0):
+            pass
+
+
+async def test_without_ray_it_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(gymq.ComponentFailed, match="gymq\\[ray\\]"):
+        async with Ray():
+            pass
