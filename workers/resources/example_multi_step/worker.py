@@ -9,10 +9,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 import msgspec
+import pydantic
 
 import gymq
 
 # A verdict can hold integers of 64 bits.
+INTEGERS = pydantic.TypeAdapter(list[Annotated[int, pydantic.Field(ge=-(2**63), le=2**63 - 1)]])
 Value = bool | Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | float | str
 
 
@@ -54,7 +56,7 @@ class Synonyms(gymq.Resources[SynonymRow]):
         overlap = len(set(values) & set(expected)) / len(expected) if expected else float(not values)
         return gymq.Verdict(
             float(accurate),
-            parsed_synonym_values=values,
+            parsed_synonym_values=as_integers(values),
             accuracy=accurate,
             set_overlap=overlap,
             original_term_minefield_hit=row.minefield_label in values or row.minefield_label_value in values,
@@ -71,3 +73,11 @@ def last_values(calls: list[dict[str, Any]]) -> list[Value] | None:
         return msgspec.json.decode(hand_ins[-1].get("arguments") or "", type=HandIn).synonym_values
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def as_integers(values: list[Value]) -> list[Value] | list[int]:
+    """The values as the tool takes them; as they were written if one of them stands for no integer of 64 bits."""
+    try:
+        return INTEGERS.validate_python(values)
+    except pydantic.ValidationError:
+        return values

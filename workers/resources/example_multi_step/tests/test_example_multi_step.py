@@ -63,6 +63,22 @@ async def test_a_call_without_arguments_scores_0():
 
 
 @pytest.mark.parametrize(
+    ("values", "reported"),
+    [
+        ([True, 501.0, "7"], "[1, 501, 7]"),
+        ([1.5, True], "[1.5, true]"),
+        (["Warm", 501.0], '["Warm", 501.0]'),
+        ([str(10**30)], f'["{10**30}"]'),
+        ([1e300], "[1e+300]"),
+    ],
+)
+async def test_values_are_reported_as_integers_where_all_stand_for_one(values, reported):
+    verdict = await verdict_on({"synonym_values": values})
+    assert json.dumps(verdict.members["parsed_synonym_values"]) == reported
+    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+
+
+@pytest.mark.parametrize(
     ("values", "reward", "overlap"),
     [
         ([644.0, 501], 1.0, 1.0),
