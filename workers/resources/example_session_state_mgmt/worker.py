@@ -7,12 +7,17 @@ have called.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
+
+import pydantic
 
 import gymq
 
 
 class Seeding(gymq.Row):
     initial_count: int
+    # A session can be seeded with the count alone: nothing is asked of a model yet.
+    responses_create_params: dict[str, Any] = pydantic.Field(default_factory=lambda: {"input": []})
 
 
 class Expectation(gymq.Row):

@@ -48,6 +48,11 @@ async def test_seeding_again_changes_nothing():
         assert await value(session) == 3
 
 
+async def test_the_count_alone_seeds_a_session():
+    async with Harness(SessionCounter) as env:
+        assert await value(await env.session({"initial_count": 3})) == 3
+
+
 async def test_seeding_after_a_tool_call_changes_nothing():
     async with Harness(SessionCounter) as env:
         session = await env.session(None)
