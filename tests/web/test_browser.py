@@ -185,6 +185,23 @@ async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) ->
     assert await page.value("document.querySelectorAll('.rollouts tbody tr').length") == 1
 
 
+async def test_two_runs_are_compared_agent_by_agent(web: Web, run: str, page: Page) -> None:
+    for name, reward in ((run, 0.0), (f"{run}x", 1.0)):
+        await web.announce(name)
+        await web.store(rollout(name, 0, reward=reward), rollout(name, 1, reward=1.0, agent="other"))
+    await web.profile()
+    await page.open(f"{web.url}#/compare/{run}/{run}x")
+    await page.shows("Task by task")
+    cells = "[...document.querySelectorAll('tr')].map((row) => [...row.children].map((cell) => cell.textContent))"
+    rows = {name: rest for name, *rest in await page.value(cells)}
+    assert [[value.split(" %")[0] for value in rows[f"{agent}: pass@1"]] for agent in ("asker", "other")] == [
+        ["0.0", "100.0"],
+        ["100.0", "100.0"],
+    ]
+    headings = await page.value("[...document.querySelectorAll('h2')].map((one) => one.textContent)")
+    assert {"asker: pass@k in %", "other: pass@k in %", "asker: rewards", "other: rewards"} <= set(headings)
+
+
 @pytest.mark.parametrize("width", [1280, 400])
 async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, width: int) -> None:
     response = reply(function_call("spell", {"word": "x" * 500}), "y" * 3000)

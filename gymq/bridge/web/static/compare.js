@@ -11,34 +11,37 @@ const TASKS = 20;
 export async function compareView(main, left, right, query, signal) {
   const [a, b] = await Promise.all([left, right].map((run) => get(["runs", run], null, signal)));
   const list = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …"));
-  const several = new Set([a, b].flatMap((view) => Object.keys(view.overview.agents))).size > 1;
-  const name = (run, agent) => (several ? `${run}: ${agent}` : run);
-  const pairs = [[left, a], [right, b]].flatMap(([run, view]) => Object.entries(view.overview.agents).map(([agent, known]) => ({ run, view, agent, known })));
+  const agents = [...new Set([a, b].flatMap((view) => Object.keys(view.overview.agents)))].sort();
+  const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${agent}: ${text}` : text, el("span", { class: "quiet" }, note));
+  const drawings = (agent) => {
+    const known = [[left, a], [right, b]].filter(([, view]) => view.overview.agents[agent]);
+    const curves = known.map(([run, view]) => curveOf(run, view.overview.agents[agent])).filter((curve) => curve.points.length);
+    return el("div", { class: "columns" },
+      el("section", { class: "card" }, titled(agent, "pass@k", " in %"), passCurve(curves)),
+      el("section", { class: "card" }, titled(agent, "rewards", ""), histograms(known.map(([run, view]) => ({ name: run, bars: view.histograms[agent] })))));
+  };
   show(main,
-    el("section", { class: "card" }, el("h1", null, "Side by side"), numbers(left, a, right, b)),
-    el("div", { class: "columns" },
-      el("section", { class: "card" }, el("h2", null, "pass@k", el("span", { class: "quiet" }, " in %")), passCurve(pairs.filter(({ known }) => known.rollouts).map(({ run, agent, known }) => curveOf(name(run, agent), known)))),
-      el("section", { class: "card" }, el("h2", null, "Rewards"), histograms(pairs.map(({ run, view, agent }) => ({ name: name(run, agent), bars: view.histograms[agent] }))))),
+    el("section", { class: "card" }, el("h1", null, "Side by side"), numbers(agents, left, a, right, b)),
+    agents.map(drawings),
     list);
   await tasks(list, left, right, Number(query.get("first") || 0), signal);
 }
 
-function numbers(left, a, right, b) {
+function numbers(agents, left, a, right, b) {
   const failures = (view) => Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
-  const best = (view, k) => {
-    const known = Object.values(view.overview.agents).map((agent) => agent.pass_at_k[k]).filter(Boolean);
-    return known.length === 1 ? known[0] : null;
-  };
+  const ks = (agent) => [...new Set([a, b].flatMap((view) => Object.keys(view.overview.agents[agent]?.pass_at_k || {})))].map(Number).sort((x, y) => x - y);
+  // Of several agents only the first and the last k, the whole curves are below.
+  const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
   const told = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${decimals(estimate.interval.low, 1)} to ${decimals(estimate.interval.high, 1)})` : ""}` : "–");
-  const ks = [...new Set([a, b].flatMap((view) => Object.values(view.overview.agents).flatMap((agent) => Object.keys(agent.pass_at_k))))].map(Number).sort((x, y) => x - y);
   const rows = [["rewarded", count(a.overview.num_rewarded), count(b.overview.num_rewarded)],
     ["failed attempts", count(failures(a)), count(failures(b))],
     ["mean reward", decimals(a.overview.mean_reward), decimals(b.overview.mean_reward)],
-    ...ks.map((k) => [`pass@${k}`, told(best(a, k)), told(best(b, k))]),
+    ...agents.flatMap((agent) => shown(agent).map((k) => [agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`,
+      ...[a, b].map((view) => told(view.overview.agents[agent]?.pass_at_k[k]))])),
     ["policy", a.overview.models.join(", "), b.overview.models.join(", ")]];
   return el("div", { class: "scroll" }, el("table", null,
     el("thead", null, el("tr", null, el("th"), el("th", null, link(["run", left], left)), el("th", null, link(["run", right], right)))),
-    el("tbody", null, rows.map(([name, ...cells]) => el("tr", null, el("td", { class: "quiet" }, name), cells.map((cell) => el("td", null, cell)))))));
+    el("tbody", null, rows.map(([name, ...cells]) => el("tr", null, el("td", { class: "quiet label" }, name), cells.map((cell) => el("td", null, cell)))))));
 }
 
 async function tasks(box, left, right, first, signal) {
