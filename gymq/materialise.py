@@ -22,6 +22,8 @@ MAX_PROBLEMS = 20
 
 DEFAULT_REPEATS = "_default"
 
+_NULL = msgspec.Raw(b"null")
+
 Members = dict[str, Any]
 """Members of a row on its way out: JSON text as it came in, or a value that takes its place."""
 
@@ -36,13 +38,18 @@ class MaterialiseOptions(BaseModel):
     limit: Annotated[int, Field(ge=0)] | None = None
     """Read only so many lines; 0 and None: all."""
     num_repeats: int | dict[str, int] = 1
-    """Rollouts a row: a number, or a number for each agent's name, where `_default` stands for the others."""
+    """Rollouts a row: a number, or a number for each agent's name, where `_default` stands for the others; None: 1."""
     num_repeats_add_seed: bool = False
     """Put the rollout index as `seed` into the JSON text `responses_create_params.metadata.extra_body`."""
     responses_create_params: dict[str, Any] = {}
     """Members that replace those of each row's `responses_create_params`."""
     prompt: PromptTemplate | None = None
     """Makes the `input` of each row, which then must have none of its own."""
+
+    @field_validator("num_repeats", mode="before")
+    @classmethod
+    def _none_is_once(cls, repeats: object) -> object:
+        return 1 if repeats is None else repeats
 
     @field_validator("num_repeats")
     @classmethod
@@ -187,11 +194,12 @@ def _agent_name(raw: msgspec.Raw | None) -> str:
 
 def _with_seed(params: Members, seed: int) -> Members:
     """The parameters with `seed` in the JSON text `metadata.extra_body`."""
-    metadata: Members = _object(params.get("metadata", msgspec.Raw(b"{}")), f"{PARAMS}.metadata")
+    given = params.get("metadata", _NULL)
+    metadata: Members = {} if given == _NULL else _object(given, f"{PARAMS}.metadata")
     place = f"{PARAMS}.metadata.extra_body"
     try:
-        text = msgspec.json.decode(metadata.get("extra_body", msgspec.Raw(b'"{}"')), type=str)
-        body = json.loads(text)
+        text = msgspec.json.decode(metadata.get("extra_body", _NULL), type=str | None)
+        body = {} if text is None else json.loads(text)
     except (msgspec.MsgspecError, ValueError):
         raise RowError(f"`{place}` must be a text with a JSON object, so that a seed can be put into it") from None
     if not isinstance(body, dict):

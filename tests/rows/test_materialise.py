@@ -103,6 +103,17 @@ def test_a_seed_is_merged_into_what_the_extra_body_holds() -> None:
     ]
 
 
+@pytest.mark.parametrize("metadata", [None, {}, {"extra_body": None}])
+def test_a_seed_needs_no_metadata_to_be_put_into(metadata: dict[str, Any] | None) -> None:
+    text = row(responses_create_params={"input": "a", "metadata": metadata})
+    [only] = materialised(text, num_repeats_add_seed=True)
+    assert json.loads(only.json)["responses_create_params"]["metadata"] == {"extra_body": '{"seed": 0}'}
+
+
+def test_repeats_that_are_none_are_one() -> None:
+    assert keys(materialised(A, num_repeats=None)) == [(0, 0)]
+
+
 def test_repeats_may_differ_between_agents() -> None:
     text = row(agent_ref={"name": "x"}) + row(agent_ref={"name": "y"}) + row(agent_ref={"name": "z"})
     rows = materialised(text, num_repeats={"x": 3, "y": 1, "_default": 2})
