@@ -36,8 +36,8 @@ class ScriptedVerifier:
         if "raise" in reply:
             raise ComponentFailed(reply["raise"])
         answer = reply["reply"]
-        if answer.get("_ng_failure_class") == "judge_failed":
+        if isinstance(answer, dict) and answer.get("_ng_failure_class") == "judge_failed":
             raise JudgeFailed(str(answer))
-        if not isinstance(answer.get("reward"), int | float):
+        if not isinstance(answer, dict) or not isinstance(answer.get("reward"), int | float):
             raise ComponentFailed("the verifier's answer has no reward")
         return answer
