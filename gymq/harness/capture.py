@@ -86,17 +86,21 @@ class Capture:
             try:
                 reply = await self._rollout.ask({**params, **self._of_the_row})
             except Exception as error:
-                if not self._failed.done():
-                    self._failed.set_result(error)
+                self.fail(error)
                 raise
             self.calls.append(CapturedCall(list(params["input"]), reply.output))
             return reply.response
 
+    def fail(self, reason: Exception) -> None:
+        """End `watch`: the rollout has no result, whatever the program makes of it. The first reason counts."""
+        if not self._failed.done():
+            self._failed.set_result(reason)
+
     async def watch(self, program: Coroutine[Any, Any, T]) -> T:
-        """Run a program to its end, or until the model cannot be asked; then it is cancelled.
+        """Run a program to its end, or until `fail`, as when the model cannot be asked; then it is cancelled.
 
         Raises:
-            Exception: why the model could not be asked; a program could take that for the end of its task.
+            Exception: the reason; a program could take it for the end of its task.
         """
         running = asyncio.ensure_future(program)
         ends: set[asyncio.Future[Any]] = {running, self._failed}

@@ -16,14 +16,13 @@ import hmac
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
 from gymq.mcp.servers import require_library
-from gymq.outcomes import RolloutError
 from gymq.redaction import hide
 
 if TYPE_CHECKING:
@@ -44,13 +43,20 @@ class Offer:
     url: str
     api_key: str = field(repr=False)
     items: list[dict[str, Any]] = field(default_factory=list, repr=False)
-    failure: RolloutError | None = field(default=None, repr=False)
+    failure: Exception | None = field(default=None, repr=False)
+    on_failure: Callable[[Exception], None] | None = field(default=None, repr=False)
     in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
         """What the program has to send."""
         return {"Authorization": f"Bearer {self.api_key}"}
+
+    @property
+    def settings(self) -> bytes:
+        """A file as many programs read it, `.mcp.json` for one: JSON text with the servers under `mcpServers`."""
+        server = {"type": "http", "url": self.url, "headers": self.headers}
+        return json.dumps({"mcpServers": {"gymq": server}}).encode()
 
 
 class ToolGateway:
@@ -103,18 +109,23 @@ class ToolGateway:
         await self._serving
 
     @asynccontextmanager
-    async def offer(self, rollout: Rollout, session: Session) -> AsyncIterator[Offer]:
+    async def offer(
+        self, rollout: Rollout, session: Session, on_failure: Callable[[Exception], None] | None = None
+    ) -> AsyncIterator[Offer]:
         """Let a program call the tools that the row offers, while the block runs.
 
+        Args:
+            on_failure: is told at once of a call that failed, for example `Capture.fail`, which ends the program.
+
         Raises:
-            RolloutError: at the end of the block, the failure of a call; a rollout that lost its session has no result.
+            Exception: at the end of the block, the failure of a call; a rollout that lost its session has no result.
         """
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
 
         place, key = secrets.token_hex(8), secrets.token_urlsafe(24)
         hide(key)
-        offer = Offer(f"http://{self._host}:{self._port}/{place}/mcp", key)
+        offer = Offer(f"http://{self._host}:{self._port}/{place}/mcp", key, on_failure=on_failure)
         server = _server_of(rollout.params.get("tools") or [], session, offer)
         allowed = TransportSecuritySettings(allowed_hosts=[f"{self._host}:{self._port}"])
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, security_settings=allowed)
@@ -203,7 +214,7 @@ def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> S
 async def _call(session: Session, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
     """What the program reads, and whether there is no answer."""
     if offer.failure is not None:
-        return f"the session is lost: {offer.failure.message}", True
+        return f"the session is lost: {offer.failure}", True
     call = {
         "type": "function_call",
         "call_id": f"mcp_{len(offer.items) // 2}",
@@ -212,8 +223,10 @@ async def _call(session: Session, offer: Offer, name: str, arguments: dict[str, 
     }
     try:
         output = await session.call(call)
-    except RolloutError as error:
+    except Exception as error:  # one that is not the tool's: also of the connection, or of the journal
         offer.failure = error
-        return f"{name} has no answer: {error.message}", True
+        if offer.on_failure is not None:
+            offer.on_failure(error)
+        return f"{name} has no answer: {error}", True
     offer.items += [call, output]
     return str(output["output"]), False
