@@ -24,7 +24,7 @@ _NOT_IN_NAMES = re.compile(r"[^\w. :/-]")
 
 # Unless somebody says otherwise. Left alone, MLflow tries for minutes to reach a server that is not there.
 _DEFAULTS = {
-    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
