@@ -26,14 +26,16 @@ class CodeGen(gymq.Resources[CodeRow]):
         num_processes: pydantic.PositiveInt = 8
         unit_test_timeout_secs: pydantic.PositiveFloat = 10.0
         debug: bool = False
-        reasoning_format_penalty: float = pydantic.Field(0.0, ge=-1.0, le=1.0)
+        reasoning_format_penalty: pydantic.FiniteFloat = 0.0
         sandbox: SandboxOptions = SandboxOptions()
 
-    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)  # below 0 only by the penalty
+    reward_range = (0.0, 1.0)  # unless the penalty is outside
     deterministic: ClassVar[bool] = False  # a program may be slow one time and fast enough the next
     needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
 
     async def start(self) -> None:
+        rewards = (0.0, 1.0, self.options.reasoning_format_penalty)
+        self.reward_range = (min(rewards), max(rewards))
         self._sandbox = await self.options.sandbox.started()
         self._slots = asyncio.Semaphore(self.options.num_processes)
 

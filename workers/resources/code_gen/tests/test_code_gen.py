@@ -156,3 +156,9 @@ def test_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same
 )
 def test_values_are_compared_with_a_tolerance(returned, expected, same):
     assert same_value(returned, expected) is same
+
+
+@pytest.mark.parametrize("penalty", [-2.0, 0.5, 3.0])
+async def test_misused_think_tags_are_worth_the_penalty_whatever_it_is(penalty):
+    verdict = await verify(stdin_row("1", "1"), "print(1)  # <think>", reasoning_format_penalty=penalty)
+    assert (verdict.reward, verdict.members["result"]) == (penalty, [True])
