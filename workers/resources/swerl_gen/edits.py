@@ -7,7 +7,7 @@ import re
 
 CONTEXT_LINES = 3
 
-_BLOCK = re.compile(r"```.*?\n### (.*)\n<<<<<<< SEARCH\n([\s\S]*?)\n=======\n([\s\S]*?)\n>>>>>>> REPLACE\n```")
+_BLOCK = re.compile(r"```.*?\n### (.*)\n\s*<<<<<<< SEARCH\n([\s\S]*?)\n=======\n([\s\S]*?)\n>>>>>>> REPLACE\n*```")
 
 
 class Void(Exception):
@@ -23,20 +23,20 @@ def solution_of(reply: str, relaxed: bool) -> str:
     Raises:
         Void: there are no such tags.
     """
-    tagged = "<solution>" in reply and "</solution>" in reply
-    if not tagged and not relaxed:
+    if not relaxed and not _is_tagged(reply):
         raise Void("there are no solution tags")
     if "<think>" in reply and "</think>" in reply:
         reply = reply.rpartition("</think>")[2]
-    if not tagged:
+    if relaxed and not _is_tagged(reply):
         return reply.strip()
     _, opening, rest = reply.partition("<solution>")
-    inner, closing, _ = rest.partition("</solution>")
-    if opening and closing:
-        return inner.strip()
-    if relaxed:
-        return reply.strip()
-    raise Void("there are no solution tags after the thoughts")
+    if not opening:
+        raise Void("there is no solution after the thoughts")
+    return rest.partition("</solution>")[0].strip()
+
+
+def _is_tagged(reply: str) -> bool:
+    return "<solution>" in reply and "</solution>" in reply
 
 
 def edits_in(solution: str) -> dict[str, list[tuple[str, str]]]:
@@ -78,7 +78,7 @@ def patch_of(solution: str, contents: dict[str, str], remove_repo_name: bool) ->
     Raises:
         Void: they change nothing, or cannot be applied.
     """
-    patches = []
+    patches = ""
     for path, text in apply_edits(edits_in(solution), contents).items():
         lines = list(
             difflib.unified_diff(
@@ -87,7 +87,8 @@ def patch_of(solution: str, contents: dict[str, str], remove_repo_name: bool) ->
         )
         if lines:
             shown = path.partition("/")[2] if remove_repo_name else path
-            patches.append("\n".join([f"diff --git a/{shown} b/{shown}", *lines]))
+            between = "\n" if patches else ""  # an empty line, which git ignores
+            patches += between + "\n".join([f"diff --git a/{shown} b/{shown}", *lines]) + "\n"
     if not patches:
         raise Void("the edits change nothing")
-    return "\n".join(patches) + "\n"
+    return patches

@@ -47,24 +47,28 @@ def _any_pytest(log: str) -> Statuses:
     found = {}
     for line in log.split("\n"):
         line = _PERCENTAGE.sub("", _COLOUR_REMNANT.sub("", line)).rstrip("\r")
-        words = line.split()
-        if len(words) < 2:
-            continue
-        if line.startswith(STATUSES):
-            name, status = words[1], words[0]
-        elif line.endswith(STATUSES):
-            name, status = words[0], words[-1]
-        else:
-            continue
+        name, status = _name_and_status(line)
         if status in STATUSES:
             found[_without_folders(name)] = status
     return found
 
 
+def _name_and_status(line: str) -> tuple[str, str]:
+    """What a line of pytest begins or ends with; nothing if it names no test."""
+    words = line.split()
+    if len(words) < 2:
+        return "", ""
+    if line.startswith(STATUSES):
+        return words[1], words[0]
+    return (words[0], words[-1]) if line.endswith(STATUSES) else ("", "")
+
+
 def _without_folders(name: str) -> str:
     """A parameter that is an absolute path differs from machine to machine, so only its last element counts."""
     parameter = _PARAMETER.fullmatch(name)
-    if parameter is None or not parameter[2].startswith("/") or parameter[2].startswith("//") or "*" in parameter[2]:
+    if parameter is None or not parameter[2].startswith("/") or parameter[2].startswith("//"):
+        return name
+    if "*" in parameter[2] or "-/" in parameter[2]:  # a pattern, or more than one path
         return name
     return f"{parameter[1]}[/{parameter[2].rpartition('/')[2]}]"
 
@@ -72,9 +76,9 @@ def _without_folders(name: str) -> str:
 def _pytest_itself(log: str) -> Statuses:
     found = {}
     for line in log.split("\n"):
-        words = line.split()
-        if len(words) >= 2 and line.startswith(STATUSES) and words[0] in STATUSES:
-            found[words[1]] = words[0]
+        name, status = _name_and_status(line)
+        if status in STATUSES:
+            found[name] = status
     return found
 
 
@@ -101,6 +105,9 @@ def _sympy(log: str) -> Statuses:
     found = {}
     for line in map(str.strip, log.split("\n")):
         if not line.startswith("test_"):
+            words = line.split()
+            if "PASSED" in line and len(words) > 1:  # run by pytest
+                found[words[1] if words[0] == "PASSED" else words[0]] = "PASSED"
             continue
         line = line.removesuffix("[OK]").removesuffix("[FAIL]").rstrip()
         for end, status in _SYMPY_ENDS.items():

@@ -9,24 +9,30 @@ from workers.resources.swerl_gen.edits import Void
 ISSUE_PRESENT, ISSUE_SOLVED = 2, 0  # exit status of a script
 
 _BLOCK = re.compile(r"```python\n([\s\S]*?)\n```")
-_DASHED = re.compile(r"^-{3,}\n(#!/usr/bin/env python[\s\S]*?)\n-{3,}$", re.MULTILINE)
+_SHEBANG = "#!/usr/bin/env python"
+_DASHED = re.compile(rf"^-+\s*\n{_SHEBANG}.*([\s\S]*?)(?:\n-+[ \t]*$|\Z)", re.MULTILINE)
 
 
-def script_in(solution: str) -> tuple[str, str]:
-    """Name and text of the last script.
+def script_in(reply: str) -> tuple[str, str]:
+    """Name and text of the last script, wherever in the reply it stands. The name tells how many there are.
+
+    Without a fenced one it is the first between lines of dashes, whose `#!` line becomes an empty line.
 
     Raises:
         Void: there is none.
     """
-    scripts = _BLOCK.findall(solution) or _DASHED.findall(solution)
+    scripts = _BLOCK.findall(reply)
     if not scripts:
-        raise Void("there is no script")
+        dashed = _DASHED.search(reply)
+        if dashed is None:
+            raise Void("there is no script")
+        scripts = [dashed[1].rstrip()]
     return f"reproduce_bug_{len(scripts)}.py", scripts[-1]
 
 
 def new_file_patch(name: str, text: str) -> str:
     """A patch that adds a file."""
-    lines = text.splitlines()
+    lines = text.split("\n")
     head = [
         f"diff --git a/{name} b/{name}",
         "new file mode 100644",

@@ -55,7 +55,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
         answer: dict[str, Any] = dict.fromkeys(
             ("model_patch", "verification_result", "verification_time", "repro_test_info_base64")
         )
-        answer["model_output"] = reply
+        answer["model_output"] = reply or None
         try:
             if not reply:
                 raise Void("the reply is empty")
@@ -68,8 +68,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
 
     async def _repair(self, row: IssueRow, reply: str, answer: dict[str, Any]) -> float:
         solution = solution_of(reply, self.options.relaxed_formatting)
-        remove_repo_name = bool(row.metadata.get("remove_repo_name"))
-        answer["model_patch"] = patch = patch_of(solution, file_contents(row.metadata), remove_repo_name)
+        answer["model_patch"] = patch = patch_of(solution, *file_contents(row.metadata))
         image = row.metadata.get("image")
         if not image:
             return 0.0
@@ -86,7 +85,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
         return REWARDS[resolution]
 
     async def _reproduce(self, row: IssueRow, reply: str, answer: dict[str, Any]) -> float:
-        name, script = script_in(solution_of(reply, relaxed=True))
+        name, script = script_in(reply)
         test_patch = new_file_patch(name, script)
         answer["model_patch"] = row.instance.get("patch")
         info = json.dumps({"name": name, "test_patches": [test_patch]})
@@ -130,19 +129,19 @@ class SwerlGen(gymq.Resources[IssueRow]):
         return [before], [after]
 
 
-def file_contents(metadata: dict[str, Any]) -> dict[str, str]:
-    """The files that edits may change.
+def file_contents(metadata: dict[str, Any]) -> tuple[dict[str, str], bool]:
+    """The files that edits may change, and whether their paths begin with the repository's name.
 
     Raises:
         Void: the row does not give them in the way it should, so no edit can be applied.
     """
     try:
-        contents = json.loads(metadata["relevant_file_contents"])
+        contents, remove_repo_name = json.loads(metadata["relevant_file_contents"]), metadata["remove_repo_name"]
     except (KeyError, TypeError, ValueError, RecursionError):
-        raise Void("metadata.relevant_file_contents is no JSON") from None
+        raise Void("metadata lacks remove_repo_name, or its relevant_file_contents is no JSON") from None
     if not isinstance(contents, dict) or not all(isinstance(text, str) for text in contents.values()):
         raise Void("metadata.relevant_file_contents is no object of texts")
-    return contents
+    return contents, bool(remove_repo_name)
 
 
 def _result(

@@ -9,6 +9,7 @@ from gymq.testing import Harness, reply
 from workers.resources.swerl_gen.edits import Void, edits_in, patch_of, solution_of
 from workers.resources.swerl_gen.grading import resolution_of
 from workers.resources.swerl_gen.logs import statuses_in
+from workers.resources.swerl_gen.reproduction import new_file_patch, script_in
 from workers.resources.swerl_gen.worker import SwerlGen
 
 DATA = Path(__file__).parents[1] / "data"
@@ -133,6 +134,54 @@ def test_blocks_without_a_fence_do_not_count():
 
 
 @pytest.mark.parametrize(
+    ("as_written", "instead"), [("\n```", "```"), ("\n```", "\n\n```"), ("### f\n", "### f\n \n"), ("```python", "```")]
+)
+def test_blanks_around_the_marks_of_a_block_do_not_matter(as_written, instead):
+    assert edits_in(edit("f", "a", "b").replace(as_written, instead)) == {"f": [("a", "b")]}
+
+
+def test_the_diffs_of_several_files_stand_in_one_patch_with_an_empty_line_between_them():
+    both = edit("a", "1", "2") + edit("b", "1", "2")
+    one, other = (f"diff --git a/{f} b/{f}\n--- old\n+++ new\n@@ -1 +1 @@\n-1\n+2\n" for f in "ab")
+    assert patch_of(both, {"a": "1\n", "b": "1\n"}, False) == f"{one}\n{other}"
+
+
+@pytest.mark.parametrize("missing", ["remove_repo_name", "relevant_file_contents"])
+async def test_without_the_files_an_answer_cannot_be_applied(missing):
+    metadata = {name: value for name, value in ROWS[0]["metadata"].items() if name != missing}
+    verdict = await verify({**ROWS[0], "metadata": metadata}, solution(REPAIR_CIRCLE))
+    assert (verdict.reward, verdict.members["model_patch"]) == (0.0, None)
+
+
+async def test_an_empty_reply_has_no_output():
+    assert (await verify(ROWS[0], reply(" "))).members["model_output"] is None
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "script"),
+    [
+        ("```python\na\n```", "reproduce_bug_1.py", "a"),
+        ("<think>```python\na\n```</think>```python\nb\n\n```", "reproduce_bug_2.py", "b\n"),
+        ("<solution>```python\na\n```</solution>```python\nb\n```", "reproduce_bug_2.py", "b"),
+        ("---\n#!/usr/bin/env python\na\n---\n#!/usr/bin/env python\nb\n---", "reproduce_bug_1.py", "\na"),
+        ("-\n#!/usr/bin/env python\na\n", "reproduce_bug_1.py", "\na"),
+        ("---\n#!/usr/bin/env python\n---", "reproduce_bug_1.py", ""),
+    ],
+)
+def test_the_last_script_of_the_whole_reply_counts(text, name, script):
+    assert script_in(text) == (name, script)
+
+
+def test_a_patch_adds_every_line_of_a_script():
+    assert new_file_patch("f", "a\r\n").endswith("\n@@ -0,0 +1,2 @@\n+a\r\n+\n")
+
+
+def test_a_reply_without_a_script_is_void():
+    with pytest.raises(Void):
+        script_in("```\na\n```")
+
+
+@pytest.mark.parametrize(
     ("text", "relaxed", "found"),
     [
         ("<solution>a</solution>b<solution>c</solution>", False, "a"),
@@ -140,6 +189,9 @@ def test_blocks_without_a_fence_do_not_count():
         ("plain", True, "plain"),
         ("plain", False, None),
         ("<think><solution>a</solution></think>", False, None),
+        ("<think></solution></think><solution>a", False, "a"),
+        ("<think><solution>a</solution></think>plain", True, "plain"),
+        ("<solution>a", False, None),
     ],
 )
 def test_the_solution_is_read_after_the_thoughts(text, relaxed, found):
@@ -155,8 +207,8 @@ def test_the_solution_is_read_after_the_thoughts(text, relaxed, found):
     [
         (
             "a/b",
-            "PASSED t.py::a - x\nt.py::b FAILED [ 50%]\nERROR t.py::c[/x/y/z]\nPASSED\nPASSEDX t",
-            {"t.py::a": "PASSED", "t.py::b": "FAILED", "t.py::c[/z]": "ERROR"},
+            "PASSED t.py::a - x\nt.py::b FAILED [ 50%]\nERROR t.py::c[/x/y/z]\nPASSED\nPASSEDX t\nt[/x/y-/z] PASSED",
+            {"t.py::a": "PASSED", "t.py::b": "FAILED", "t.py::c[/z]": "ERROR", "t[/x/y-/z]": "PASSED"},
         ),
         (
             "django/django",
@@ -165,10 +217,14 @@ def test_the_solution_is_read_after_the_thoughts(text, relaxed, found):
         ),
         (
             "sympy/sympy",
-            "test_a ok  [OK]\ntest_b F\ntest_c E [FAIL]\nother ok",
-            {"test_a": "PASSED", "test_b": "FAILED", "test_c": "ERROR"},
+            "test_a ok  [OK]\ntest_b F\ntest_c E [FAIL]\nother ok\nPASSED t.py::d\nt.py::e PASSED\nPASSED",
+            {"test_a": "PASSED", "test_b": "FAILED", "test_c": "ERROR", "t.py::d": "PASSED", "t.py::e": "PASSED"},
         ),
-        ("pytest-dev/pytest", "PASSED t.py::a[/x/y]\nt.py::b FAILED", {"t.py::a[/x/y]": "PASSED"}),
+        (
+            "pytest-dev/pytest",
+            "PASSED t.py::a[/x/y]\nt.py::b FAILED\nt.py::c PASSED [ 50%]",
+            {"t.py::a[/x/y]": "PASSED", "t.py::b": "FAILED"},
+        ),
     ],
 )
 def test_logs_are_read_by_repository(repository, log, statuses):
