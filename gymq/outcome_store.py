@@ -24,7 +24,7 @@ from gymq.messages import (
 
 log = logging.getLogger("gymq.outcomes")
 
-READ_BATCH = 256  # outcomes asked for at a time
+READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
 
 _decode_stored = decoder(Rollout, Failure, Unresolved, Claim)
 _decode_outcome = decoder(Rollout, Failure, Unresolved)

@@ -24,7 +24,7 @@ from gymq.cli.transcript import print_transcript, tokens_of, why_no_reward
 from gymq.cli.units import shown_seconds
 from gymq.jetstream import JetStream
 from gymq.messages import Outcome, Rollout
-from gymq.outcome_store import OutcomeStore
+from gymq.outcome_store import READ_BATCH, OutcomeStore
 from gymq.profiler import read_profile
 from gymq.responses import last_assistant_text
 from gymq.runs import Runs, profiled_totals
@@ -36,7 +36,6 @@ _INDICES = ("task", "rollout", "attempt")
 _NUMBERS = (*_INDICES, "reward", "time", "tokens")
 _NUMBERS_WIDTH = 52  # of these columns, as a rule
 _LEAST_WORDS = 28
-_MOST_AT_ONCE = 4096  # outcomes; each request has the server look at all subjects of the run
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -135,7 +134,7 @@ async def _outcomes(bus: Bus, run: str, task: int | None, failed: bool, limit: i
         async for outcome in _failed(bus, run):
             yield outcome
     else:
-        batch = min(limit + 1, _MOST_AT_ONCE) if limit else _MOST_AT_ONCE
+        batch = min(limit + 1, READ_BATCH) if limit else READ_BATCH
         async for _, outcome in store.read(run, batch=batch):
             yield outcome
 
@@ -147,7 +146,7 @@ async def _failed(bus: Bus, run: str) -> AsyncIterator[Outcome]:
     most = await Runs(bus).num_stored(run) - rewarded
     if most <= 0:
         return
-    async for _, outcome in OutcomeStore(bus).read(run, batch=_MOST_AT_ONCE):
+    async for _, outcome in OutcomeStore(bus).read(run):
         if not isinstance(outcome, Rollout):
             yield outcome
             most -= 1
