@@ -139,11 +139,11 @@ class Gateway:
             check_key(request, admission.api_key if admission else secrets.token_hex())
             assert admission is not None
             assert ask is not None
-            body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
             task = asyncio.current_task()
             assert task is not None
-            admission.in_flight.add(task)
+            admission.in_flight.add(task)  # before the body, whose rest may arrive when the rollout is over
             try:
+                body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
                 reply = await answer(request, dialect, body, ask)
             finally:
                 admission.in_flight.discard(task)

@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import openai
 import pytest
+from yarl import URL
 
 import gymq
 from gymq.bridge import Admission, Gateway, asks_through
@@ -72,6 +73,46 @@ async def test_the_end_of_a_rollout_stops_its_calls() -> None:
         await stopped.wait()
         with pytest.raises(aiohttp.ClientError):
             await asking
+
+
+async def test_a_request_that_began_before_the_end_of_a_rollout_asks_nothing_after_it() -> None:
+    asked: list[Any] = []
+
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(params)
+        return reply("too late")
+
+    body = json.dumps({"model": "any", "messages": [{"role": "user", "content": "?"}]}).encode()
+    async with Gateway() as gateway:
+        async with gateway.admit("r", ask) as admission:
+            url = URL(admission.openai_url)
+            reader, writer = await asyncio.open_connection(url.host, url.port)
+            head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+            writer.write(f"{head}Authorization: Bearer {admission.api_key}\r\n\r\n".encode() + body[:5])
+            while not admission.in_flight:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        writer.write(body[5:])
+        assert await reader.readline() == b""
+        writer.close()
+    assert asked == []
+
+
+async def test_calls_of_fifty_at_once_and_one_of_ten_megabytes_are_answered() -> None:
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        return reply(str(len(params["input"][0]["content"])))
+
+    async with (
+        Gateway() as gateway,
+        gateway.admit("r", ask) as admission,
+        openai.AsyncOpenAI(base_url=admission.openai_url, api_key=admission.api_key, max_retries=0) as sdk,
+    ):
+
+        async def length_of(text: str) -> str | None:
+            told: Any = [{"role": "user", "content": text}]
+            return (await sdk.chat.completions.create(model="any", messages=told)).choices[0].message.content
+
+        assert await asyncio.gather(*(length_of("x" * n) for n in range(1, 51))) == [str(n) for n in range(1, 51)]
+        assert await length_of("x" * 10**7) == str(10**7)
 
 
 async def test_failed_calls_are_counted() -> None:
