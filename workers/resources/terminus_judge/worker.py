@@ -113,12 +113,12 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             swap=self.options.check_twice_swap,
         )
         findings.judge_evaluations = compared.members()
-        findings.judge_passed = compared.agrees
-        if compared.agrees:
-            return 1.0
         if compared.judgements[-1].label is None:
             findings.fail("judge_swap_parsing_failed" if compared.swap_fails else "judge_parsing_failed")
             return 0.0
+        findings.judge_passed = compared.agrees
+        if compared.agrees:
+            return 1.0
         findings.fail("judge_not_equivalent")
         return self.options.reward_if_swap_fails if compared.swap_fails else 0.0
 

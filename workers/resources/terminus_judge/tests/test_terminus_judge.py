@@ -58,9 +58,9 @@ async def test_a_judge_that_fails_gives_no_reward(texts):
     [
         ([EQUAL, EQUAL], 1.0, "none", True),
         ([EQUAL, DIFFERENT], -1.0, "judge_not_equivalent", False),
-        ([EQUAL, "hm"], 0.0, "judge_swap_parsing_failed", False),
+        ([EQUAL, "hm"], 0.0, "judge_swap_parsing_failed", None),
         ([DIFFERENT], 0.0, "judge_not_equivalent", False),
-        (["hm"], 0.0, "judge_parsing_failed", False),
+        (["hm"], 0.0, "judge_parsing_failed", None),
     ],
 )
 async def test_what_the_judge_says_in_both_orders(texts, reward, reason, passed):
