@@ -76,6 +76,8 @@ class TextToSql(gymq.Resources[SqlRow]):
             judge_passed=reason == "none",
             failure_reason=reason,
             judge_evaluations=evaluations,
+            uuid=row.uuid,
+            metadata=row.metadata,
         )
 
     async def _compare(self, row: SqlRow, query: str) -> Comparison:

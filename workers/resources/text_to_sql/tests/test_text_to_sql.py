@@ -98,6 +98,13 @@ async def test_a_reply_of_the_judge_without_a_label_is_a_no():
     assert verdict.members["judge_evaluations"][0]["verdict_label"] is None
 
 
+@pytest.mark.parametrize(("members", "uuid"), [({"uuid": "q1"}, "q1"), ({}, None)])
+async def test_the_verdict_names_the_row(members, uuid):
+    async with Harness(TextToSql, JUDGE, models=judge_that_says("[[A!=B]]")) as env:
+        verdict = await env.verify(ROW | members, QUERY)
+    assert (verdict.members["uuid"], verdict.members["metadata"]) == (uuid, None)
+
+
 @pytest.mark.parametrize("said_before", [[], ["[[A=B]]"]])
 async def test_a_judge_that_cannot_be_asked_is_a_failure_and_no_zero(said_before):
     said = iter(said_before)
