@@ -21,7 +21,7 @@ Label = str | int | bool | None
 class SchemaRow(gymq.Row):
     schema_str: str  # JSON
     schema_type: Format = "json"
-    response_mode: Literal["text", "tool_call"] = "text"
+    response_mode: Literal["text", "tool_call"] | None = "text"  # None is text
     tool_name: str | None = None
     tool_payload_key: str | None = None
 

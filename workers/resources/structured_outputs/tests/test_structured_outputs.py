@@ -308,6 +308,12 @@ def test_arguments_of_a_call(arguments, payload_key, error):
     assert check_arguments(arguments, payload_key, json.dumps(BOAT)).error_type == error
 
 
+async def test_a_row_whose_mode_is_null_is_about_text():
+    async with Harness(StructuredOutputs) as env:
+        verdict = await env.verify(row(BOAT, response_mode=None), reply('{"vessel": "a"}'))
+    assert verdict.reward == 1.0
+
+
 async def test_an_error_of_the_model_comes_first():
     response = reply(function_call("emit", {"vessel": "a"})) | {"error": {"code": "server_error", "message": "oops"}}
     async with Harness(StructuredOutputs) as env:
