@@ -2,7 +2,7 @@
 
 `x: ${copy:a.b}` makes `x` what `a.b` is. `x: {_copy: a.b, ...}` lays the other members of `x` over it. With
 `inherit_from` in the place of `copy` the source is moved instead; `swap_key` is an older name of it.
-`_delete_key: a, b` removes members of the mapping it stands in, its own and those it copied.
+`_delete_key: a, b` removes members of the mapping it stands in, its own and those that come from a copy at any depth.
 
 Every source is taken as it was merged, before anything is moved or deleted, with its own directives carried out.
 """
@@ -53,8 +53,12 @@ class _Expansion:
         self.moved: list[Keys] = []
         self._open: list[Keys] = []
 
-    def expand(self, value: Any, at: Keys) -> Any:
-        """Return a copy of the value that stands at a path, with the directives in it carried out."""
+    def expand(self, value: Any, at: Keys, *, laid_over: bool = False) -> Any:
+        """Return a copy of the value that stands at a path, with the directives in it carried out.
+
+        Args:
+            laid_over: the copy will be laid over something; what `_delete_key` names is deleted from both, then.
+        """
         if isinstance(value, list):
             return [self.expand(item, (*at, index)) for index, item in enumerate(value)]
         if isinstance(value, str):
@@ -65,9 +69,12 @@ class _Expansion:
         own = dict(value)
         directives = [(key, own.pop(key)) for key in (*_MOVES, _COPY) if key in own]
         directives = [(key, source) for key, source in directives if source is not None]
-        deleted = self._names(own.pop(_DELETE, None), (*at, _DELETE))
-        not_own = [name for name in deleted if own.pop(name, _ABSENT) is _ABSENT]
-        own = {key: self.expand(member, (*at, key)) for key, member in own.items()}
+        names = self._names(own.pop(_DELETE, None), (*at, _DELETE))
+        must_exist = {name: own.pop(name, _ABSENT) is _ABSENT for name in names}
+        laid_over = laid_over or bool(directives)
+        own = {key: self.expand(member, (*at, key), laid_over=laid_over) for key, member in own.items()}
+        if must_exist and laid_over:
+            own[_DELETE] = must_exist
         if not directives:
             return own
         if len(directives) > 1:
@@ -77,10 +84,18 @@ class _Expansion:
         if taken == MISSING:
             return MISSING
         merged = self._lay_over(taken, own, (*at, directive))
-        for name in deleted:
-            if merged.pop(name, _ABSENT) is _ABSENT and name in not_own:
-                raise self._error((*at, _DELETE), f"there is no {name}{did_you_mean(name, map(str, merged))}")
+        self._delete(merged, at)
         return merged
+
+    def _delete(self, value: Any, at: Keys) -> None:
+        """Delete what the mapping that was laid over others named, at every depth."""
+        if not isinstance(value, dict):
+            return
+        for name, must_exist in value.pop(_DELETE, {}).items():
+            if value.pop(name, _ABSENT) is _ABSENT and must_exist:
+                raise self._error((*at, _DELETE), f"there is no {name}{did_you_mean(name, map(str, value))}")
+        for key, member in value.items():
+            self._delete(member, (*at, key))
 
     def _take(self, source: Any, move: bool, at: Keys) -> Any:
         """Return what a directive at a path names."""

@@ -113,6 +113,11 @@ def test_copied_keys_are_deleted(load_files):
     assert tree == {"base": {"a": 1, "deep": {"b": 2, "c": 3}}, "x": {"deep": {"b": 2, "c": 3}}}
 
 
+def test_keys_deep_in_a_copy_are_deleted(load_files):
+    tree = tree_of(load_files, BASE + "x: {_copy: base, deep: {_delete_key: 'b, d', d: 4}}")
+    assert tree == {"base": {"a": 1, "deep": {"b": 2, "c": 3}}, "x": {"a": 1, "deep": {"c": 3}}}
+
+
 def test_a_deleted_key_can_still_be_a_source(load_files):
     tree = tree_of(load_files, "x: {_delete_key: old, old: {a: 1}, new: {_copy: x.old, b: 2}}")
     assert tree == {"x": {"new": {"a": 1, "b": 2}}}
@@ -176,6 +181,11 @@ def test_a_directive_names_a_key(load_files):
 def test_a_key_to_delete_from_a_copy_must_exist(load_files):
     with pytest.raises(ConfigError, match=r"^x\._delete_key: there is no dep; did you mean deep\? \(a\.yaml:2\)$"):
         tree_of(load_files, BASE + "x: {_copy: base, _delete_key: dep}")
+
+
+def test_a_key_to_delete_deep_in_a_copy_must_exist(load_files):
+    with pytest.raises(ConfigError, match=r"^x\.deep\._delete_key: there is no d \(a\.yaml:2\)$"):
+        tree_of(load_files, BASE + "x: {_inherit_from: base, deep: {_delete_key: d}}")
 
 
 @pytest.mark.parametrize(
