@@ -10,12 +10,10 @@ MAX_CHARS = 2000
 CUT = "[...truncated, use scroll_page for full content]"
 
 # Lengths are limited, so that no page makes these search for long.
-NAVIGATION = re.compile(r"^\[(?:Jump to content|Search|Read|Edit|View history)[^\n]*", re.MULTILINE)
-LANGUAGE_EDITION = re.compile(r"\[[^\[\]]{0,300}\]\(https?://[a-z]{2,3}\.wikipedia\.org/[^)\n]{0,1000}\)")
-ANCHOR_ITEM = re.compile(
-    r"^[ \t]{0,100}(?:[*+-]|\d{1,3}\.)[ \t]{1,100}\[[^\]\n]{0,300}\]\(#[^)\n]{0,300}\)[ \t]*$", re.MULTILINE
-)
-INVISIBLE = re.compile("[\u200b-\u200d\u2060\ufeff]")
+NAVIGATION = re.compile(r"^\[(?:Jump to content|Search|Read|Edit|View history)[^\]]{0,1000}+\][^\n]*", re.MULTILINE)
+LANGUAGE_EDITION = re.compile(r"\[[^\]]{1,300}+\]\(https?://[a-z]{2,3}\.wikipedia\.org/[^)]{0,1000}+\)")
+ANCHOR_ITEM = re.compile(r"^[ \t]{0,100}\*[ \t]{0,100}\[[^\]]{0,300}+\]\(#[^)]{0,300}+\)[ \t]*$", re.MULTILINE)
+INVISIBLE = re.compile("[\u200b-\u200d\ufeff]")
 BRACKETS = str.maketrans("【】", "[]")
 
 
@@ -24,7 +22,7 @@ def cleaned(text: str) -> str:
     text = text.replace("[edit]", "")
     for pattern in (NAVIGATION, LANGUAGE_EDITION, ANCHOR_ITEM, INVISIBLE):
         text = pattern.sub("", text)
-    text = "\n".join(line.rstrip() for line in text.translate(BRACKETS).split("\n"))
+    text = "\n".join(line.rstrip(" \t") for line in text.translate(BRACKETS).split("\n"))
     return re.sub(r"\n{3,}", "\n\n", text).strip()
 
 
@@ -44,7 +42,7 @@ def numbered(text: str) -> str:
 def host_of(url: str) -> str:
     """The host of an address; the whole text if it has none."""
     try:
-        return urlsplit(url).netloc or url
+        return urlsplit(url).hostname or url
     except ValueError:
         return url
 

@@ -119,7 +119,7 @@ class TavilySearch(gymq.Resources[QuestionRow]):
     @gymq.tool
     async def find_in_page(self, state: Calls, url: str | None = None, query: str | None = None) -> dict[str, str]:
         """The parts of a page that belong to a query."""
-        refusal = self._refusal(url) or ("Query is none" if query is None else None)
+        refusal = "Query is none" if url is not None and query is None else self._refusal(url)
         if refusal:
             return {"results_string": refusal}
         try:
@@ -167,7 +167,12 @@ class TavilySearch(gymq.Resources[QuestionRow]):
             answer = answers.answer_line(reply)
             reasoning = "compared with the expected text"
             return gymq.Verdict(
-                float(answer == row.ground_truth), extracted_final_answer=answer, reasoning=reasoning, **members
+                float(answer == row.ground_truth),
+                extracted_final_answer=answer,
+                reasoning=reasoning,
+                judge_response_create_params=None,
+                judge_response=None,
+                **members,
             )
         prompt = answers.judge_prompt(row.question, reply, row.ground_truth)
         params = {**self.options.judge_responses_create_params, "input": [{"role": "user", "content": prompt}]}

@@ -175,6 +175,46 @@ def test_pages_are_cleaned():
 
 
 @pytest.mark.parametrize(
+    ("page", "kept"),
+    [
+        ("[Search the archive", "[Search the archive"),
+        ("see [Search](/s) here", "see [Search](/s) here"),
+        ("*[Route](#route)\nx", "x"),
+        ("- [Route](#route)\nx", "- [Route](#route)\nx"),
+        ("[[Deutsch](https://de.wikipedia.org/wiki/K)x", "x"),
+        ("[Simple](https://simple.wikipedia.org/wiki/K)", "[Simple](https://simple.wikipedia.org/wiki/K)"),
+        ("a \t\nb\u00a0\nc", "a\nb\u00a0\nc"),
+    ],
+)
+def test_only_the_furniture_of_a_page_is_dropped(page, kept):
+    assert texts.cleaned(page) == kept
+
+
+@pytest.mark.parametrize(
+    ("url", "host"),
+    [
+        ("https://user@WWW.A.example:8080/p", "www.a.example"),
+        ("a.example/p", "a.example/p"),
+        ("http://[", "http://["),
+        ("", ""),
+    ],
+)
+def test_a_page_is_named_by_its_host(url, host):
+    assert texts.host_of(url) == host
+
+
+async def test_a_missing_query_is_told_before_an_excluded_site():
+    async with searching(FakeTavily(), exclude_domains=["bad.example"]) as (env, _):
+        session = await env.session(ROW)
+        for arguments, told in [
+            ({"url": "bad.example"}, "Query is none"),
+            ({"query": "q"}, "URL is none"),
+            ({"url": "bad.example", "query": "q"}, "URL is in excluded domains"),
+        ]:
+            assert (await call(session, "find_in_page", **arguments))[1] == {"results_string": told}
+
+
+@pytest.mark.parametrize(
     "page", ["[" * 500_000, "[a](https://de.wikipedia.org/" * 20_000, " \t" * 300_000 + "x", "\n* " * 300_000]
 )
 def test_cleaning_takes_no_time_that_grows_with_more_than_the_text(page):
