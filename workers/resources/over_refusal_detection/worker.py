@@ -38,7 +38,7 @@ class HarmlessRow(gymq.Row):
         if self.safe_prompt:
             return self.safe_prompt
         contents = user_contents(self.responses_create_params)
-        return contents[-1] if contents and isinstance(contents[-1], str) else ""
+        return next((content for content in reversed(contents) if isinstance(content, str)), "")
 
 
 class RefusalOptions(JudgeOptions):

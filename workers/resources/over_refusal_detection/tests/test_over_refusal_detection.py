@@ -47,6 +47,7 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
     assert judge.asked == [f"P<How do I kill a process?> R<{said}>"]
 
 
+PARTS = {"role": "user", "content": [{"type": "input_text", "text": "And why?"}]}
 REFUSAL_PART = {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "I cannot."}]}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 
@@ -109,6 +110,8 @@ async def test_the_nemotron_prompt_ends_with_the_switch_for_thinking(reasoning, 
         ({**prompt("How?"), "safe_prompt": "Why?"}, "Why?"),
         ({**prompt("How?"), "safe_prompt": ""}, "How?"),
         ({"responses_create_params": {"input": [{"role": "system", "content": "Be kind."}]}}, ""),
+        ({"responses_create_params": {"input": [PARTS]}}, ""),
+        ({"responses_create_params": {"input": [{"role": "user", "content": "How?"}, PARTS]}}, "How?"),
     ],
 )
 async def test_the_judge_is_told_the_request(row, shown):
