@@ -23,7 +23,8 @@ PLOT_TYPES = ("bar", "line", "scatter", "histogram")
 def get_visitor_information_by_id(tables: Tables, /, visitor_id: Any = None) -> list[Row] | str:
     if not visitor_id:
         return "Visitor ID not provided."
-    return [visit for visit in tables.visits if visit["visitor_id"] == visitor_id] or "Visitor not found."
+    visits = [visit for visit in tables.visits if visit["visitor_id"] == visitor_id]
+    return [visit | {"user_engaged": visit["user_engaged"] == "True"} for visit in visits] or "Visitor not found."
 
 
 def create_plot(

@@ -49,7 +49,7 @@ async def search_customers(
             found = await matching_rows(found, (column,), pattern, matcher)
     for column, (first, last) in ranges.items():
         found = [customer for customer in found if _is_within(customer[column], first, last)]
-    return page_of("customers", found, page, page_size)
+    return page_of("customers", found, page, page_size) if found else "No customers found."
 
 
 def update_customer(tables: Tables, /, customer_id: Any = None, field: Any = None, new_value: Any = None) -> str:

@@ -10,6 +10,7 @@ from workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 SENT = "Email sent successfully."
 NOT_FOUND = "Email not found."
+BAD_ADDRESS = "Invalid recipient email address."
 
 
 def find_email_address(tables: Tables, /, name: str = "") -> list[str] | str:
@@ -54,8 +55,12 @@ def search_emails(
 def send_email(tables: Tables, /, recipient: Any = None, subject: Any = None, body: Any = None) -> str:
     if not recipient or not subject or not body:
         return "Recipient, subject, or body not provided."
-    if "@" not in recipient or "." not in recipient:
-        return "Invalid recipient email address."
+    return _sent(tables, recipient, subject, body)
+
+
+def _sent(tables: Tables, recipient: Any, subject: Any, body: Any) -> str:
+    if not _is_address(recipient):
+        return BAD_ADDRESS
     email = {
         "email_id": str(next_id(tables.emails, "email_id")),
         "inbox/outbox": "outbox",
@@ -80,10 +85,12 @@ def delete_email(tables: Tables, /, email_id: Any = None) -> str:
 def forward_email(tables: Tables, /, email_id: Any = None, recipient: Any = None) -> str:
     if not email_id or not recipient:
         return "Email ID or recipient not provided."
+    if not _is_address(recipient):
+        return BAD_ADDRESS
     email = find(tables.emails, "email_id", email_id)
     if email is None:
         return NOT_FOUND
-    answer = send_email(tables, recipient, f"FW: {email['subject'] or ''}", email["body"])
+    answer = _sent(tables, recipient, f"FW: {email['subject'] or ''}", email["body"])
     return "Email forwarded successfully." if answer == SENT else answer
 
 
@@ -93,8 +100,12 @@ def reply_email(tables: Tables, /, email_id: Any = None, body: Any = None) -> st
     email = find(tables.emails, "email_id", email_id)
     if email is None:
         return NOT_FOUND
-    answer = send_email(tables, email["sender/recipient"], f"RE: {email['subject'] or ''}", body)
+    answer = _sent(tables, email["sender/recipient"], f"RE: {email['subject'] or ''}", body)
     return "Email replied successfully." if answer == SENT else answer
+
+
+def _is_address(recipient: Any) -> bool:
+    return "@" in recipient and "." in recipient
 
 
 def _searched_text(email: Row) -> str:

@@ -39,7 +39,8 @@ async def search_tasks(
     patterns = {"task_name": task_name, "list_name": list_name, "due_date": due_date, "board": board}
     if not assigned_to_email and not any(patterns.values()):
         return "No search parameters provided."
-    found = [task for task in tables.tasks if not assigned_to_email or task["assigned_to_email"] == assigned_to_email]
+    assignee = (assigned_to_email or "").lower()
+    found = [task for task in tables.tasks if not assignee or (task["assigned_to_email"] or "").lower() == assignee]
     for column, pattern in patterns.items():
         if pattern:
             found = await matching_rows(found, (column,), pattern, matcher)
