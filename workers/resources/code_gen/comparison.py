@@ -21,10 +21,11 @@ def same_value(returned: Any, expected: Any) -> bool:
     if returned == expected or json.dumps(returned) == json.dumps(expected):
         return True
     try:
-        difference, wanted = abs(float(returned) - float(expected)), abs(float(expected))
-        return math.isfinite(wanted) and difference <= ABSOLUTE + RELATIVE * wanted
+        ours, theirs = float(returned), float(expected)
     except (TypeError, ValueError, OverflowError):
         return False
+    close = math.isfinite(theirs) and abs(ours - theirs) <= ABSOLUTE + RELATIVE * abs(theirs)
+    return ours == theirs or close
 
 
 def _same_line(ours: str, theirs: str) -> bool:

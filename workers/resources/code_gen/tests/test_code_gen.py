@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -152,6 +153,10 @@ def test_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same
         ([1], 1, False),
         (None, 0, False),
         (10**400, 1.0, False),
+        (math.inf, "Infinity", True),
+        (math.inf, "-inf", False),
+        (1e308, "inf", False),
+        (math.nan, "nan", False),
     ],
 )
 def test_values_are_compared_with_a_tolerance(returned, expected, same):
