@@ -106,9 +106,9 @@ def boxed(expected_answer: str) -> str:
     """The expected answer as math-verify reads it best: in a box, without delimiters of inline formulas."""
     answer = expected_answer.strip()
     if answer.startswith("\\(") and answer.endswith("\\)"):
-        answer = answer[2:-2]
+        answer = answer[2:-2].strip()
     if len(answer) > 1 and answer.startswith("$") and answer.endswith("$"):
-        answer = answer[1:-1]
+        answer = answer[1:-1].strip()
     return f"\\boxed{{{answer}}}"
 
 

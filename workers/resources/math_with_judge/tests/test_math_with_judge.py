@@ -190,6 +190,7 @@ def test_only_the_last_text_of_the_judge_counts(output, equal):
         ("\\(5\\)", "\\boxed{5}"),
         ("$5$", "\\boxed{5}"),
         ("\\($5$\\)", "\\boxed{5}"),
+        ("\\( $ 5 $ \\)", "\\boxed{5}"),
         ("$", "\\boxed{$}"),
         ("\\(5", "\\boxed{\\(5}"),
     ],
