@@ -118,7 +118,7 @@ class Script:
     def _open(self, request: Seed) -> Seeded:
         if request.row is not None:
             self._record("resources", "/seed_session", json.loads(request.row))
-            _refuse_unless_200(self._seed, FailureClass.VERIFIER_FAILED)
+            _refuse_unless_ok(self._seed, FailureClass.VERIFIER_FAILED)
         return Seeded(session=SESSION)
 
     def _generate(self, request: Generate) -> Generated:
@@ -126,14 +126,14 @@ class Script:
         if not self.model:
             raise RolloutError(FailureClass.MODEL_FAILED, "the model has no further replies")
         scripted = self.model.pop(0)
-        _refuse_unless_200(scripted, FailureClass.MODEL_FAILED)
+        _refuse_unless_ok(scripted, FailureClass.MODEL_FAILED)
         return Generated(response=scripted["body"])
 
     def _call_tool(self, request: ToolCall) -> ToolResult:
         self._record("resources", f"/{request.name}", json.loads(request.arguments))
         replies = self._tools.get(request.name, [NO_SUCH_TOOL])
         scripted = replies.pop(0) if len(replies) > 1 else replies[0]
-        body = scripted["body"]
+        body = scripted.get("body", "")
         output = body if isinstance(body, str) else json.dumps(body, ensure_ascii=False, separators=(",", ":"))
         return ToolResult(output=output, status=scripted.get("status", 200))
 
@@ -141,7 +141,7 @@ class Script:
         body = {**json.loads(request.row), "response": request.response}
         self._record("resources", "/verify", body)
         self.verified_response = plain(request.response)
-        _refuse_unless_200(self._verify, FailureClass.VERIFIER_FAILED)
+        _refuse_unless_ok(self._verify, FailureClass.VERIFIER_FAILED)
         return Verified(reward=self._verify.get("reward", 1.0), verdict=self._verify.get("extra", {}))
 
     def _record(self, to: str, path: str, body: Any) -> None:
@@ -149,9 +149,9 @@ class Script:
         self.trace.append({"to": to, "path": path, "body": plain(body)})
 
 
-def _refuse_unless_200(scripted: dict[str, Any], failure_class: FailureClass) -> None:
+def _refuse_unless_ok(scripted: dict[str, Any], failure_class: FailureClass) -> None:
     status = scripted.get("status", 200)
-    if status != 200:
+    if status // 100 != 2:
         # For good: that some failures are tried again is no part of the loop.
         raise RolloutError(failure_class, f"status {status}: {scripted.get('body')}", retryable=False)
 
