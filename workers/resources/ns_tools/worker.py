@@ -16,7 +16,8 @@ from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
 from workers.resources.ns_tools.verifiers import DelegatedVerifier, VerifierOptions
 
 PYTHON_TOOL = "stateful_python_code_exec"
-_SPEC_OF_PYTHON_TOOL = re.compile(r"(^|[.:])PythonTool$")
+# NeMo Skills has two tools that both are this notebook: one asks a server, the other runs in the process.
+_SPEC_OF_PYTHON_TOOL = re.compile(r"(^|[.:])(Direct)?PythonTool$")
 
 
 class ToolsRow(gymq.Row):
@@ -51,7 +52,9 @@ class PythonToolOptions(pydantic.BaseModel):
 class ToolOverrides(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid")
 
-    PythonTool: PythonToolOptions = PythonToolOptions()
+    PythonTool: PythonToolOptions = pydantic.Field(
+        PythonToolOptions(), validation_alias=pydantic.AliasChoices("PythonTool", "DirectPythonTool")
+    )
 
 
 class NsToolsOptions(gymq.WorkerOptions):

@@ -58,9 +58,11 @@ async def test_a_notebook_that_was_lost_gets_its_names_again_unless_that_is_disa
         assert (await run(session, "x"))["process_status"] == status
 
 
-async def test_options_of_nemo_skills_are_accepted():
+@pytest.mark.parametrize("name", ["PythonTool", "DirectPythonTool"])
+async def test_options_of_nemo_skills_are_accepted(name):
     options = {
-        "nemo_skills_tools": ["nemo_skills.mcp.servers.python_tool::PythonTool"],
+        "nemo_skills_tools": [f"nemo_skills.mcp.servers.python_tool::{name}"],
+        "nemo_skills_tool_overrides": {name: {"exec_timeout_s": 30}},
         "verifiers": {"choice": {"type": "resources_servers", "name": "mcqa"}},
         "sandbox_host": "localhost",
         "sandbox_port": 6000,
