@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import re
 from typing import Any
 
@@ -9,6 +10,8 @@ from gymq.responses import is_message
 
 ANSWER = re.compile("answer:", re.IGNORECASE)
 CONFIDENCE = re.compile("confidence:", re.IGNORECASE)
+WORD = re.compile(r"\S")
+LINE_END = re.compile("\n")
 VERDICT = re.compile(r"correct: (yes|no)")
 
 JUDGE_PROMPT = """\
@@ -57,16 +60,30 @@ def judged(text: str) -> str:
 
 
 def answer_line(text: str) -> str:
-    """What stands on one line between the last pair of `Answer:` and `Confidence:`; empty without one."""
-    found = ""
-    for before in CONFIDENCE.split(text)[:-1]:
-        lines = [line for line in before.split("\n") if line.strip()]
-        label = ANSWER.search(lines[-1]) if lines else None
-        if label is not None:
-            found = lines[-1][label.end() :].strip()
-        elif len(lines) > 1 and lines[-2].rstrip().lower().endswith("answer:"):
-            found = lines[-1].strip()
+    """The line between the last pair of `Answer:` and `Confidence:`; empty without one.
+
+    White space may stand before and after the line. Of several `Confidence:` on it the last one belongs to the pair.
+    """
+    ends = [label.start() for label in CONFIDENCE.finditer(text)]
+    found, line_end, after, taken = "", -1, 0, 0
+    for label in ANSWER.finditer(text):
+        if label.start() < taken:
+            continue
+        begin = _find(WORD, text, label.end())
+        if begin > line_end:  # otherwise it is on the line of the label before
+            line_end = _find(LINE_END, text, begin)
+            after = _find(WORD, text, line_end)
+        position = bisect.bisect_right(ends, after) - 1
+        if position >= 0 and ends[position] >= begin:
+            taken = ends[position]
+            found = text[begin : min(taken, line_end)].strip()
     return found
+
+
+def _find(pattern: re.Pattern[str], text: str, start: int) -> int:
+    """Where the pattern begins, from `start` on; the end of the text if nowhere."""
+    match = pattern.search(text, start)
+    return match.start() if match else len(text)
 
 
 def _texts(item: dict[str, Any], last_part_only: bool = False) -> list[str]:

@@ -78,8 +78,8 @@ def found_in_page(url: str, query: str, content: str) -> str:
 
 
 def scrolled(url: str, words: list[str], start: int, count: int) -> str:
-    """A part of a page, counted in words."""
+    """A part of a page, counted in words; from its end, as in a slice, if `start` is negative."""
     end = min(start + count, len(words))
     head = [f"Page content from: {host_of(url)}", f"URL: {url}"]
     shown = f"Showing words [{start}-{end}] of {len(words)}"
-    return "\n".join([*head, shown, "=" * 40, numbered(cleaned(" ".join(words[start:end])))])
+    return "\n".join([*head, shown, "=" * 40, numbered(cleaned(" ".join(words[start : start + count])))])

@@ -144,7 +144,7 @@ class TavilySearch(gymq.Resources[QuestionRow]):
             return {"results_string": NO_RESULTS, "total_words": 0}
         except ServiceError as error:
             raise gymq.ToolError(500, str(error)) from None
-        shown = texts.scrolled(url, words, max(start_index, 0), max(n, 0))
+        shown = texts.scrolled(url, words, start_index, n)
         return {"results_string": shown, "total_words": len(words)}
 
     def _refusal(self, url: str | None) -> str | None:

@@ -230,19 +230,34 @@ def test_long_texts_are_cut_at_a_line_and_say_so():
 
 
 @pytest.mark.parametrize(
+    ("start", "count", "head", "shown"),
+    [(1, 2, "[1-3] of 4", "b c"), (2, 9, "[2-4] of 4", "c d"), (-2, 9, "[-2-4] of 4", "c d"), (9, 1, "[9-4] of 4", "")],
+)
+def test_a_part_of_a_page_is_a_slice_of_its_words(start, count, head, shown):
+    assert texts.scrolled("a", list("abcd"), start, count).endswith(f"words {head}\n{'=' * 40}\nL0: {shown}")
+
+
+@pytest.mark.parametrize(
     ("text", "answer"),
     [
         ("Answer: a\nConfidence: 1\nANSWER: b  confidence: 2", "b"),
         ("Answer: a\nAnswer: b\n\n Confidence: 1", "b"),
         ("Answer: a\nmore\nConfidence: 1", ""),
         ("Answer: a Answer: b Confidence: 1", "a Answer: b"),
+        ("Answer: a Confidence: 1 Answer: b Confidence: 2", "a Confidence: 1 Answer: b"),
+        ("Answer: a Confidence: 1\nConfidence: 2", "a Confidence: 1"),
+        ("Answer: a\nConfidence: 1 Confidence: 2", "a"),
+        ("Answer:\n\n a Confidence: 1", "a"),
+        ("Confidence: 1\nAnswer: a\n\nConfidence: 2\nAnswer: b", "a"),
         ("Answer: a", ""),
         ("Confidence: 1 Answer: a", ""),
         ("Answer: \nConfidence: 1", ""),
         ("answer:" * 200_000, ""),
-        ("answer:\n" * 200_000 + "confidence:", ""),
+        ("answer:\n" * 200_000 + "confidence:", "answer:"),
+        ("answer:" * 100_000 + "\n" * 100_000 + "confidence:" * 100_000, "answer:" * 99_999),
+        ("answer: a confidence:" * 100_000, "a confidence:" + "answer: a confidence:" * 99_998 + "answer: a"),
     ],
-    ids=range(9),
+    ids=range(16),
 )
 def test_the_answer_line_is_the_last_pair(text, answer):
     assert answers.answer_line(text) == answer
