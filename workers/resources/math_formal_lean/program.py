@@ -48,20 +48,15 @@ def find_proof(code: str) -> str:
     if end is None:
         return code
     before, _, after = lines[end].partition(":=")
-    rest = lines[end + 1 :]
-    if after.strip():
-        # Blanks in place of the statement leave the first tactic in its column.
-        first = " " * len(before + ":=") + after
-    else:
-        while rest and not rest[0].strip():
-            rest.pop(0)
-        first = rest.pop(0) if rest else ""
+    # Blanks in place of the statement leave the first tactic in its column.
+    following = [" " * len(before + ":=") + after, *lines[end + 1 :]]
+    begin = next((number for number, line in enumerate(following) if line.strip()), len(following))
+    first, rest = "".join(following[begin : begin + 1]), following[begin + 1 :]
     by = _BY.match(first)
     if by is not None:
         first = _aligned(first[by.end() :], by.end(), rest)
-    elif after.strip():
-        first = first.strip()
-    return "\n".join([first, *rest] if first else rest).rstrip()
+        return "\n".join([first, *rest] if first else rest).rstrip()
+    return "\n".join([first.strip(), *rest] if after.strip() else following[1:]).rstrip()
 
 
 def _aligned(tactic: str, column: int, rest: list[str]) -> str:

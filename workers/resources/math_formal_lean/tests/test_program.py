@@ -34,6 +34,7 @@ def test_the_first_block_counts_if_it_is_asked_for():
         ("theorem t : p :=\n  by\n    a", "    a"),
         ("theorem t : p :=\n\n  by a", "a"),
         ("theorem t : p\n    (h : q) :=\n  rfl", "  rfl"),
+        ("theorem t : p :=\n\n  rfl", "\n  rfl"),
         ("theorem t : p := rfl", "rfl"),
         ("theorem t : p := by_contra", "by_contra"),
         ("import X\nlemma l : q := by\n  c\n  example : p := by\n  a", "  a"),
