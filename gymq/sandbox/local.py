@@ -314,6 +314,8 @@ def _opened(stack: contextlib.ExitStack, content: bytes) -> int:
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()
+        # A program opens `/dev/stdin` as its own user.
+        os.fchmod(file.fileno(), 0o444)
         fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
     stack.callback(os.close, fd)
     return fd

@@ -39,6 +39,13 @@ async def test_nothing_is_left_for_the_next_program(sandbox: LocalSandbox):
     assert finished.stdout == b"[]\n"
 
 
+@pytest.mark.parametrize("name", ["/dev/stdin", "/proc/self/fd/0", "/dev/fd/0"])
+async def test_stdin_has_its_usual_names(sandbox: LocalSandbox, name: str):
+    finished = await run_python(sandbox, f"print(open('{name}').read()); open('{name}', 'r+')", stdin=b"hello")
+    assert finished.stdout == b"hello\n", finished.stderr
+    assert b"Permission denied" in finished.stderr or b"Read-only" in finished.stderr
+
+
 async def test_stdin_cannot_be_written_to(sandbox: LocalSandbox):
     finished = await run_python(sandbox, "import os; os.write(0, b'x')", stdin=b"hello")
     assert b"Bad file descriptor" in finished.stderr
