@@ -228,7 +228,7 @@ class ResourcesWorker:
             RolloutError: there is no verdict; never a made-up one.
         """
         try:
-            check_items(request.response.get("output"), "output")
+            _check_output(request.response)
         except InvalidRequest as error:
             raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
         asked = VerifyRequest(self.author.parse_row(request.row), request.response)
@@ -295,3 +295,13 @@ class ResourcesWorker:
         ]
         await asyncio.gather(*(self.close(session_id) for session_id in idle))
         return len(idle)
+
+
+def _check_output(response: dict[str, Any]) -> None:
+    output = response.get("output")
+    if response.get("contains_transitions") is True and isinstance(output, list):
+        # Agents that step an environment may give all they had said after each step.
+        for step, state in enumerate(output):
+            check_items(state, f"output[{step}]")
+    else:
+        check_items(output, "output")

@@ -274,6 +274,20 @@ async def test_sessions_are_apart_and_a_closed_one_keeps_what_was_earned():
     assert (rewards, unknown.reward) == ([1.0, 0.0], 0.0)
 
 
+async def test_a_response_of_states_after_each_step_is_verified_like_a_flat_one():
+    async with Harness(Environments, GSM8K) as env:
+        session = await env.session(ROW)
+        await session.call("step", {"action": [submit("18")]})
+        first, *_ = reply("a")["output"]
+        states = reply() | {"contains_transitions": True, "output": [[first], [first, *reply("b")["output"]], []]}
+        assert (await session.verify(ROW, states)).reward == 1.0
+        for wrong, where in (([[{"type": "message"}]], r"output\[0\]\[0\]"), ([[], first], r"output\[1\]")):
+            with pytest.raises(gymq.InvalidTask, match=where):
+                await session.verify(ROW, states | {"output": wrong})
+        with pytest.raises(gymq.InvalidTask, match=r"output\[0\]"):
+            await session.verify(ROW, states | {"contains_transitions": False})
+
+
 async def test_a_session_without_an_environment_earned_nothing_and_can_be_seeded_later():
     async with Harness(Environments, GSM8K) as env:
         session = await env.session(None)
