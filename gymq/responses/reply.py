@@ -11,12 +11,20 @@ from gymq.responses.items import Item
 from gymq.responses.schema import check_items
 
 
+class _InputDetails(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _OutputDetails(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
 class _Usage(msgspec.Struct):
     input_tokens: int
     output_tokens: int
     total_tokens: int
-    input_tokens_details: dict[str, Any] | None = None
-    output_tokens_details: dict[str, Any] | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
 
 
 class _IncompleteDetails(msgspec.Struct):

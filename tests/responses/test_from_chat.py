@@ -185,6 +185,10 @@ def test_no_usage_upstream_is_no_usage() -> None:
     ("body", "path"),
     [
         (completion({"content": "a"}, usage={"prompt_tokens": 1}), "usage"),
+        (
+            completion({"content": "a"}, usage={**USAGE, "prompt_tokens_details": {"cached_tokens": "2"}}),
+            "usage.prompt_tokens_details.cached_tokens",
+        ),
         ({**completion({}), "choices": []}, "choices"),
         ({**completion({}), "choices": [{"message": {"content": 7}}]}, "choices[0].message.content"),
         ({"error": {"message": "busy"}}, ""),

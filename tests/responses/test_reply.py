@@ -8,6 +8,8 @@ from gymq.responses import InvalidReply, validate_response
 
 from .builders import assistant, call, output, reasoning, response, tokens
 
+USAGE = {"input_tokens": 3, "output_tokens": 1, "total_tokens": 4}
+
 
 def test_a_reply_is_kept_as_it_is() -> None:
     body = response(reasoning("a"), assistant("b", **tokens([1], [2])), call(), extra={"x": 1}, usage=None)
@@ -31,6 +33,8 @@ def test_a_call_without_arguments_is_accepted_for_the_agent_to_answer() -> None:
         (response(output=["a"]), "output[0]:"),
         (response(usage={"input_tokens": 1}), "usage:"),
         (response(usage={"input_tokens": "1", "output_tokens": 1, "total_tokens": 2}), "usage.input_tokens:"),
+        (response(usage={**USAGE, "input_tokens_details": {"cached_tokens": "2"}}), "usage.input_tokens_details."),
+        (response(usage={**USAGE, "output_tokens_details": {"reasoning_tokens": []}}), "usage.output_tokens_details."),
         (response(incomplete_details="length"), "incomplete_details:"),
         (response({"role": "assistant", "content": "a"}), "output[0].type:"),
         (response(assistant("a"), {"type": "telepathy"}), "output[1].type:"),
