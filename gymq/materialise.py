@@ -15,7 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from gymq.jsonl import JsonlError, LineSource, parse_object
 from gymq.ledger import RunningNumbers, TaskCounts
 from gymq.prompt import PromptError, PromptTemplate
-from gymq.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX, AgentRef, Index, MaterialisedRow, RowError
+from gymq.rows import (
+    AGENT_REF,
+    MAX_INDEX,
+    PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    AgentRef,
+    Index,
+    MaterialisedRow,
+    RowError,
+)
 
 MAX_PROBLEMS = 20
 """So many unusable rows are looked for and reported together."""
@@ -35,7 +45,7 @@ class MaterialiseOptions(BaseModel):
 
     agent_name: str | None = None
     """Agent of the rows that have no `agent_ref` member."""
-    limit: Annotated[int, Field(ge=0)] | None = None
+    limit: Annotated[int, Field(ge=0, le=MAX_INDEX)] | None = None
     """Read only so many lines; 0 and None: all."""
     num_repeats: int | dict[str, int] = 1
     """Rollouts a row: a number, or a number for each agent's name, where `_default` stands for the others; None: 1."""
@@ -53,10 +63,12 @@ class MaterialiseOptions(BaseModel):
 
     @field_validator("num_repeats")
     @classmethod
-    def _at_least_once(cls, repeats: int | dict[str, int]) -> int | dict[str, int]:
+    def _in_range(cls, repeats: int | dict[str, int]) -> int | dict[str, int]:
         for name, number in (repeats if isinstance(repeats, dict) else {"num_repeats": repeats}).items():
             if number < 1:
                 raise ValueError(f"{name} is {number}, but a row is rolled out at least once")
+            if number > MAX_INDEX:
+                raise ValueError(f"{name} is {number}, but rollouts are only counted up to {MAX_INDEX}")
         return repeats
 
 

@@ -195,6 +195,12 @@ def test_a_row_is_rolled_out_at_least_once() -> None:
         MaterialiseOptions(num_repeats={"x": -1})
 
 
+@pytest.mark.parametrize("options", [{"num_repeats": 2**60}, {"num_repeats": {"x": 10**30}}, {"limit": 10**30}])
+def test_numbers_that_nothing_could_count_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=str(2**53)):
+        MaterialiseOptions(**options)
+
+
 def test_what_was_materialised_can_be_read_back() -> None:
     rows = materialised(A + B + A, num_repeats=2)
     text = b"".join(r.json + b"\n" for r in rows)
