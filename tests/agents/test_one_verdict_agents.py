@@ -132,6 +132,22 @@ async def test_attempts_end_at_their_greatest_number_and_need_not_be_kept():
     assert "all_attempts" not in verdict.members
 
 
+@pytest.mark.parametrize("arguments", [{}, {"arguments": None}, {"arguments": "{"}])
+async def test_arguments_that_are_missing_or_no_json_are_told_to_the_model(arguments):
+    pytest.importorskip("aviary.envs.gsm8k", reason='needs pip install "gymq[aviary]"')
+    told = []
+
+    def model(params):
+        told.append(params["input"][-1])
+        if len(told) == 1:
+            return reply({"type": "function_call", "call_id": "c", "name": "calculator", **arguments})
+        return reply(call("submit_answer", answer="18"))
+
+    async with AgentHarness(AviaryAgent, Apples, model) as harness:
+        assert (await harness.run(TASK))[0].reward == 1.0
+    assert "not a valid JSON" in told[1]["content"]
+
+
 async def test_a_wrong_answer_ends_an_episode_with_0():
     pytest.importorskip("aviary.envs.gsm8k", reason='needs pip install "gymq[aviary]"')
     async with AgentHarness(AviaryAgent, Apples, lambda _: reply(call("submit_answer", answer="7"))) as harness:
@@ -166,6 +182,26 @@ async def test_the_output_is_the_state_after_each_step():
         ["room 0", "function_call", "room 1", "function_call", "room 3"],
     ]
     assert (response["env_id"], response["group_id"]) == ("maze", "0")
+
+
+@pytest.mark.parametrize(("task_idx", "group"), [(7, "7"), ("7", "7"), (7.0, "7")])
+async def test_the_group_is_the_task_index_as_the_environment_reads_it(task_idx, group):
+    model, _ = walks(3)
+    async with AgentHarness(AviaryAgent, Maze, model) as harness:
+        _, response = await harness.run(TASK | {"task_idx": task_idx})
+    assert response["group_id"] == group
+
+
+async def test_a_row_without_a_task_index_is_refused_before_the_model_is_asked():
+    async with AgentHarness(AviaryAgent, Maze, fails) as harness:
+        with pytest.raises(gymq.InvalidTask, match="task_idx"):
+            await harness.run({"responses_create_params": {"input": []}})
+
+
+@pytest.mark.parametrize("max_steps", [-1, 1.5])
+def test_a_number_of_steps_that_is_none_is_refused(max_steps):
+    with pytest.raises(gymq.OptionsError, match="max_steps"):
+        AgentHarness(AviaryAgent, Maze, fails, {"max_steps": max_steps})
 
 
 async def test_the_output_can_be_one_list_of_items():

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import msgspec
+import pydantic
 
 import gymq
 from gymq import responses
@@ -24,7 +25,7 @@ class AviaryAgent(gymq.Agent):
     class Options(gymq.AgentOptions):
         resources_server: gymq.Reference
         model_server: gymq.Reference
-        max_steps: int | None = None  # model calls; None or 0: no limit
+        max_steps: pydantic.NonNegativeInt | None = None  # model calls; None or 0: no limit
         max_total_sequence_length: int | None = None  # existing configurations have it; nothing depends on it
         done_if_no_tool_calls: bool = True
         collapse_old_env_states: bool = False
@@ -32,6 +33,7 @@ class AviaryAgent(gymq.Agent):
         return_transitions: bool = True
 
     async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
+        group = str(_task_idx(rollout.row))
         async with rollout.session() as session:
             episode = await _ask(session, "reset", {})
             if not episode["obs"]:
@@ -39,7 +41,7 @@ class AviaryAgent(gymq.Agent):
                 raise gymq.RolloutError(FailureClass.COMPONENT_FAILED, text)
             rollout.params = {**rollout.params, "tools": episode["tools"]}
             said, states = await self._play(rollout, session, episode)
-            labels = {"env_id": episode["env_id"], "group_id": _task_of(rollout)}
+            labels = {"env_id": episode["env_id"], "group_id": group}
             flat = rollout.response | labels | {"contains_transitions": False, "output": said}
             rollout.response = flat
             if self.options.return_transitions:
@@ -64,9 +66,7 @@ class AviaryAgent(gymq.Agent):
             elif reply.incomplete or (reply.has_message and not reply.function_calls):
                 seen, done = [], True
             else:
-                action = [
-                    {name: call[name] for name in ("call_id", "name", "arguments")} for call in reply.function_calls
-                ]
+                action = [_action(call) for call in reply.function_calls]
                 step = await _ask(session, "step", {"action": action, "env_id": episode["env_id"]})
                 seen, done = step["obs"], step["done"]
                 said += [_unmarked(item) for item in seen]
@@ -83,11 +83,20 @@ class AviaryAgent(gymq.Agent):
 
 
 class _Task(msgspec.Struct):
-    task_idx: int | str  # a text was read as a number when the session was seeded
+    task_idx: int
 
 
-def _task_of(rollout: gymq.Rollout) -> str:
-    return str(msgspec.json.decode(rollout.row, type=_Task).task_idx)
+def _task_idx(row: bytes) -> int:
+    """Number written as text is a number, as for the resources worker."""
+    try:
+        return msgspec.json.decode(row, type=_Task, strict=False).task_idx
+    except msgspec.ValidationError as error:
+        raise gymq.InvalidTask(f"row: {error}") from None
+
+
+def _action(call: Item) -> Item:
+    # Arguments that the model forgot are no JSON, which the environment tells it.
+    return {"call_id": call["call_id"], "name": call["name"], "arguments": call.get("arguments") or ""}
 
 
 def _unmarked(item: Item) -> Item:
