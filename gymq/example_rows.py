@@ -50,10 +50,11 @@ class RowChecker:
         author = self._author(spec)
         author.parse_row(line, author.seed_row_type)
         author.parse_row(line)
-        own_dispatch = type(author).call_tool is not Resources.call_tool
+        # A verifier of calls has no tools: the ones that its rows offer are never run.
+        any_tool = not author.tools or type(author).call_tool is not Resources.call_tool
         for tool in row.members[PARAMS].get("tools") or ():
             offered = tool.get("name") if tool.get("type") == "function" else None
-            if offered is not None and offered not in author.tools and not own_dispatch:
+            if offered is not None and offered not in author.tools and not any_tool:
                 raise RowError(f"the row offers the tool {offered!r}, but {author.name} has no such tool")
         return row
 

@@ -103,6 +103,15 @@ def test_an_example_row_that_cannot_be_used_is_named(gymq, here, bad, reason):
     assert "end to end" not in steps(called)
 
 
+def test_rows_of_a_verifier_without_tools_may_offer_any(gymq, here):
+    tools = [{"type": "function", "name": "sub", "parameters": {}, "strict": True}]
+    env = make(here, row(responses_create_params={"input": "x", "tools": tools}))
+    worker = env / "worker.py"
+    worker.write_text(worker.read_text().replace("    @gymq.tool\n", ""))
+    called = gymq("test", "env", "--json")
+    assert steps(called)["example rows"]["status"] == "ok"
+
+
 def test_an_exception_of_the_verifier_on_an_empty_reply_fails_it(gymq, here):
     make(here, row(answer=""), body="return gymq.Verdict(1 / len(request.reply_text))")
     called = gymq("test", "env", "--json")
