@@ -95,6 +95,8 @@ def read(path: Path, name: str) -> Source:
         raise ConfigError(f"{name}: {key}{str(error).splitlines()[0]}") from None
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply") from None
+    except (ValueError, LookupError, AttributeError) as error:  # from what the YAML library makes of `!!int abc`
+        raise ConfigError(f"{name}: a value does not fit the YAML tag (!!) before it: {error}") from None
     except OSError:  # OmegaConf's word for a document that is a number or a date
         config = OmegaConf.create([])
     source = Source(name, cast(DictConfig, config), text)

@@ -193,6 +193,12 @@ def test_yaml_cannot_run_code(load_files):
         load_files({"a.yaml": "x: !!python/object/apply:os.getcwd []"})
 
 
+@pytest.mark.parametrize("value", ["!!int many", "!!int ''", "!!bool maybe", "!!timestamp noon"])
+def test_a_value_that_does_not_fit_its_tag_is_reported(load_files, value):
+    with pytest.raises(ConfigError, match=r"^a\.yaml: a value does not fit the YAML tag"):
+        load_files({"a.yaml": f"x: {value}"})
+
+
 @pytest.mark.parametrize("value", ["a.yaml", "5", "{a: b}", "[1]", "[[a.yaml]]"])
 def test_config_paths_must_be_a_list_of_names(load_files, value):
     with pytest.raises(ConfigError, match=r"^config_paths must be a list of file names, not .* \(command line\)$"):
