@@ -6,6 +6,7 @@ import json
 import pytest
 
 from gymq import subjects
+from gymq.authoring import OptionsError
 from gymq.messages import FailureClass, Generate, Seeded, Stage, ToolCall, ToolResult, Verified, Verify
 from gymq.outcomes import InvalidTask, RolloutError
 from gymq.testing import function_call, reply
@@ -94,6 +95,12 @@ async def test_a_model_that_says_nothing_again_and_again_is_not_asked_for_ever()
     script, simple = Script(reply()), agent(max_silent_replies=4)
     await simple.run(rollout(script, simple))
     assert len(script.of(Generate)) == 4
+
+
+@pytest.mark.parametrize("option", [{"max_steps": -1}, {"max_silent_replies": 0}, {"max_silent_replies": -1}])
+def test_a_limit_that_no_rollout_could_keep_is_refused(option: dict[str, int]) -> None:
+    with pytest.raises(OptionsError, match=next(iter(option))):
+        agent(**option)
 
 
 @pytest.mark.parametrize("arguments", ["{broken", "", None])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pydantic
+
 import gymq
 
 
@@ -9,8 +11,8 @@ class SimpleAgent(gymq.Agent):
     """Model and tools in turn; the reply that calls no tool ends the rollout."""
 
     class Options(gymq.AgentOptions):
-        max_steps: int | None = None  # model calls; None or 0: no limit
-        max_silent_replies: int = 16  # replies in a row with neither a message nor a call
+        max_steps: pydantic.NonNegativeInt | None = None  # model calls; None or 0: no limit
+        max_silent_replies: pydantic.PositiveInt = 16  # replies in a row with neither a message nor a call
 
     def journals(self, rollout: gymq.Rollout) -> bool:
         return bool(rollout.params.get("tools"))
