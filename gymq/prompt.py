@@ -58,6 +58,9 @@ class PromptTemplate(BaseModel):
                 f"{source_name}: the prompt template must be a mapping with the text `user` "
                 f"and optionally the text `system`; {member}: {first['msg']}"
             ) from None
+        except (ValueError, LookupError, AttributeError) as error:  # from what the YAML library makes of `!!int abc`
+            problem = "a value of the prompt template is not what it looks like"
+            raise PromptError(f"{source_name}: {problem}: {error}") from None
 
     def messages(self, row: Mapping[str, msgspec.Raw]) -> list[dict[str, str]]:
         """The messages of a row, system first.
