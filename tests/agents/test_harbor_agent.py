@@ -134,6 +134,27 @@ async def test_a_program_that_takes_too_long_is_ended_verified_and_masked():
     assert (verdict.reward, members["agent_timeout_error"], members["mask_sample"]) == (1.0, 1.0, True)
 
 
+@pytest.mark.parametrize(
+    ("limits", "seconds"),
+    [
+        ({}, 20.0),
+        ({"harbor_agent_override_timeout_sec": 30.0}, 30.0),
+        ({"harbor_agent_max_timeout_sec": 10.0}, 10.0),
+        ({"harbor_agent_max_timeout_sec": 50.0}, 20.0),
+        ({"harbor_agent_override_timeout_sec": 30.0, "harbor_agent_max_timeout_sec": 10.0}, 10.0),
+        ({"harbor_agent_max_timeout_sec": 10.0, "harbor_timeout_multiplier": 3.0}, 30.0),
+        ({"harbor_verifier_max_timeout_sec": 10.0}, 20.0),
+    ],
+)
+def test_limits_are_replaced_then_capped_then_multiplied(limits, seconds):
+    harness = AgentHarness(HarborAgent, Nobody, does(), options(**limits))
+    assert harness.agent._timeout_s("agent", 20.0) == seconds
+
+
+def test_a_task_without_a_limit_has_that_of_harbor():
+    assert AgentHarness(HarborAgent, Nobody, does(), options()).agent._timeout_s("verifier", None) == 600.0
+
+
 @pytest.mark.parametrize("instance_id", ["greeting", "other::greeting", "shell::../../..", "shell::", "shell::missing"])
 async def test_a_task_that_is_not_there_is_refused(instance_id):
     asked = row("greeting") | {"instance_id": instance_id}

@@ -144,5 +144,6 @@ class HarborAgent(gymq.Agent):
     def _timeout_s(self, phase: Literal["agent", "verifier"], of_the_task: float | None) -> float:
         override = getattr(self.options, f"harbor_{phase}_override_timeout_sec")
         most = getattr(self.options, f"harbor_{phase}_max_timeout_sec")
-        seconds = (override or of_the_task or DEFAULT_TIMEOUT_S) * self.options.harbor_timeout_multiplier
-        return seconds if most is None else min(seconds, most)
+        seconds = override or of_the_task or DEFAULT_TIMEOUT_S
+        # The multiplier comes last, as in Harbor.
+        return min(seconds, most or seconds) * self.options.harbor_timeout_multiplier
