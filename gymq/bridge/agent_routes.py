@@ -58,7 +58,7 @@ class AgentRoutes:
         body = await context.body(request)
         members = _checked_row(body)
         agent = self._agent(place, members, request.path)
-        key = key_of(request.headers, members)
+        key = key_of(request.headers, members, agent.name)
         pending = await context.rollouts.begin(body, agent.name, key)
         del body, members  # the queue has them from now on; what waits here shall be small
         work = _result(pending, on_untrainable)

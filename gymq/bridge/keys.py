@@ -18,10 +18,13 @@ _KEY = re.compile(r"[\x21-\x7e]{1,255}")
 _ROW_NUMBER = "_rowidx"  # the place in the caller's list, which differs from call to call
 
 
-def key_of(headers: Mapping[str, str], row: Mapping[str, msgspec.Raw]) -> str | None:
+def key_of(headers: Mapping[str, str], row: Mapping[str, msgspec.Raw], agent: str) -> str | None:
     """The key of a request: that of its header, or of the row's own rollout id and attempt.
 
     A row with ids is the same one only if all of it is: other data may use the same ids.
+
+    Args:
+        agent: instance that the row is for, which the row need not name.
 
     Raises:
         BridgeError: 422; the header cannot be a key.
@@ -33,7 +36,7 @@ def key_of(headers: Mapping[str, str], row: Mapping[str, msgspec.Raw]) -> str | 
         return f"header {given}"
     if ROLLOUT_ID not in row or ATTEMPT_INDEX not in row:
         return None
-    return f"row {digest_of(row)}"
+    return f"row {agent} {digest_of(row)}"
 
 
 def digest_of(row: Mapping[str, msgspec.Raw]) -> str:

@@ -8,7 +8,7 @@ import re
 import secrets
 import time
 from collections.abc import AsyncIterator, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 from nats.aio.msg import Msg
 
@@ -35,13 +35,29 @@ NOBODY_SERVES_S = 60.0  # without an answer of any process of an agent, its roll
 Key = tuple[str, int, int]  # run, task index, rollout index
 
 
+class _Asked(NamedTuple):
+    """What a task was made for."""
+
+    agent: str
+    digest: str  # of the row; empty where there is no key
+    replaces: int | None = None  # stream sequence of the failure that does not count any more
+
+    def check(self, other: _Asked) -> None:
+        """Whether a key that both have means the same rollout.
+
+        Raises:
+            BridgeError: 422; it does not.
+        """
+        if (self.agent, self.digest) != (other.agent, other.digest):
+            text = f"the {keys.HEADER} of this request belongs to another row, or to the same one at another agent"
+            raise BridgeError(422, "key_reused", text)
+
+
 class _Waiting:
     """A rollout that is in the queue or in work."""
 
-    def __init__(self, agent: str, digest: str, replaces: int | None) -> None:
-        self.agent = agent
-        self.digest = digest
-        self.replaces = replaces  # stream sequence of the failure that does not count any more
+    def __init__(self, asked: _Asked) -> None:
+        self.asked = asked
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # Whoever waited may be gone when it fails.
         self.outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
@@ -86,7 +102,9 @@ class Rollouts:
         self._queue_timeout_s = queue_timeout_s
         self._next_index = 0
         self._waiting: dict[Key, _Waiting] = {}
-        self._queued: set[Key] = set()  # tasks with keys that an earlier bridge left in the queue
+        self._queued: dict[
+            Key, _Asked
+        ] = {}  # tasks with keys that nobody waits for, such as those of an earlier bridge
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
         self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
         self._background: set[asyncio.Task[Any]] = set()
@@ -112,7 +130,8 @@ class Rollouts:
             record = encode(Run(run=run, created_at=time.time()))
             await self._js.store_surely(subjects.run_record(run), record, {}, patience_s=SUBMIT_PATIENCE_S)
         async for task in self._tasks_of(self.keyed_run):
-            self._queued.add((task.run, task.task_index, task.rollout_index))
+            asked = _Asked(task.agent, keys.digest_of(parse_object(task.row)), task.replaces)
+            self._queued[task.run, task.task_index, task.rollout_index] = asked
         self._in_background(self._watch())
 
     async def stop(self) -> None:
@@ -138,29 +157,30 @@ class Rollouts:
             key: rows with the same key are rolled out once.
 
         Raises:
-            BridgeError: 422 the key was used for another row; 500 the outcomes cannot be read.
+            BridgeError: 422 the key was used for another row or agent; 500 the outcomes cannot be read.
         """
         if key is None:
             at = (self.run, self._next_index, 0)
             self._next_index += 1
-            return Pending(self, at, self._begin(at, row, agent, "", None))
+            return Pending(self, at, self._begin(at, row, _Asked(agent, "")))
         at = (self.keyed_run, *keys.indices_of(key))
-        digest = keys.digest_of(parse_object(row))
-        replaces = None
+        asked = _Asked(agent, keys.digest_of(parse_object(row)))
         if at not in self._waiting:
             found = await self._find(at)
             if found is not None:
-                replaces, outcome = found
-                if keys.digest_of(parse_object(outcome.row)) != digest:
-                    raise _another_row()
+                sequence, outcome = found
+                asked.check(_Asked(outcome.agent, keys.digest_of(parse_object(outcome.row))))
                 if isinstance(outcome, Rollout) or not outcome.retryable:
-                    ended = _Waiting(agent, digest, None)
+                    ended = _Waiting(asked)
                     ended.outcome.set_result(outcome)
                     return Pending(self, at, ended)
+                asked = asked._replace(replaces=sequence)
         # Another request with the key may have begun while this one looked.
-        waiting = self._waiting.get(at) or self._begin(at, row, agent, digest, replaces)
-        if waiting.digest != digest:
-            raise _another_row()
+        if at in self._waiting:
+            asked.check(self._waiting[at].asked)
+        elif at in self._queued:
+            asked.check(self._queued[at])
+        waiting = self._waiting.get(at) or self._begin(at, row, asked)
         return Pending(self, at, waiting)
 
     async def wait(self, at: Key, waiting: _Waiting) -> Outcome:
@@ -172,12 +192,11 @@ class Rollouts:
                 self._in_background(self._cancel(self.run, at[1]))
             raise
 
-    def _begin(self, at: Key, row: bytes, agent: str, digest: str, replaces: int | None) -> _Waiting:
-        waiting = self._waiting[at] = _Waiting(agent, digest, replaces)
-        if at in self._queued:
-            self._queued.discard(at)
+    def _begin(self, at: Key, row: bytes, asked: _Asked) -> _Waiting:
+        waiting = self._waiting[at] = _Waiting(asked)
+        if self._queued.pop(at, None) == asked:
             self._in_background(self._fetch(at))  # it may have ended since the queue was read
-        else:
+        else:  # nothing is queued, or it has failed by now
             self._in_background(self._submit(at, row, waiting))
         return waiting
 
@@ -197,15 +216,15 @@ class Rollouts:
             task_index=task_index,
             rollout_index=rollout_index,
             num_rollouts=1,
-            agent=waiting.agent,
+            agent=waiting.asked.agent,
             row=row,
             timeout_s=self._rollout_timeout_s,
-            replaces=waiting.replaces,
+            replaces=waiting.asked.replaces,
         )
         try:
             async with self._submitting:
                 if at in self._waiting:
-                    once = f"bridge-{waiting.replaces or 0}"
+                    once = f"bridge-{waiting.asked.replaces or 0}"
                     await submit(self._bus, task, once=once, urgent=False, patience_s=SUBMIT_PATIENCE_S)
         except (BusError, BadMessage) as error:
             self._waiting.pop(at, None)
@@ -228,7 +247,7 @@ class Rollouts:
             except BusError as error:
                 log.warning("the outcome of %s/%d/%d is looked for again: %s", *at, error)
                 return
-            if found is not None and found[0] != waiting.replaces and not waiting.outcome.done():
+            if found is not None and found[0] != waiting.asked.replaces and not waiting.outcome.done():
                 self._waiting.pop(at, None)
                 waiting.outcome.set_result(found[1])
 
@@ -250,7 +269,7 @@ class Rollouts:
         while True:
             await asyncio.sleep(LOOK_AGAIN_EVERY_S)
             await self._look_for_all()
-            for agent in {waiting.agent for waiting in self._waiting.values()}:
+            for agent in {waiting.asked.agent for waiting in self._waiting.values()}:
                 await self._check_served(agent)
 
     async def _look_for_all(self) -> None:
@@ -269,10 +288,10 @@ class Rollouts:
             return
         text = f"no process serves the agent {agent!r}"
         for at, waiting in list(self._waiting.items()):
-            if waiting.agent == agent:
+            if waiting.asked.agent == agent:
                 waiting.fail(BridgeError(500, str(FailureClass.NO_WORKER), text, stage="queue"))
                 if at[0] == self.keyed_run:
-                    self._queued.add(at)  # its task stays, for whoever asks again
+                    self._queued[at] = waiting.asked  # its task stays, for whoever asks again
                     del self._waiting[at]
 
     async def _cancel(self, run: str, task_index: int | None) -> None:
@@ -303,7 +322,3 @@ class Rollouts:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
-
-
-def _another_row() -> BridgeError:
-    return BridgeError(422, "key_reused", f"the {keys.HEADER} of this request belongs to another row")

@@ -231,6 +231,60 @@ async def test_a07_a_key_whose_rollout_failed_for_want_of_luck_is_tried_again(cl
     assert (await client.run(world.row(), **KEY))[0] == 200
 
 
+async def test_a07_a_row_with_ids_that_names_no_agent_is_rolled_out_by_each_that_gets_it(
+    client: Client, world: World
+) -> None:
+    row = world.row(_ng_rollout_id="3-1", _ng_attempt_index=0, start=1, expected=1)
+    del row["agent_ref"]
+    for name in ("asker", "adder", "asker"):
+        assert (await client.post(f"{world.at(name)}/run", row))[0] == 200
+    assert len(world.engine.requests) == 2
+
+
+async def test_a07_a_key_cannot_be_used_for_another_agent(client: Client, world: World) -> None:
+    row = world.row(start=1, expected=1)
+    del row["agent_ref"]
+    assert (await client.post(f"{world.at('asker')}/run", row, headers=KEY))[0] == 200
+    status, body = await client.post(f"{world.at('adder')}/run", row, headers=KEY)
+    assert (status, body["error"]["class"]) == (422, "key_reused")
+
+
+async def ask_and_start_again(client: Client, world: World, row: Body) -> asyncio.Event:
+    """Have a rollout with a key in work and a new bridge that nobody has asked for it; it fails at the event."""
+    hold = asyncio.Event()
+
+    async def fail(body: Body) -> tuple[int, Body]:
+        await hold.wait()
+        return 500, {"error": "out of order"}
+
+    world.engine.turn = fail
+    asking = asyncio.create_task(raw_run(client, row, KEY))
+    await until(lambda: world.engine.requests)
+    asking.cancel()
+    assert world.bridge is not None
+    await world.bridge.__aexit__(None, None, None)
+    await world.start_bridge()
+    return hold
+
+
+async def test_a07_a_key_that_an_earlier_bridge_left_in_the_queue_cannot_be_used_for_another_row(
+    client: Client, world: World
+) -> None:
+    hold = await ask_and_start_again(client, world, world.row("one"))
+    status, body = await client.run(world.row("another"), **KEY)
+    assert (status, body["error"]["class"]) == (422, "key_reused")
+    hold.set()
+
+
+async def test_a07_a_key_whose_rollout_failed_while_nobody_waited_is_tried_again(client: Client, world: World) -> None:
+    hold = await ask_and_start_again(client, world, world.row())
+    hold.set()
+    while await world.queued():  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    world.engine.turn = lambda body: say("done")
+    assert (await client.run(world.row(), **KEY))[0] == 200
+
+
 class Instant(Model):
     """Answers at once."""
 
