@@ -120,7 +120,8 @@ async def test_tests_without_a_reward_are_a_failure_and_no_zero(tmp_path):
 async def test_several_rewards_are_kept_and_the_one_named_reward_counts(tmp_path):
     asked = row("greeting")
     shutil.copytree(EXAMPLES / "harbor" / "greeting", tmp_path / "greeting")
-    written = """echo '{"style": 0.25, "reward": 0.5}' > /logs/verifier/reward.json"""
+    several = """echo '{"style": 0.25, "reward": 0.5}' > /logs/verifier/reward.json"""
+    written = f"echo 1 > /logs/verifier/reward.txt; {several}"
     (tmp_path / "greeting" / "tests" / "test.sh").write_text(written)
     async with AgentHarness(HarborAgent, Nobody, does(), options(tmp_path)) as harness:
         verdict, _ = await harness.run(asked)

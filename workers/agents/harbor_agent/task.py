@@ -105,17 +105,18 @@ class Task:
         ended = await place.run("bash /tests/test.sh", wall_s=timeout_s, env=self.config.verifier.env)
         if ended.limit is not None:
             raise _no_reward(f"the tests of {self.folder.name} were ended by the limit of {ended.limit}")
-        text = await place.run(f"cat {REWARDS}/reward.txt", wall_s=60.0)
-        if text.exit_status == 0:
-            return _rewards({"reward": text.stdout.decode(errors="replace").strip()}, self.folder.name)
+        # As in Harbor, the file with several rewards comes first.
         written = await place.run(f"cat {REWARDS}/reward.json", wall_s=60.0)
-        if written.exit_status != 0:
+        if written.exit_status == 0:
+            try:
+                return _rewards(json.loads(written.stdout), self.folder.name)
+            except ValueError:
+                raise _no_reward(f"the tests of {self.folder.name} wrote a reward.json that is no JSON") from None
+        text = await place.run(f"cat {REWARDS}/reward.txt", wall_s=60.0)
+        if text.exit_status != 0:
             said = ended.stderr.decode(errors="replace").strip()[-300:]
             raise _no_reward(f"the tests of {self.folder.name} wrote no reward: {said}")
-        try:
-            return _rewards(json.loads(written.stdout), self.folder.name)
-        except ValueError:
-            raise _no_reward(f"the tests of {self.folder.name} wrote a reward.json that is no JSON") from None
+        return _rewards({"reward": text.stdout.decode(errors="replace").strip()}, self.folder.name)
 
 
 def _rewards(written: Any, name: str) -> dict[str, float]:
