@@ -118,6 +118,15 @@ class Reply:
         """The engine cut the reply short; calls in it must not be run."""
         return bool(self.response.get("incomplete_details"))
 
+    @property
+    def overflowed(self) -> bool:
+        """The conversation no longer fits into the model's context: the reply was cut short before its first token."""
+        details = self.response.get("incomplete_details") or {}
+        usage = self.response.get("usage") or {}
+        if details.get("reason") != "max_output_tokens" or usage.get("output_tokens"):
+            return False
+        return all(map(responses.is_message, self.output)) and not responses.output_text(self.response)
+
 
 class Rollout:
     """One rollout in progress: what an agent's loop is written against."""

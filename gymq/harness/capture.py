@@ -22,10 +22,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CapturedCall:
-    """One model call: the conversation it was made with, and what the model said."""
+    """One model call: the conversation it was made with, and what the model said.
+
+    Attributes:
+        overflowed: it said nothing, since the conversation does not fit into its context.
+    """
 
     input: list[Item]
     output: list[Item]
+    overflowed: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,8 +93,13 @@ class Capture:
             except Exception as error:
                 self.fail(error)
                 raise
-            self.calls.append(CapturedCall(list(params["input"]), reply.output))
+            self.calls.append(CapturedCall(list(params["input"]), reply.output, reply.overflowed))
             return reply.response
+
+    @property
+    def context_is_full(self) -> bool:
+        """Whether the program's last conversation did not fit into the model's context."""
+        return bool(self.calls) and self.calls[-1].overflowed
 
     def fail(self, reason: Exception) -> None:
         """End `watch`: the rollout has no result, whatever the program makes of it. The first reason counts."""
@@ -123,7 +133,7 @@ class Capture:
             raise RolloutError(
                 FailureClass.AGENT_FAILED, "the program ended without asking the model", stage=Stage.AGENT
             )
-        entries = [_entry(number, call) for number, call in enumerate(self.calls)]
+        entries = [_entry(number, call) for number, call in enumerate(self.calls) if not call.overflowed]
         with_tokens = [entry for entry in entries if entry is not None]
         if not with_tokens:
             return Conversation(self.calls[0].input, _joined(self.calls), [], None, masked=False)

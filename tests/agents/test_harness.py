@@ -73,6 +73,39 @@ async def test_a_conversation_of_a_helper_is_a_branch_and_the_sample_is_masked()
     assert found.masked
 
 
+def no_room(**more):
+    """What models answer when a conversation does not fit into their context."""
+    return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}, **more}
+
+
+async def test_a_conversation_that_outgrows_the_context_is_told_and_loses_no_tokens():
+    first = (conversation("q1"), with_tokens(reply("a1"), [1, 2], [3]))
+    capture = await captured(first, (conversation("q1", "a1", "q2"), no_room()))
+    assert capture.context_is_full
+    found = capture.conversation()
+    assert [list(item["generation_token_ids"]) for item in found.output] == [[3]]
+    assert not found.masked
+
+
+@pytest.mark.parametrize(
+    "response",
+    [
+        reply(""),
+        reply("I") | {"incomplete_details": {"reason": "max_output_tokens"}},
+        no_room(incomplete_details={"reason": "content_filter"}),
+        no_room(usage={"input_tokens": 5, "output_tokens": 9, "total_tokens": 14}),
+        no_room(output=[{"type": "reasoning", "id": "r", "summary": []}]),
+    ],
+)
+async def test_other_replies_that_say_little_are_no_overflow_of_the_context(response):
+    assert not (await captured((conversation("q1"), response))).context_is_full
+
+
+async def test_a_program_that_makes_room_goes_on():
+    capture = await captured((conversation("q1", "a1", "q2"), no_room()), (conversation("q3"), reply("a3")))
+    assert not capture.context_is_full
+
+
 async def test_without_tokens_all_calls_are_one_conversation():
     found = (await captured((conversation("q1"), reply("a1")), (conversation("q1", "a1", "q2"), said()))).conversation()
     assert len(found.output) == 3
