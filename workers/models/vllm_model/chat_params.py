@@ -4,51 +4,57 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from gymq.responses import InvalidRequest
+from gymq.responses.errors import invalid_request
+from gymq.responses.schema import ChatToolCall
 
 _ROLES = frozenset({"developer", "system", "user", "assistant", "tool"})
-_KNOWN = frozenset(
-    {
-        "audio",
-        "frequency_penalty",
-        "logit_bias",
-        "logprobs",
-        "max_completion_tokens",
-        "max_tokens",
-        "messages",
-        "metadata",
-        "modalities",
-        "model",
-        "n",
-        "parallel_tool_calls",
-        "prediction",
-        "presence_penalty",
-        "prompt_cache_key",
-        "reasoning_effort",
-        "response_format",
-        "safety_identifier",
-        "seed",
-        "service_tier",
-        "stop",
-        "store",
-        "stream",
-        "temperature",
-        "tool_choice",
-        "tools",
-        "top_logprobs",
-        "top_p",
-        "user",
-        "verbosity",
-        "web_search_options",
-    }
-)
+
+
+class _Settings(msgspec.Struct):
+    """The members that the dialect knows beside `messages`. Those of type Any are left to the engine."""
+
+    audio: Any = None
+    frequency_penalty: float | None = None
+    logit_bias: Any = None
+    logprobs: bool | None = None
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = None
+    metadata: dict[str, Any] | None = None
+    modalities: Any = None
+    model: str | None = None
+    n: int | None = None
+    parallel_tool_calls: bool | None = None
+    prediction: Any = None
+    presence_penalty: float | None = None
+    prompt_cache_key: str | None = None
+    reasoning_effort: str | None = None
+    response_format: Any = None
+    safety_identifier: str | None = None
+    seed: int | None = None
+    service_tier: str | None = None
+    stop: str | list[str] | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    temperature: float | None = None
+    tool_choice: str | dict[str, Any] | None = None
+    tools: list[dict[str, Any]] | None = None
+    top_logprobs: int | None = None
+    top_p: float | None = None
+    user: str | None = None
+    verbosity: str | None = None
+    web_search_options: Any = None
 
 
 def known_chat_params(request: object) -> dict[str, Any]:
     """The members of a chat request that the dialect knows and the caller set; others are left out, as servers do.
 
+    Numbers and flags written as text are put right, as in a Responses request.
+
     Raises:
-        InvalidRequest: `messages` are no messages, `metadata` is no object, or the reply should be streamed.
+        InvalidRequest: `messages` are no messages, a member is of another type, or the reply should be streamed.
     """
     if not isinstance(request, dict):
         raise InvalidRequest("", f"expected an object with the member `messages`, got {type(request).__name__}")
@@ -57,18 +63,25 @@ def known_chat_params(request: object) -> dict[str, Any]:
         raise InvalidRequest("messages", "expected a list with at least one message")
     for index, message in enumerate(messages):
         _check_message(message, f"messages[{index}]")
-    if not isinstance(request.get("metadata", {}), dict | None):
-        raise InvalidRequest("metadata", "expected an object")
-    if request.get("stream"):
+    try:
+        checked = msgspec.convert(request, _Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise invalid_request(error) from None
+    if checked.stream:
         raise InvalidRequest("stream", "only false is possible here")
-    return {name: value for name, value in request.items() if name in _KNOWN and value is not None}
+    known = {"messages": messages}
+    for name in _Settings.__struct_fields__:
+        value = request.get(name)
+        if value is not None:
+            known[name] = getattr(checked, name) if isinstance(value, str | int | float) else value
+    return known
 
 
 def _check_message(message: object, path: str) -> None:
     if not isinstance(message, dict):
         raise InvalidRequest(path, f"expected a message (an object), got {type(message).__name__}")
     role = message.get("role")
-    if role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         raise InvalidRequest(f"{path}.role", f"{role!r} is not a role; expected one of {', '.join(sorted(_ROLES))}")
     content = message.get("content")
     if isinstance(content, list):
@@ -79,3 +92,10 @@ def _check_message(message: object, path: str) -> None:
                 raise InvalidRequest(f"{path}.content[{index}].text", "expected text")
     elif not isinstance(content, str) and (content is not None or role != "assistant"):
         raise InvalidRequest(f"{path}.content", "expected text or a list of parts")
+    if role == "tool" and not isinstance(message.get("tool_call_id"), str):
+        raise InvalidRequest(f"{path}.tool_call_id", "expected the id of the call that is answered")
+    if message.get("tool_calls") is not None:
+        try:
+            msgspec.convert(message["tool_calls"], list[ChatToolCall])
+        except msgspec.ValidationError as error:
+            raise invalid_request(error).within(f"{path}.tool_calls") from None

@@ -204,7 +204,7 @@ async def test_a_native_reply_that_failed_is_a_failure(start: Start, server: Sta
 async def test_a_chat_request_is_answered_in_chat(start: Start, server: StandIn) -> None:
     server.answers = [as_json(sampled("2", reasoning_content="Hm.")), as_json({"tokens": [1, 2, 3]})]
     reply = await ask_chat(
-        await start(return_token_id_information=True), temperature=0.5, nonsense=1, top_logprobs=None
+        await start(return_token_id_information=True), temperature="0.5", nonsense=1, top_logprobs=None
     )
     body = server.asked[0].body
     assert (body["temperature"], body["top_logprobs"], "nonsense" in body) == (0.5, 0, False)
@@ -230,7 +230,13 @@ async def test_an_overflow_in_chat_says_length(start: Start, server: StandIn) ->
         ({"messages": [{"role": "robot", "content": "x"}]}, "messages[0].role: 'robot'"),
         ({"messages": [{"role": "user", "content": None}]}, "messages[0].content: expected text"),
         ({"messages": [{"role": "user", "content": [{"type": "text"}]}]}, "messages[0].content[0].text"),
-        ({"metadata": "x"}, "metadata: expected an object"),
+        ({"messages": [{"role": {}, "content": "x"}]}, "messages[0].role: {} is not a role"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id: expected"),
+        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, "messages[0].tool_calls[0]: "),
+        ({"metadata": "x"}, "metadata: "),
+        ({"temperature": "hot"}, "temperature: "),
+        ({"tools": [1]}, "tools[0]: "),
+        ({"stop": [None]}, "stop[0]: "),
         ({"stream": True}, "stream: only false"),
     ],
 )
