@@ -232,6 +232,14 @@ async def test_a_message_without_a_call_can_be_answered_and_what_the_agent_says_
     assert CALL_A_TOOL not in [item.get("content") for item in response["output"]]
 
 
+async def test_an_episode_that_no_longer_fits_the_models_context_ends():
+    no_room = reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
+    options = {"done_if_no_tool_calls": False, "max_steps": 5, "return_transitions": False}
+    async with AgentHarness(AviaryAgent, Maze, lambda _: no_room, options) as harness:
+        _, response = await harness.run(TASK)
+    assert response["output"] == no_room["output"]
+
+
 async def test_an_episode_ends_at_its_greatest_number_of_steps():
     _, seen = await walk(1, 1, 1, 1, max_steps=2)
     assert len(seen) == 2

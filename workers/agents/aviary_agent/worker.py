@@ -61,9 +61,10 @@ class AviaryAgent(gymq.Agent):
             rollout.input, rollout.output = [_unmarked(item) for item in state], []
             reply = await rollout.respond()
             said += reply.output
-            if reply.has_message and not reply.function_calls and not self.options.done_if_no_tool_calls:
+            silent = reply.has_message and not reply.function_calls
+            if silent and not self.options.done_if_no_tool_calls and not reply.overflowed:
                 seen, done = [responses.user_message(CALL_A_TOOL)], False
-            elif reply.incomplete or (reply.has_message and not reply.function_calls):
+            elif silent or reply.incomplete:
                 seen, done = [], True
             else:
                 action = [_action(call) for call in reply.function_calls]
