@@ -45,9 +45,10 @@ class ResourcesRoutes:
         name = request.match_info["tool"]
         if place is None and request.path in HEAD_PATHS:
             raise web.HTTPMethodNotAllowed(request.method, ["GET", "HEAD"])
-        if place is None or place.kind != "resources":
+        meant = [place] if place else self._context.directory.of_kind("resources")
+        if len(meant) != 1 or meant[0].kind != "resources":
             raise not_found(f"there is nothing at {request.path}")
-        _, calls = self._admitted(request)
+        place, calls = self._admitted(request)
         arguments = await self._context.body(request)
         session = self._session(request, place)
         opened = None

@@ -198,3 +198,9 @@ async def test_a_session_whose_worker_lost_it_is_told_as_infrastructure(four: Wo
 async def test_tools_are_served_by_resources_only(four: World) -> None:
     async with player(four.head) as me:
         assert (await me.post("/add", {"amount": 1}))[0] == 404
+
+
+async def test_the_only_resources_are_meant_where_none_are_named(empty_world: World) -> None:
+    await empty_world.add_resources("counter", Counter())
+    await empty_world.start_bridge()
+    assert (await play(empty_world.head, 3, [4]))["reward"] == 1.0
