@@ -56,7 +56,7 @@ def normalise(value: Any) -> Any:
 async def _turn(worker: VLLMModel, script: "Script", turn: dict[str, Any]) -> dict[str, Any]:
     script.requests = []
     script.last_status = None
-    request = ModelRequest(turn["request"], turn["session"], "case", TIMEOUT_S)
+    request = ModelRequest(turn["request"], turn.get("session") or "", "case", TIMEOUT_S)
     respond = worker.respond_chat if turn["endpoint"] == "chat" else worker.respond
     try:
         reply = await respond(request)
