@@ -140,7 +140,7 @@ def _object(body: bytes) -> Mapping[str, Any]:
     try:
         return parse_object(body)
     except (JsonlError, RecursionError) as error:
-        raise invalid(f"the body must be a row: {error}") from None
+        raise invalid(f"the body must be a row: {str(error).removeprefix('the line is ')}") from None
 
 
 def _decoded(members: Mapping[str, Any], name: str) -> Any:

@@ -134,6 +134,7 @@ async def test_a_row_that_does_not_fit_opens_no_session(four: World, body: bytes
     async with player(four.at("counter")) as me, me.session.post(me.base + "/seed_session", data=body) as answer:
         assert answer.status == 422
         assert "Set-Cookie" not in answer.headers
+        assert "the line is" not in await answer.text()
     assert await four.sessions() == 0
 
 
