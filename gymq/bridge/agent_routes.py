@@ -89,7 +89,7 @@ class AgentRoutes:
             raise invalid("verify_responses: expected a list of objects")
         try:
             made = await asyncio.to_thread(aggregate, results)
-        except (ProfileError, KeyError, TypeError, ValueError) as error:
+        except (ProfileError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise invalid(f"verify_responses: {error}") from None
         return json_response(_encode(made._asdict()))
 

@@ -18,7 +18,7 @@ from gymq.bridge.context import Context
 from gymq.bridge.cookies import SessionCookies
 from gymq.bridge.directory import Directory
 from gymq.bridge.head_routes import HeadRoutes
-from gymq.bridge.http import Handler, told_in_json
+from gymq.bridge.http import Handler, connections_log, told_in_json
 from gymq.bridge.memory import MemoryBudget
 from gymq.bridge.metrics import MetricsRoutes
 from gymq.bridge.model_routes import ModelRoutes
@@ -90,6 +90,7 @@ class Bridge:
             self._app(),
             handler_cancellation=True,  # who hangs up does not wait any more
             access_log=None,
+            logger=connections_log,
             keepalive_timeout=KEEP_ALIVE_S,
             max_field_size=MAX_HEADER_BYTES,
             shutdown_timeout=0.1,  # what may finish has been given `drain_s` before

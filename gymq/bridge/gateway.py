@@ -22,7 +22,7 @@ from aiohttp import web
 from gymq.agent import Rollout
 from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
-from gymq.bridge.http import check_key, read_body, told_in_json
+from gymq.bridge.http import check_key, connections_log, read_body, told_in_json
 from gymq.bridge.model_calls import Ask, answer
 from gymq.redaction import hide
 
@@ -94,7 +94,9 @@ class Gateway:
         for dialect in DIALECTS:
             for prefix in (PREFIX, PREFIX + CAPTURE):
                 app.router.add_post(prefix + dialect.path, self._handler(dialect))
-        self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(
+            app, handler_cancellation=True, access_log=None, logger=connections_log, shutdown_timeout=0.1
+        )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
         try:

@@ -10,17 +10,33 @@ from typing import Any
 
 import msgspec
 from aiohttp import web
+from aiohttp.http import HttpProcessingError
 
 from gymq.bridge.failures import BridgeError, invalid
 from gymq.bridge.memory import MemoryBudget
+from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bridge")
+connections_log = logging.getLogger("gymq.bridge.connections")
 
 JSON = "application/json"
 SMALL_BYTES = 1 << 20  # bodies up to this size are read at once, so that slow large ones cannot hold them up
 ASSUMED_BYTES = 16 << 20  # of a body that does not say how long it is
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def _told_in_one_line(record: logging.LogRecord) -> bool:
+    """What a client sent that is no HTTP is the client's fault: a traceback would say nothing more."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, HttpProcessingError | web.RequestPayloadError):
+        record.msg = redact(f"{record.getMessage()}: {' '.join(str(error).split())}")
+        record.args = ()
+        record.exc_info = None
+    return True
+
+
+connections_log.addFilter(_told_in_one_line)
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:

@@ -227,15 +227,20 @@ async def test_a_body_that_never_ends_is_given_up(world: World) -> None:
         b"POST /run HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
         b"\x16\x03\x01 not http at all\r\n\r\n",
         b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"POST /run HTTP/1.1\r\nHost: x\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n{ }",
     ],
 )
-async def test_what_is_not_http_is_refused_and_the_bridge_lives_on(client: Client, world: World, said: bytes) -> None:
+async def test_what_is_not_http_is_refused_without_a_traceback_and_the_bridge_lives_on(
+    client: Client, world: World, said: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
     port = int(world.head.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(said)
     assert b" 400 " in await reader.readline()
+    await reader.read()
     writer.close()
     assert (await client.run(world.row()))[0] == 200
+    assert not any(record.exc_info for record in caplog.records)
 
 
 async def test_a_connection_that_ends_in_the_middle_of_a_body_leaves_nothing(client: Client, world: World) -> None:
@@ -262,6 +267,11 @@ async def test_deep_nesting_is_refused(client: Client, world: World) -> None:
 @pytest.mark.parametrize("body", [b"{", b"[]", b"{}", b'{"verify_responses": 1}', b'{"verify_responses": [1]}'])
 async def test_results_that_are_none_are_not_aggregated(client: Client, body: bytes) -> None:
     assert (await client.post("/aggregate_metrics", body))[0] == 422
+
+
+async def test_a_number_beyond_all_floats_is_not_aggregated(client: Client) -> None:
+    result = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "response": {}, "steps": 10**400}
+    assert (await client.post("/aggregate_metrics", {"verify_responses": [result]}))[0] == 422
 
 
 async def test_results_are_aggregated(client: Client, world: World) -> None:
