@@ -96,7 +96,7 @@ async def test_a_model_that_fails_is_a_failure_and_no_zero():
 async def test_a_prompt_that_is_too_long_ends_the_episode_and_is_scored():
     def model(params):
         if len(params["input"]) > 1:
-            return reply() | {"incomplete_details": {"reason": "max_output_tokens"}}
+            return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
         return adds(params)
 
     async with harness(model) as running:

@@ -56,7 +56,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
                 self.failed = error
                 raise
         self.failed = None
-        if reply.incomplete and not reply.output:
+        if reply.overflowed:
             raise OverlongPromptError("the prompt does not fit into the model's context")
         return ChatCompletion.model_validate_json(encode(responses.to_chat_completion(reply.response)))
 
