@@ -49,8 +49,10 @@ async def test_members_that_the_client_does_not_know_arrive(start: Start, server
 
 
 async def test_no_more_requests_at_a_time_than_configured(start: Start, server: StandIn) -> None:
+    together = asyncio.Barrier(2)
+
     async def reply(_asked: Asked) -> Answer:
-        await asyncio.sleep(0)
+        await together.wait()
         return as_json(completion("Hello"))
 
     server.reply = reply
