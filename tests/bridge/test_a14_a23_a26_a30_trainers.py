@@ -1,6 +1,7 @@
 """Acceptance A14, A23, A26 and A30: what trainers use of us in Python."""
 
 import asyncio
+import gc
 import inspect
 import json
 import os
@@ -95,6 +96,17 @@ async def test_a23_a_poison_row_costs_no_sibling(client: Client, world: World) -
     (again,) = list(run_examples(world.head, [rows[5]]))
     assert (await again)[0] is rows[5]
     assert len(world.engine.requests) == before + 1
+
+
+async def test_a23_who_stops_at_the_first_failure_is_not_warned_of_the_others(
+    client: Client, world: World, recwarn: pytest.WarningsRecorder
+) -> None:
+    given = run_examples(world.head, [world.row(verdict={"fails": {"class": "invalid_task"}})] * 3)
+    with pytest.raises(RowFailed):
+        await next(given)
+    del given
+    gc.collect()
+    assert not [warning for warning in recwarn if "never awaited" in str(warning.message)]
 
 
 async def test_a20_what_a_row_raises_survives_pickling(client: Client, world: World) -> None:
