@@ -84,6 +84,40 @@ async def test_a_wrong_answer_is_worth_0():
         assert (await running.run(ROW))[0].reward == 0.0
 
 
+@pytest.mark.parametrize("empty", [reply(), reply("")])
+async def test_a_reply_that_says_nothing_ends_the_episode_and_is_scored(empty):
+    async with harness(lambda params: empty) as running:
+        assert (await running.run(ROW))[0].reward == 0.0
+
+
+async def test_a_prompt_may_have_a_developers_message_and_content_in_parts():
+    asked = []
+
+    def model(params):
+        asked.append(params)
+        return adds(params)
+
+    parts = [{"type": "input_text", "text": "256 + 512 = ?"}]
+    told = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
+    async with harness(model) as running:
+        verdict, _ = await running.run(ROW | {"responses_create_params": {"input": told}})
+    assert verdict.reward == 1.0
+    assert [(item["role"], item["content"]) for item in asked[0]["input"]] == [("system", "Be brief."), ("user", parts)]
+
+
+async def test_a_prompt_that_chat_cannot_say_is_refused():
+    told = [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]
+    async with harness(adds) as running:
+        with pytest.raises(gymq.InvalidTask, match=r"input\[0\]"):
+            await running.run(ROW | {"responses_create_params": {"input": told}})
+
+
+async def test_arguments_without_a_default_environment_are_for_those_that_rows_name():
+    async with harness(adds, vf_env_id="", vf_env_args={"max_turns": 1}) as running:
+        _, response = await running.run(ROW | {"vf_env_id": ENV})
+    assert response["metrics"]["num_turns"] == 1.0
+
+
 async def test_a_model_that_fails_is_a_failure_and_no_zero():
     def model(params):
         raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory", retryable=False)

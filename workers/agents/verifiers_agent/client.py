@@ -11,7 +11,7 @@ from typing import Any
 
 from openai.types.chat import ChatCompletion
 from verifiers.clients.nemorl_chat_completions_client import NeMoRLChatCompletionsClient
-from verifiers.errors import OverlongPromptError
+from verifiers.errors import EmptyModelResponseError, OverlongPromptError
 from verifiers.types import AssistantMessage
 
 import gymq
@@ -59,6 +59,11 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         if reply.overflowed:
             raise OverlongPromptError("the prompt does not fit into the model's context")
         return ChatCompletion.model_validate_json(encode(responses.to_chat_completion(reply.response)))
+
+    @staticmethod
+    def said_nothing(error: Exception) -> bool:
+        """Whether an episode ended because a reply had neither text nor calls."""
+        return isinstance(error, EmptyModelResponseError)
 
     async def close(self) -> None:
         """There is nothing to close."""

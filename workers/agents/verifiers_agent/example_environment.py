@@ -17,6 +17,8 @@ def add(a: int, b: int) -> int:
 
 def is_right(completion: list[Any], answer: str, **_: Any) -> float:
     """1 if the last message is the answer."""
+    if not completion:
+        return 0.0
     last = completion[-1]
     content = last["content"] if isinstance(last, dict) else last.content
     return float(str(content or "").strip() == answer)

@@ -79,7 +79,8 @@ class VerifiersAgent(gymq.Agent):
             ComponentFailed: it cannot be loaded.
         """
         if env_id not in self._environments:
-            arguments = self.options.vf_env_args if env_id == self.options.vf_env_id else {}
+            # Beside a default environment they are that one's; without one they are for those that the rows name.
+            arguments = self.options.vf_env_args if self.options.vf_env_id in ("", env_id) else {}
             # The library wants to be loaded in the main thread, and takes the signals that end a worker.
             kept = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
             try:
@@ -107,22 +108,30 @@ def _row_of(rollout: gymq.Rollout) -> TaskRow:
 
 
 def _input_of(row: TaskRow, rollout: gymq.Rollout) -> dict[str, Any]:
-    prompt = [
-        {"role": item["role"], "content": item["content"]} for item in rollout.input if responses.is_message(item)
-    ]
     route = {} if row.task == "default" else {"env_id": row.task}  # in a group of environments
-    return {"prompt": prompt, "answer": row.answer, "example_id": row.example_id, "info": route | row.info}
+    return {"prompt": _prompt(rollout), "answer": row.answer, "example_id": row.example_id, "info": route | row.info}
+
+
+def _prompt(rollout: gymq.Rollout) -> list[dict[str, Any]]:
+    """Role and content of the row's messages, as chat messages; the library knows no developer."""
+    said = [item for item in rollout.input if responses.is_message(item)]
+    try:
+        messages = responses.responses_to_chat({"input": said})["messages"]
+    except responses.ResponsesError as error:
+        raise gymq.InvalidTask(f"responses_create_params.{error}") from None
+    roles = {"developer": "system"}
+    return [{"role": roles.get(told["role"], told["role"]), "content": told["content"]} for told in messages]
 
 
 def _check(state: dict[str, Any], client: Any, env_id: str) -> None:
-    """An episode that an error ended has no reward.
+    """An episode that an error ended has no reward, unless the error is an empty reply, which is the model's own doing.
 
     Raises:
         Exception: what the model call raised.
         RolloutError: COMPONENT_FAILED, the environment failed.
     """
     error = state.get("error")
-    if error is None:
+    if error is None or client.said_nothing(error):
         return
     if client.failed is not None:
         raise client.failed
