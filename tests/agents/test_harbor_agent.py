@@ -75,6 +75,14 @@ async def test_a_program_that_does_what_it_is_told_gets_1():
     assert instruction.startswith("Write the text `hello`")
 
 
+async def test_a_conversation_that_outgrows_the_models_context_is_told():
+    no_room = reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
+    verdict, _ = await run(lambda _: no_room, "greeting")
+    told = {name: value for name, value in verdict.members.items() if name.endswith("_error")}
+    expected = {"context_length_exceeded_error": 1.0, "agent_timeout_error": 0.0, "memory_limit_exceeded_error": 0.0}
+    assert (verdict.reward, told) == (0.0, expected)
+
+
 async def test_a_program_that_does_nothing_gets_0():
     verdict, _ = await run(does(), "greeting")
     assert verdict.reward == 0.0

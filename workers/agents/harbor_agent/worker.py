@@ -126,6 +126,7 @@ class HarborAgent(gymq.Agent):
         found = capture.conversation()
         rollout.output = found.output
         return found.members(rollout.params) | {
+            "context_length_exceeded_error": float(capture.context_is_full),
             "agent_timeout_error": float(ended.limit == "wall"),
             "memory_limit_exceeded_error": float(ended.limit == "memory"),
             "mask_sample": found.masked or ended.limit is not None,
