@@ -124,6 +124,29 @@ async def test_a_sample_whose_program_was_cut_short_is_masked(options, error):
     assert (verdict.reward, members["agent_error"], members["mask_sample"]) == (1.0, error, True)
 
 
+async def test_a_right_patch_of_a_program_that_outgrew_the_models_context_is_masked():
+    row = instance(NAME)
+    plays = solves(row)
+
+    def model(params):
+        done = sum(item.get("type") == "function_call_output" for item in params["input"]) == 2
+        return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}} if done else plays(params)
+
+    async with AgentHarness(SweAgents, PatchSeen, model, OPTIONS) as harness:
+        verdict, _ = await harness.run(row)
+    members = verdict.members
+    assert (verdict.reward, members["agent_error"], members["mask_sample"]) == (1.0, "context_window", True)
+
+
+async def test_a_right_patch_of_a_program_that_ended_with_an_error_is_not_masked():
+    row = instance(NAME)
+    options = OPTIONS | {"agent_command": f"{OPTIONS['agent_command']}; exit 3"}
+    async with AgentHarness(SweAgents, PatchSeen, solves(row), options) as harness:
+        verdict, _ = await harness.run(row)
+    members = verdict.members
+    assert (verdict.reward, members["agent_error"], members["mask_sample"]) == (1.0, "other", False)
+
+
 async def test_the_reference_patch_is_submitted_without_a_model():
     row = instance(NAME)
     async with AgentHarness(

@@ -118,7 +118,8 @@ class SweAgents(gymq.Agent):
         resolved = verdict.reward == 1.0
         cut = said.get("agent_error")
         timed_out = bool(verdict.members.get("timed_out"))
-        masked = said.get("mask_sample") or timed_out or cut in ("timeout", "memory") or (resolved and cut is not None)
+        out_of_room = cut in ("max_iteration", "context_window")
+        masked = said.get("mask_sample") or timed_out or cut in ("timeout", "memory") or (resolved and out_of_room)
         return {
             "resolved": resolved,
             "patch_exists": bool(patch.strip()),
@@ -133,4 +134,6 @@ def _error(ended: Ended, capture: Capture) -> str | None:
         return "timeout" if ended.limit == "wall" else "memory"
     if capture.limit_reached:
         return "max_iteration"
+    if capture.context_is_full:
+        return "context_window"
     return None if ended.exit_status == 0 else "other"
