@@ -54,6 +54,10 @@ def state(text):
     return {"type": "message", "role": "user", "content": text, "is_env_state": True}
 
 
+def part(text):
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
 def fails(params):
     raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory", retryable=False)
 
@@ -124,6 +128,21 @@ async def test_every_attempt_is_kept():
         for attempt in verdict.members["all_attempts"]
     ]
     assert kept == [(0, "proof 1", 0.0, "failed"), (1, "proof 2", 1.0, "completed")]
+
+
+@pytest.mark.parametrize(
+    ("said", "generation"),
+    [
+        (reply("think", " by rfl\n"), " by rfl\n"),
+        (reply({"type": "message", "role": "assistant", "content": [part("a"), part("b")]}), "b"),
+        (reply({"type": "message", "role": "assistant", "content": "plain"}), "plain"),
+        (reply(call("f")), ""),
+    ],
+)
+async def test_the_generation_of_an_attempt_is_the_last_text_as_it_was_written(said, generation):
+    async with AgentHarness(ProofRefinementAgent, Strict, lambda _: said) as harness:
+        verdict, _ = await harness.run(prompt("Prove it."))
+    assert [attempt["generation"] for attempt in verdict.members["all_attempts"]] == [generation]
 
 
 async def test_attempts_end_at_their_greatest_number_and_need_not_be_kept():

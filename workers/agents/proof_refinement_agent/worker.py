@@ -60,7 +60,16 @@ def _attempt(turn: int, asked: list[dict[str, Any]], reply: gymq.Reply, verdict:
         "turn_index": turn,
         "input": asked,
         "response": reply.response,
-        "generation": responses.last_assistant_text(reply.response),
+        "generation": _last_text(reply.response),
         "reward": verdict.reward,
         **{name: verdict.members.get(name) for name in OF_AN_ATTEMPT},
     }
+
+
+def _last_text(response: dict[str, Any]) -> str:
+    """The last text of the last message, as the model wrote it; empty if there is none."""
+    messages = [item for item in response["output"] if responses.is_message(item)]
+    content = messages[-1]["content"] if messages else ""
+    if isinstance(content, str):
+        return content
+    return next((str(part["text"]) for part in reversed(content) if part["type"] == "output_text"), "")
