@@ -99,6 +99,14 @@ async def test_a_reply_without_a_command_is_answered_and_stays_in_the_history():
     assert verdict.reward == 0.0
 
 
+async def test_the_third_reply_in_a_row_without_a_command_ends_an_episode():
+    row = instance(NAME)
+    async with AgentHarness(MiniSweAgent, PatchSeen, lambda params: reply("Hm."), DOCKER) as harness:
+        verdict, response = await harness.run(row)
+    assert (verdict.reward, response["output"][-1]["content"]) == (0.0, "RepeatedFormatError")
+    assert sum(item.get("role") == "assistant" for item in response["output"]) == 3
+
+
 async def test_a_command_that_takes_too_long_is_something_the_model_reads():
     row = instance(NAME)
     commands = ["sleep 60", f"echo > patch.txt; {SUBMIT}"]

@@ -19,6 +19,11 @@ NAME = "demo__words-3"
 CODER = str(Path(__file__).parents[2] / "examples" / "swe")
 OPTIONS = {"agent_command": "python3 /coder/coder.py", "agent_folders": {"/coder": CODER}, "concurrency": 2}
 
+REFERENCES = {
+    "model_server": {"type": "responses_api_models", "name": "model"},
+    "resources_server": {"type": "resources_servers", "name": "resources"},
+}
+
 
 class PatchSeen(gymq.Resources[gymq.Row]):
     """Reward 1 if the response ends with a diff."""
@@ -164,6 +169,18 @@ def test_an_instance_may_be_in_the_metadata_of_the_request():
     assert found.image_of(None) == "swebench/sweb.eval.x86_64.a_1776_b-1:latest"
     assert found.image_of("/images/{instance_id}.sif") == "/images/a__b-1.sif"
     assert json.loads(row)["FAIL_TO_PASS"] == ["t"]
+
+
+@pytest.mark.parametrize("template", ["/images/{name}.sif", "/images/{}.sif", "/images/{instance_id.x}", "{"])
+def test_a_template_of_images_that_names_something_else_is_refused(template):
+    with pytest.raises(gymq.OptionsError, match="container_formatter: expected"):
+        SweAgents(OPTIONS | REFERENCES | {"container_formatter": template})
+
+
+def test_a_row_without_a_reference_patch_cannot_submit_it():
+    found, _ = read(b'{"instance_id": "a__b-1", "problem_statement": "Broken."}', {})
+    with pytest.raises(gymq.InvalidTask, match="a__b-1 has no patch"):
+        found.reference()
 
 
 def test_a_row_without_an_instance_is_refused():

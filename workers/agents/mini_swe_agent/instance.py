@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
+import pydantic
 
 from gymq import responses
+from gymq.outcomes import InvalidTask
+
+
+def _check_template(template: str) -> str:
+    try:
+        template.format(instance_id="")
+    except (AttributeError, LookupError, ValueError):
+        raise ValueError("expected {instance_id}, and no other word in braces") from None
+    return template
+
+
+ImageTemplate = Annotated[str, pydantic.AfterValidator(_check_template)]
+"""Name or path of images, with `{instance_id}` in it."""
 
 
 class Instance(msgspec.Struct):
@@ -24,5 +38,11 @@ class Instance(msgspec.Struct):
         return self.image or f"swebench/sweb.eval.x86_64.{self.instance_id.replace('__', '_1776_')}:latest".lower()
 
     def reference(self) -> dict[str, Any]:
-        """A response that ends with the reference patch, without a model."""
+        """A response that ends with the reference patch, without a model.
+
+        Raises:
+            InvalidTask: the row has none.
+        """
+        if not self.patch:
+            raise InvalidTask(f"the row of {self.instance_id} has no patch to submit")
         return responses.response_without_model("golden", [responses.user_message(self.patch)])

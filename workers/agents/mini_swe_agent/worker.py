@@ -11,7 +11,7 @@ import pydantic
 
 import gymq
 from gymq import responses
-from workers.agents.mini_swe_agent.instance import Instance
+from workers.agents.mini_swe_agent.instance import ImageTemplate, Instance
 
 Item = dict[str, Any]
 
@@ -27,7 +27,7 @@ class MiniSweAgent(gymq.Agent):
         model_server: gymq.Reference
         env: Literal["docker", "singularity"]
         concurrency: pydantic.PositiveInt = 16  # rollouts at a time in one process; each has a container
-        cache_dir_template: str | None = None  # path of image files, with {instance_id} in it
+        cache_dir_template: ImageTemplate | None = None  # path of image files, with {instance_id} in it
         run_golden: bool = False  # submit the reference patch instead of asking the model
         step_timeout: pydantic.PositiveInt = 600  # seconds for one command
         step_limit: pydantic.PositiveInt = 250  # model calls

@@ -12,6 +12,7 @@ from gymq import responses
 from gymq.bridge import Gateway
 from gymq.harness import Apptainer, Capture, Docker, Ended, Place, network_address
 from gymq.messages import FailureClass
+from workers.agents.mini_swe_agent.instance import ImageTemplate
 from workers.agents.swe_agents.instance import Instance, read
 
 PROBLEM = "/tmp/problem_statement.md"
@@ -30,7 +31,7 @@ class SweAgents(gymq.Agent):
         agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
         agent_max_turns: pydantic.PositiveInt = 100  # model calls
         provider: Literal["docker", "apptainer"] = "docker"
-        container_formatter: str | None = None  # of image names, with {instance_id} in it
+        container_formatter: ImageTemplate | None = None  # of image names, with {instance_id} in it
         repository: str = "/testbed"  # in the image
         swebench_agent_timeout: pydantic.PositiveFloat = 2700.0  # seconds for the command
         memory_limit_mb: pydantic.PositiveInt = 32768
