@@ -80,7 +80,7 @@ class AgentOptions(WorkerOptions):
     resources_server: Reference | None = None
     model_server: Reference | None = None
     skip_verification: bool = False
-    skip_verification_reward: float = 0.0
+    skip_verification_reward: pydantic.FiniteFloat = 0.0
     model_timeout_s: pydantic.PositiveFloat = 1200.0  # for one model call, retries included
     tool_timeout_s: pydantic.PositiveFloat = 600.0
     verify_timeout_s: pydantic.PositiveFloat = 600.0
@@ -116,7 +116,7 @@ class Reply:
     @property
     def incomplete(self) -> bool:
         """The engine cut the reply short; calls in it must not be run."""
-        return bool(self.response.get("incomplete_details"))
+        return self.response.get("incomplete_details") is not None
 
     @property
     def overflowed(self) -> bool:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import math
 
 import pytest
 
@@ -84,8 +85,9 @@ async def test_it_stops_after_its_greatest_number_of_model_calls() -> None:
     assert len(script.of(Generate)) == 3
 
 
-async def test_a_reply_that_was_cut_short_ends_the_conversation_and_its_calls_are_not_made() -> None:
-    cut = reply(weather()) | {"incomplete_details": {"reason": "max_output_tokens"}}
+@pytest.mark.parametrize("why", [{"reason": "max_output_tokens"}, {"reason": "content_filter"}, {"reason": None}, {}])
+async def test_a_reply_that_was_cut_short_ends_the_conversation_and_its_calls_are_not_made(why: dict[str, str]) -> None:
+    cut = reply(weather()) | {"incomplete_details": why}
     script, simple = Script(cut), agent()
     await simple.run(rollout(script, simple))
     assert script.kinds == ["Seed", "Generate", "Verify"]
@@ -197,6 +199,12 @@ async def test_verification_can_be_left_out_and_the_verdict_says_so() -> None:
     verdict = await simple.run(rollout(script, simple))
     assert script.of(Verify) == []
     assert (verdict.reward, verdict.members) == (0.25, {"verification_skipped": True})
+
+
+@pytest.mark.parametrize("reward", [math.nan, math.inf])
+def test_a_reward_for_no_verification_that_is_no_number_is_refused(reward: float) -> None:
+    with pytest.raises(OptionsError, match="skip_verification_reward"):
+        agent(skip_verification=True, skip_verification_reward=reward)
 
 
 async def test_the_usage_of_all_turns_is_added_up() -> None:
