@@ -87,6 +87,25 @@ async def test_a_rollout_goes_on_after_a_crash_at_any_turn_and_pays_no_turn_twic
     assert containers() <= before
 
 
+async def test_an_instance_in_the_metadata_of_the_request_is_not_sent_to_the_model():
+    whole = instance(NAME)
+    inner = {
+        name: value for name, value in whole.items() if name not in ("problem_statement", "responses_create_params")
+    }
+    metadata = {"problem_statement": whole["problem_statement"], "instance_dict": json.dumps(inner), "voice": "calm"}
+    params = {"input": [], "metadata": metadata}
+    asked, plays = [], solves(whole)
+
+    def model(params):
+        asked.append(params.get("metadata"))
+        return plays(params)
+
+    async with AgentHarness(SweAgents, PatchSeen, model, OPTIONS) as harness:
+        verdict, _ = await harness.run({"responses_create_params": params})
+    assert (verdict.reward, asked) == (1.0, [{"voice": "calm"}] * 3)
+    assert verdict.members["responses_create_params"]["metadata"] == metadata
+
+
 async def test_a_program_that_changes_nothing_gets_0():
     row = instance(NAME)
     async with AgentHarness(SweAgents, PatchSeen, lambda params: reply("No."), OPTIONS) as harness:

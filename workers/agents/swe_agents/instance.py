@@ -9,6 +9,11 @@ import msgspec
 import gymq
 from workers.agents.mini_swe_agent import instance as mini_swe_agent
 
+# Members of a request's metadata that are there for the agent.
+OF_THE_INSTANCE = frozenset(
+    {"problem_statement", "instance_id", "base_commit", "dataset_name", "split", "instance_dict"}
+)
+
 
 class Instance(mini_swe_agent.Instance):
     """One that also says which commit its repository is at."""
@@ -36,3 +41,10 @@ def read(row: bytes, metadata: dict[str, Any]) -> tuple[Instance, bytes]:
         return msgspec.json.decode(whole, type=Instance), whole
     except msgspec.DecodeError as error:
         raise gymq.InvalidTask(f"the row has no instance: {error}") from None
+
+
+def without_instance(params: dict[str, Any]) -> dict[str, Any]:
+    """Create parameters as the model gets them: endpoints limit metadata, and the instance has the solution in it."""
+    metadata = {name: value for name, value in (params.get("metadata") or {}).items() if name not in OF_THE_INSTANCE}
+    rest = {name: value for name, value in params.items() if name != "metadata"}
+    return rest | ({"metadata": metadata} if metadata else {})

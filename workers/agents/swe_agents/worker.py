@@ -13,7 +13,7 @@ from gymq.bridge import Gateway
 from gymq.harness import Apptainer, Capture, Docker, Ended, Place, network_address
 from gymq.messages import FailureClass
 from workers.agents.mini_swe_agent.instance import ImageTemplate
-from workers.agents.swe_agents.instance import Instance, read
+from workers.agents.swe_agents.instance import Instance, read, without_instance
 
 PROBLEM = "/tmp/problem_statement.md"
 LOOPBACK = "127.0.0.1"
@@ -66,6 +66,7 @@ class SweAgents(gymq.Agent):
 
     async def _solve(self, rollout: gymq.Rollout, instance: Instance) -> tuple[str, dict[str, Any]]:
         """The patch that the program leaves, and what is told of its run."""
+        params, rollout.params = rollout.params, without_instance(rollout.params)
         capture = Capture(rollout, self.options.agent_max_turns)
         async with (
             self._gateway.admit(rollout.id, capture.ask) as admission,
@@ -89,7 +90,7 @@ class SweAgents(gymq.Agent):
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
         rollout.output = [*found.output, responses.user_message(patch)]
-        told = found.members(rollout.params)
+        told = found.members(params)
         return patch, told | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
 
     def _container(self, rollout: gymq.Rollout, instance: Instance) -> Place:
