@@ -71,16 +71,16 @@ class AviaryAgent(gymq.Agent):
                 step = await _ask(session, "step", {"action": action, "env_id": episode["env_id"]})
                 seen, done = step["obs"], step["done"]
                 said += [_unmarked(item) for item in seen]
-            state = [*map(self._collapsed, state), *reply.output, *seen]
+            if self.options.collapse_old_env_states and any(item.get(STATE_MARK) for item in seen):
+                state = [self._collapsed(item) for item in state]
+            state = [*state, *reply.output, *seen]
             states.append([_unmarked(item) for item in state])
             if done:
                 break
         return said, states
 
     def _collapsed(self, item: Item) -> Item:
-        if self.options.collapse_old_env_states and item.get(STATE_MARK):
-            return responses.user_message(self.options.old_env_state_message)
-        return item
+        return responses.user_message(self.options.old_env_state_message) if item.get(STATE_MARK) else item
 
 
 class _Task(msgspec.Struct):
