@@ -242,7 +242,7 @@ async def test_only_the_newest_state_is_shown_if_so_wished():
 async def test_the_newest_state_is_shown_until_there_is_another():
     options = {"collapse_old_env_states": True, "old_env_state_message": "...", "done_if_no_tool_calls": False}
     _, seen = await walk(1, None, 3, **options)
-    assert (seen[2][0], seen[2][3]) == ("...", "room 1")
+    assert seen[2][:3] == ["...", "function_call", "room 1"]
 
 
 async def test_a_message_without_a_call_ends_the_episode():
