@@ -107,6 +107,23 @@ async def test_the_third_reply_in_a_row_without_a_command_ends_an_episode():
     assert sum(item.get("role") == "assistant" for item in response["output"]) == 3
 
 
+async def test_a_conversation_that_no_longer_fits_the_models_context_ends_an_episode():
+    row = instance(NAME)
+    asked = []
+
+    def model(params):
+        asked.append(params)
+        if len(asked) == 1:
+            return reply(function_call("bash", {"command": "ls"}))
+        return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
+
+    async with AgentHarness(MiniSweAgent, PatchSeen, model, DOCKER) as harness:
+        verdict, response = await harness.run(row)
+    assert (verdict.reward, len(asked)) == (0.0, 2)
+    assert [item["type"] for item in response["output"]] == ["function_call", "function_call_output", "message"]
+    assert response["output"][-1]["content"] == "ContextWindowExceeded"
+
+
 async def test_a_command_that_takes_too_long_is_something_the_model_reads():
     row = instance(NAME)
     commands = ["sleep 60", f"echo > patch.txt; {SUBMIT}"]

@@ -21,7 +21,7 @@ import yaml
 from minisweagent.agents.default import DefaultAgent
 from minisweagent.environments.docker import DockerEnvironment
 from minisweagent.environments.singularity import SingularityEnvironment
-from minisweagent.exceptions import FormatError
+from minisweagent.exceptions import FormatError, LimitsExceeded
 from minisweagent.models.utils.actions_toolcall_response import (
     BASH_TOOL_RESPONSE_API,
     finish_reason_from_responses_api,
@@ -30,6 +30,7 @@ from minisweagent.models.utils.actions_toolcall_response import (
 )
 
 from gymq import responses
+from gymq.agent import Reply
 from gymq.outcomes import ComponentFailed
 
 Item = dict[str, Any]
@@ -58,6 +59,9 @@ class Policy:
 
     def query(self, messages: list[Item]) -> Item:
         response = self._ask(items_of(messages), [BASH])
+        if Reply(response).overflowed:
+            # Telling the model would make the conversation longer still.
+            raise LimitsExceeded({"role": "exit", "extra": {"exit_status": "ContextWindowExceeded"}})
         said = {"object": "response", "output": response["output"]}
         try:
             # Calls in a reply that was cut short are not run.
