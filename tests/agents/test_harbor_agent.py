@@ -83,6 +83,13 @@ async def test_a_conversation_that_outgrows_the_models_context_is_told():
     assert (verdict.reward, told) == (0.0, expected)
 
 
+async def test_the_folder_where_a_program_begins_may_have_a_space_in_its_name():
+    folder = {"local_dataset_path": str(EXAMPLES / "harbor"), "workdir": "/tmp/a folder"}
+    more = {"harbor_datasets": {"shell": folder}, "agent_command": "echo begun"}
+    with pytest.raises(gymq.RolloutError, match="can't cd to /tmp/a folder"):
+        await run(does(), "greeting", **more)
+
+
 async def test_a_program_that_does_nothing_gets_0():
     verdict, _ = await run(does(), "greeting")
     assert verdict.reward == 0.0

@@ -106,6 +106,13 @@ async def test_an_instance_in_the_metadata_of_the_request_is_not_sent_to_the_mod
     assert verdict.members["responses_create_params"]["metadata"] == metadata
 
 
+async def test_a_base_commit_is_no_part_of_the_shells_script():
+    row = instance(NAME) | {"base_commit": "HEAD; true"}
+    async with AgentHarness(SweAgents, PatchSeen, lambda params: reply("No."), OPTIONS) as harness:
+        with pytest.raises(gymq.ComponentFailed, match="HEAD; true"):
+            await harness.run(row)
+
+
 async def test_a_program_that_changes_nothing_gets_0():
     row = instance(NAME)
     async with AgentHarness(SweAgents, PatchSeen, lambda params: reply("No."), OPTIONS) as harness:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Literal
@@ -117,7 +118,7 @@ class HarborAgent(gymq.Agent):
             }
             script = self.options.agent_command
             if data_set.workdir is not None:
-                script = f"cd {data_set.workdir} && {script}"
+                script = f"cd {shlex.quote(data_set.workdir)} && {script}"
             wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)
             ended = await capture.watch(place.run(script, wall_s=min(wall_s, rollout.time_left()), env=env))
         if not capture.calls:

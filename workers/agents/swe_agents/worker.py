@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import AsyncExitStack
 from typing import Any, Literal
 
@@ -80,7 +81,7 @@ class SweAgents(gymq.Agent):
                 **self.options.agent_env,
             }
             wall_s = min(self.options.swebench_agent_timeout, rollout.time_left())
-            script = f"cd {self.options.repository} && {self.options.agent_command}"
+            script = f"cd {shlex.quote(self.options.repository)} && {self.options.agent_command}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
             patch = await self._patch(place, instance)
         failed = ended.exit_status != 0 and ended.limit is None and not patch and not capture.limit_reached
@@ -108,7 +109,7 @@ class SweAgents(gymq.Agent):
         Raises:
             ComponentFailed: git cannot say.
         """
-        script = DIFF.format(repository=self.options.repository, base=instance.base_commit)
+        script = DIFF.format(repository=shlex.quote(self.options.repository), base=shlex.quote(instance.base_commit))
         ended = await place.run(script, wall_s=120.0)
         if ended.exit_status != 0:
             text = ended.stderr.decode(errors="replace").strip()[-300:]
