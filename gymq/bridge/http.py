@@ -26,9 +26,11 @@ ASSUMED_BYTES = 16 << 20  # of a body that does not say how long it is
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def _told_in_one_line(record: logging.LogRecord) -> bool:
-    """What a client sent that is no HTTP is the client's fault: a traceback would say nothing more."""
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """What is the client's doing is told in a line, if it sent no HTTP, or not at all, if it hung up meanwhile."""
     error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, ConnectionError):
+        return False
     if isinstance(error, HttpProcessingError | web.RequestPayloadError):
         record.msg = redact(f"{record.getMessage()}: {' '.join(str(error).split())}")
         record.args = ()
@@ -36,7 +38,7 @@ def _told_in_one_line(record: logging.LogRecord) -> bool:
     return True
 
 
-connections_log.addFilter(_told_in_one_line)
+connections_log.addFilter(_without_traceback)
 
 
 def json_response(body: bytes, status: int = 200) -> web.Response:

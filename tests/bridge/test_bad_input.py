@@ -12,6 +12,7 @@ import pytest
 
 from gymq.bridge import BridgeSettings
 from gymq.bridge.bridge import PortTaken
+from gymq.bridge.http import connections_log
 from gymq.bridge.settings import settings_of
 from gymq.cli.bridging import read_settings
 from gymq.cli.errors import Refused
@@ -241,6 +242,11 @@ async def test_what_is_not_http_is_refused_without_a_traceback_and_the_bridge_li
     writer.close()
     assert (await client.run(world.row()))[0] == 200
     assert not any(record.exc_info for record in caplog.records)
+
+
+def test_who_hangs_up_in_the_middle_of_an_answer_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    connections_log.error("unhandled", exc_info=aiohttp.ClientConnectionResetError("Cannot write to closing transport"))
+    assert not caplog.records
 
 
 async def test_a_connection_that_ends_in_the_middle_of_a_body_leaves_nothing(client: Client, world: World) -> None:
