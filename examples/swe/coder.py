@@ -26,6 +26,10 @@ while True:
     if not said.get("tool_calls"):
         sys.exit(0)
     for call in said["tool_calls"]:
-        command = json.loads(call["function"]["arguments"])["command"]
-        done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
-        conversation.append({"role": "tool", "tool_call_id": call["id"], "content": done.stdout + done.stderr})
+        try:
+            command = json.loads(call["function"]["arguments"])["command"]
+            done = subprocess.run(command, shell=True, capture_output=True, text=True, errors="replace", check=False)
+            output = done.stdout + done.stderr
+        except (ValueError, TypeError, KeyError) as error:
+            output = f"The call cannot be run: {error!r}"
+        conversation.append({"role": "tool", "tool_call_id": call["id"], "content": output})

@@ -106,6 +106,21 @@ async def test_an_instance_in_the_metadata_of_the_request_is_not_sent_to_the_mod
     assert verdict.members["responses_create_params"]["metadata"] == metadata
 
 
+@pytest.mark.parametrize("arguments", ["{", "[1]", "{}", '{"command": 5}', '{"command": "printf \'\\\\377\'"}'])
+async def test_the_example_tells_the_model_of_a_call_that_cannot_be_run_and_goes_on(arguments):
+    row = instance(NAME)
+    plays = solves(row)
+
+    def model(params):
+        called = sum(item.get("type") == "function_call_output" for item in params["input"])
+        if called == 0:
+            return reply(function_call("bash", {}) | {"arguments": arguments})
+        return plays({"input": params["input"][2:]})
+
+    async with AgentHarness(SweAgents, PatchSeen, model, OPTIONS) as harness:
+        assert (await harness.run(row))[0].reward == 1.0
+
+
 async def test_a_base_commit_is_no_part_of_the_shells_script():
     row = instance(NAME) | {"base_commit": "HEAD; true"}
     async with AgentHarness(SweAgents, PatchSeen, lambda params: reply("No."), OPTIONS) as harness:
