@@ -18,6 +18,9 @@ from gymq.tokens import encode_json
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
+# Where these do not fit the reward, trainers raise or drop the result.
+_FROM_VERIFIER = (FAILURE_CLASS, "reward_components")
+
 
 def answer(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
     """The JSON text of a result. The same outcome always gives the same bytes.
@@ -45,7 +48,7 @@ def _result(outcome: Rollout, on_untrainable: Untrainable) -> bytes:
     trainable = one_chain(outcome.response["output"])
     if not trainable.num_calls:
         _check_untrainable(outcome, on_untrainable)
-    members: dict[str, Any] = dict(parse_object(outcome.row))
+    members = _of_row(outcome)
     members["response"] = {**outcome.response, "output": trainable.output}
     members.update(verdict)
     members["reward"] = outcome.reward
@@ -54,13 +57,18 @@ def _result(outcome: Rollout, on_untrainable: Untrainable) -> bytes:
 
 def _empty_result(outcome: Outcome, error: BridgeError) -> bytes:
     """A sample that trainers must not learn from. The mask says so; its reward says nothing."""
-    members: dict[str, Any] = dict(parse_object(outcome.row))
+    members = _of_row(outcome)
     response = {} if isinstance(outcome, Failure) else outcome.response
     members["response"] = {**response, "object": "response", "output": []}
     members["reward"] = 0.0
     labelled = _labelled(members, outcome, Trainable([], 0, 0), masked=True)
     labelled["gymq"]["failure"] = {"class": error.failure_class, "message": error.message}
     return _encode(labelled)
+
+
+def _of_row(outcome: Outcome) -> dict[str, Any]:
+    """The members of the row, without those that say how an earlier result of it was."""
+    return {name: value for name, value in parse_object(outcome.row).items() if name not in _FROM_VERIFIER}
 
 
 def _check_verdict(outcome: Rollout, verdict: dict[str, Any]) -> None:

@@ -77,6 +77,16 @@ async def test_a17_bookkeeping_numbers_are_below_one_key(client: Client, world: 
     assert numbers(await client.result(world.row())) == {"reward", "mask_sample"}
 
 
+@pytest.mark.parametrize("mode", ["error", "empty"])
+async def test_a27_what_a_row_says_of_an_earlier_result_is_left_out(client: Client, world: World, mode: str) -> None:
+    if mode == "empty":
+        world.engine.turn = lambda body: (500, {"error": "out of order"})
+    row = world.row(reward_components={"style": 5.0}, _ng_failure_class="judge_failed", kept=1)
+    result = await client.result(row, **{"Gymq-On-Untrainable": mode})
+    assert result["kept"] == 1
+    assert not {"reward_components", "_ng_failure_class"} & set(result)
+
+
 async def test_a27_reward_components_must_add_up_to_the_reward(client: Client, world: World) -> None:
     right = {"reward": 0.75, "reward_components": {"format": 0.25, "answer": 0.5}}
     assert (await client.result(world.row(verdict=right)))["reward_components"] == right["reward_components"]
