@@ -114,7 +114,7 @@ async def run(
         bus = await Bus.connect(cluster.url, role="test", name="chaos")
         js = JetStream(bus)
         outcomes = [outcome async for _, outcome in OutcomeStore(bus).read(manifest.run)]
-        queued = sum((await js.count_by_subject("TASKS", subjects.tasks_of_run(manifest.run))).values())
+        queued = await _queued(js, manifest.run, 2 * ack_wait_s)
         profiled = await _profiled(js, manifest.run, sum(isinstance(outcome, Rollout) for outcome in outcomes))
         await bus.close()
     return Remains(
@@ -211,6 +211,16 @@ def _pids(role: str, cluster: Cluster, collector: Collector, folder: Path) -> li
         return [record.pid] if record is not None else []
     processes = [child.process for child in cluster.children if child.spec.role == role]
     return [process.pid for process in processes if process is not None and process.returncode is None]
+
+
+async def _queued(js: JetStream, run: str, patience_s: float) -> int:
+    """Tasks still queued. One whose outcome was acknowledged to a server that died then is delivered once more."""
+    give_up = time.monotonic() + patience_s
+    while True:
+        found = sum((await js.count_by_subject("TASKS", subjects.tasks_of_run(run))).values())
+        if not found or time.monotonic() > give_up:
+            return found
+        await asyncio.sleep(0.5)
 
 
 async def _profiled(js: JetStream, run: str, wanted: int) -> int:
