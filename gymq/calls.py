@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Coroutine
+from typing import Any
 
 import msgspec
 from nats.aio.msg import Msg
@@ -20,6 +22,7 @@ from gymq.messages import (
     Call,
     Cancel,
     Claim,
+    Close,
     Closed,
     Fail,
     FailureClass,
@@ -213,6 +216,8 @@ class Calls:
             # What a session works on for a rollout that goes on elsewhere is asked for again from there.
             if pending.worker is not None and not (pending.in_session and GOES_ON_ELSEWHERE in error.args):
                 self._cancel(pending.worker, pending.reply)
+            if pending.future.done() and not pending.future.cancelled() and pending.future.exception() is None:
+                self._give_up(pending.future.result())
             raise
         except BadMessage as error:
             raise RolloutError(FailureClass.BAD_REQUEST, f"unreadable reply on {subject}: {error}") from None
@@ -227,7 +232,8 @@ class Calls:
         return reply
 
     def _on_reply(self, pending: _Pending, message: Msg) -> None:
-        if pending.future.done():
+        if pending.future.done():  # cancelled in this turn of the event loop, or at its deadline
+            self._on_late_reply(message)
             return
         if is_no_responders(message):
             pending.future.set_exception(NoWorker(pending.subject))
@@ -318,13 +324,20 @@ class Calls:
                         self._cancel(worker, pending.reply)  # it may only be frozen; the call is made elsewhere
 
     def _on_late_reply(self, message: Msg) -> None:
-        """A worker that accepts a call nobody waits for any more is told to stop."""
+        """A worker that accepts a call nobody waits for is told to stop; a session that it opened is closed."""
         try:
             reply = decode_reply(message.data)
         except BadMessage:
             return
         if isinstance(reply, Accepted):
             self._cancel(reply.worker, message.subject)
+        else:
+            self._give_up(reply)
+
+    def _give_up(self, reply: Message) -> None:
+        """Close the session in a reply that nobody gets: its address is known to nobody else."""
+        if isinstance(reply, Seeded) and reply.session is not None:
+            self._in_background(self.tell(reply.session, Close(rollout="-", timeout_s=60.0)))
 
     def _cancel(self, worker: str, reply: str) -> None:
         async def send() -> None:
@@ -333,7 +346,10 @@ class Calls:
             except BusError:
                 return
 
-        task = asyncio.create_task(send())
+        self._in_background(send())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 

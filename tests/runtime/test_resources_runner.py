@@ -310,3 +310,18 @@ async def test_requests_of_the_wrong_kind_are_refused(bus: Bus, start: Start, ru
     for subject in (subjects.seed(run), subjects.stateless(run)):
         (answer,) = await frames(bus, subject, encode(Seeded(session=None)), 1)
         assert b"bad_request" in answer
+
+
+async def test_a_session_that_is_opened_for_a_caller_who_does_not_wait_any_more_is_closed(
+    calls: Calls, start: Start, run: str
+) -> None:
+    replica = await start(Counter(name=run))
+    for num_turns in range(40):  # of the event loop: before the seed is sent, on its way, and when the reply is there
+        seeding = asyncio.create_task(seed(calls, run))
+        for _ in range(num_turns):
+            await asyncio.sleep(0)
+        if not seeding.cancel():
+            await ask(calls, await seeding or "", Close(rollout="r", timeout_s=60.0))
+    address = await session(calls, run)  # all seeds before it were answered
+    await until(lambda: len(replica.runner.worker.sessions) == 1)
+    await ask(calls, address, Close(rollout="r", timeout_s=60.0))
