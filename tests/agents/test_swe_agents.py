@@ -54,9 +54,10 @@ def solves(row):
     return model
 
 
-def containers():
-    listed = subprocess.run(["docker", "ps", "-aq", "--filter", "name=gymq-harness"], capture_output=True, check=True)
-    return set(listed.stdout.split())
+def containers(image):
+    """Those of this image: other tests have some of their own."""
+    filters = ["--filter", "name=gymq-harness", "--filter", f"ancestor={image}"]
+    return set(subprocess.run(["docker", "ps", "-aq", *filters], capture_output=True, check=True).stdout.split())
 
 
 async def test_what_the_program_changed_is_the_patch_and_its_calls_are_the_conversation():
@@ -77,14 +78,14 @@ async def test_what_the_program_changed_is_the_patch_and_its_calls_are_the_conve
 
 async def test_a_rollout_goes_on_after_a_crash_at_any_turn_and_pays_no_turn_twice(bus, run):
     row = instance(NAME)
-    before = containers()
+    before = containers(row["image"])
     async with AgentHarness(SweAgents, PatchSeen, solves(row), OPTIONS) as harness:
         expected, _ = await uninterrupted(harness, row)
         for at in range(1, 4):
             done = await with_a_crash(bus, run, harness, row, at, hears_last=True)
             assert (done.verdict.reward, done.response) == (1.0, expected.response)
             assert done.num_model_calls == expected.num_model_calls == 3
-    assert containers() <= before
+    assert containers(row["image"]) <= before
 
 
 async def test_an_instance_in_the_metadata_of_the_request_is_not_sent_to_the_model():
