@@ -200,9 +200,10 @@ def _last_text(items: Any, role: str) -> str:
     """The text of the last message of a role, in items that may be anything."""
     if isinstance(items, str):
         return items
-    for item in reversed(items if isinstance(items, list) else ()):
+    given: list[Any] = items if isinstance(items, list) else []
+    for item in reversed(given):
         if isinstance(item, dict) and item.get("role") == role:
-            content = item.get("content")
+            content: Any = item.get("content")
             parts = content if isinstance(content, list) else [content]
             texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
             return "\n".join(text for text in texts if isinstance(text, str))
