@@ -19,8 +19,8 @@ def test_what_it_makes_passes_its_own_test_as_it_stands(gymq, here, arguments, c
     assert called.status == 0, called.out
     assert [line[2:19].strip() for line in called.out.splitlines()[1:] if line[2] != " "] == checks
     assert "mean reward 1.00" in called.out
-    made = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
-    assert sorted(path.relative_to(folder).as_posix() for path in made) == [
+    files = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert sorted(path.relative_to(folder).as_posix() for path in files) == [
         "README.md",
         "config.yaml",
         "data/example.jsonl",
