@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gymq.redaction import redact
-from gymq.run_report import COLUMNS, ExportError, RunReport
+from gymq.run_report import COLUMNS, ExportError, RunReport, first_line
 
 RUN_TAG = "gymq.run"
 """The tag by which an export finds the run of an earlier one."""
@@ -63,7 +63,7 @@ class MlflowRun:
             self._experiment = known.experiment_id if known else self._client.create_experiment(experiment)
             found = self._client.search_runs([self._experiment], f"tags.`{RUN_TAG}` = '{run}'", max_results=1)
         except self._errors as error:
-            raise ExportError(f"MLflow at {self._uri} cannot take the run: {_first_line(error)}") from None
+            raise ExportError(f"MLflow at {self._uri} cannot take the run: {first_line(error)}") from None
         self._run = found[0] if found else None
 
     def send(self, report: RunReport, outcomes: Path) -> str:
@@ -81,7 +81,7 @@ class MlflowRun:
         try:
             return self._send(report, outcomes)
         except self._errors as error:
-            raise ExportError(f"MLflow at {self._uri} did not take all of the run: {_first_line(error)}") from None
+            raise ExportError(f"MLflow at {self._uri} did not take all of the run: {first_line(error)}") from None
 
     def _send(self, report: RunReport, outcomes: Path) -> str:
         client, name = self._client, report.record.run
@@ -143,7 +143,3 @@ def _batches(metrics: Iterable[Any]) -> Iterator[list[Any]]:
 
 def _milliseconds(seconds: float) -> int:
     return round(seconds * 1000)
-
-
-def _first_line(error: BaseException) -> str:
-    return redact(str(error).strip().partition("\n")[0]) or type(error).__name__

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gymq.redaction import redact
-from gymq.run_report import COLUMNS, ExportError, RunReport
+from gymq.run_report import COLUMNS, ExportError, RunReport, first_line
 
 CONNECT_S = 30.0  # somebody waits at the terminal
 MAX_RETRIES = 3  # of one request; wandb alone goes on for an hour
@@ -54,7 +53,7 @@ class WandbRun:
                 project=name, entity=entity or None, id=run, name=run, resume="allow", settings=settings
             )
         except (wandb.Error, OSError, ValueError) as error:
-            raise ExportError(f"Weights & Biases cannot take the run: {_first_line(error)}") from None
+            raise ExportError(f"Weights & Biases cannot take the run: {first_line(error)}") from None
         if self._run.disabled:
             raise ExportError(
                 "wandb is disabled by WANDB_MODE, so that it takes nothing; WANDB_MODE=offline writes files"
@@ -89,9 +88,5 @@ class WandbRun:
             where = f"{run.settings.sync_dir}; `wandb sync` sends it on" if run.offline else str(run.url)
             run.finish()
         except (wandb.Error, OSError, ValueError) as error:
-            raise ExportError(f"Weights & Biases did not take all of the run: {_first_line(error)}") from None
+            raise ExportError(f"Weights & Biases did not take all of the run: {first_line(error)}") from None
         return where
-
-
-def _first_line(error: Exception) -> str:
-    return redact(str(error).strip().partition("\n")[0]) or type(error).__name__

@@ -206,6 +206,28 @@ class JetStream:
         finally:
             self._bus.forget(reply)
 
+    async def count(self, stream: str, subject: str) -> int:
+        """How many messages a stream holds whose subjects match, by the server's own count.
+
+        With the first of them the server says how many come behind it. It adds them up in memory, a tenth of a second
+        for a million, where the list of their subjects would take it seconds.
+
+        Raises:
+            BusError
+        """
+        query = {"seq": 1, "next_by_subj": subject, "batch": 1}
+        try:
+            first = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), timeout_s=30.0)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
+        headers = first.headers or {}
+        status = headers.get("Status")
+        if status == _NOT_FOUND:
+            return 0
+        if status is not None:
+            raise JetStreamError(int(status), f"the messages of {subject} cannot be counted")
+        return 1 + int(headers["Nats-Num-Pending"])
+
     async def count_by_subject(self, stream: str, subject: str) -> dict[str, int]:
         """How many messages a stream holds for each subject that matches."""
         counts: dict[str, int] = {}

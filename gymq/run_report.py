@@ -208,3 +208,8 @@ def _last_text(items: Any, role: str) -> str:
             texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
             return "\n".join(text for text in texts if isinstance(text, str))
     return ""
+
+
+def first_line(error: BaseException) -> str:
+    """What a tracker's library says, without secrets and what it adds for developers; its kind if it says nothing."""
+    return redact(str(error).strip().partition("\n")[0]) or type(error).__name__

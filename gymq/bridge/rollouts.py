@@ -102,9 +102,8 @@ class Rollouts:
         self._queue_timeout_s = queue_timeout_s
         self._next_index = 0
         self._waiting: dict[Key, _Waiting] = {}
-        self._queued: dict[
-            Key, _Asked
-        ] = {}  # tasks with keys that nobody waits for, such as those of an earlier bridge
+        # Tasks with keys that nobody waits for, such as those of an earlier bridge.
+        self._queued: dict[Key, _Asked] = {}
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
         self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
         self._background: set[asyncio.Task[Any]] = set()

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
@@ -17,37 +18,23 @@ from gymq.server import EmbeddedServer
 Connect = Callable[[str], Awaitable[Bus]]
 
 
+def common(run: str, task: int) -> dict[str, Any]:
+    return {"run": run, "task_index": task, "agent": "a", "row": b"{}"}
+
+
 def rollout(run: str, task: int, index: int = 0, text: str = "") -> Rollout:
     response = {"output": [], "text": text}
-    return Rollout(
-        run=run, task_index=task, rollout_index=index, agent="a", row=b"{}", response=response, reward=float(task % 2)
-    )
+    return Rollout(**common(run, task), rollout_index=index, response=response, reward=float(task % 2))
 
 
 def unresolved(run: str, task: int) -> Unresolved:
-    return Unresolved(
-        run=run,
-        task_index=task,
-        rollout_index=0,
-        agent="a",
-        row=b"{}",
-        response={"output": []},
-        failure_class=FailureClass.JUDGE_FAILED,
-        message="asleep",
-    )
+    why = {"failure_class": FailureClass.JUDGE_FAILED, "message": "asleep"}
+    return Unresolved(**common(run, task), rollout_index=0, response={"output": []}, **why)
 
 
 def failure(run: str, task: int) -> Failure:
-    return Failure(
-        run=run,
-        task_index=task,
-        rollout_index=0,
-        agent="a",
-        row=b"{}",
-        failure_class=FailureClass.MODEL_FAILED,
-        stage=Stage.MODEL,
-        message="no",
-    )
+    why = {"failure_class": FailureClass.MODEL_FAILED, "stage": Stage.MODEL, "message": "no"}
+    return Failure(**common(run, task), rollout_index=0, **why)
 
 
 async def put(bus: Bus, *outcomes: Outcome, replaces: int | None = None) -> None:

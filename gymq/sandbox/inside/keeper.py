@@ -86,11 +86,8 @@ def _become(program: list[str]) -> NoReturn:
     try:
         os.setsid()
         signal.set_wakeup_fd(-1)
-        for number in (
-            signal.SIGCHLD,
-            signal.SIGPIPE,
-            signal.SIGXFSZ,
-        ):  # Python ignores the latter, and programs inherit
+        # Python ignores the last two, and programs inherit.
+        for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
             signal.signal(number, signal.SIG_DFL)
         os.execvp(program[0], program)
     except OSError as error:
