@@ -1,9 +1,7 @@
 """Workers on the nodes of a Ray cluster: they serve from there, and from another node when theirs is lost."""
 
 import asyncio
-import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,28 +15,16 @@ from gymq.launch import Cluster, LaunchError
 from gymq.ray_launch import RayNodes
 from gymq.server import EmbeddedServer
 
-# Set before the import: they keep the cluster on this machine and apart from others.
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+from .local_cluster import local_cluster
+
 DEADLINE_S = 180.0
 
 
 @pytest.fixture(scope="module")
 def nodes() -> Iterator[Any]:
     """A head without room for workers, and two nodes with."""
-    ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "gymq[ray]"')
-    from ray.cluster_utils import Cluster as RayCluster
-
-    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
-        os.environ["RAY_TMPDIR"] = folder
-        made = RayCluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20},
-        )
-        made.workers = [made.add_node(num_cpus=2, object_store_memory=80 << 20) for _ in range(2)]
+    with local_cluster(2) as made:
         yield made
-        ray.shutdown()
-        made.shutdown()
-        del os.environ["RAY_TMPDIR"]
 
 
 def models() -> list[InstanceSpec]:

@@ -1,9 +1,7 @@
 """Programs of agents on the nodes of a Ray cluster: they ask the model from there, and nothing of them is left."""
 
 import asyncio
-import os
 import sys
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,30 +15,21 @@ from gymq.bridge import Gateway
 from gymq.harness import Capture, Ray
 from gymq.harness import ray as module
 from gymq.testing import prompt, reply
+from tests.agents.test_harness import PROGRAM
 
-# Set before the import: they keep the cluster on this machine and apart from others.
-os.environ |= {"RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": "0", "RAY_USAGE_STATS_ENABLED": "0"}
+from .local_cluster import local_cluster
+
 FAMILY = "echo $$ > {0}.part; (trap '' TERM; setsid sleep 600) & echo $! >> {0}.part; mv {0}.part {0}; sleep 600"
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[Any]:
     """A head that runs nothing, and a node."""
-    ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "gymq[ray]"')
-    from ray.cluster_utils import Cluster
+    with local_cluster(1) as made:
+        import ray
 
-    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
-        os.environ["RAY_TMPDIR"] = folder
-        made = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 0, "include_dashboard": False, "object_store_memory": 80 << 20},
-        )
-        made.add_node(num_cpus=2, object_store_memory=80 << 20)
         ray.init(address=made.address, log_to_driver=False)
         yield made
-        ray.shutdown()
-        made.shutdown()
-        del os.environ["RAY_TMPDIR"]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -116,20 +105,6 @@ async def test_when_the_agents_process_is_killed_its_programs_end_and_their_fold
     process.kill()
     await process.wait()
     await until(lambda: is_gone(family) and not is_there(Path(folder.read_text().strip())))
-
-
-PROGRAM = """
-import json, os, urllib.request
-asked = {"model": "any", "messages": [{"role": "user", "content": "Name a prime number."}]}
-for turn in range(2):
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps(asked).encode(),
-        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
-    )
-    answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
-    asked["messages"] += [answer, {"role": "user", "content": "Another one?"}]
-"""
 
 
 class Asks(gymq.Agent):
