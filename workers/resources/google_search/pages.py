@@ -13,6 +13,10 @@ MAX_BYTES = 5_000_000
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
+_TRANSLATED = ipaddress.IPv6Network("64:ff9b::/96")  # NAT64, RFC 6052
+_LOCAL_TRANSLATION = ipaddress.IPv6Network("64:ff9b:1::/48")  # NAT64 with any prefix length, RFC 8215
+_COMPATIBLE = ipaddress.IPv6Network("::/96")  # RFC 4291, deprecated
+
 
 class PageError(Exception):
     """A page that cannot be read; the text is for the model."""
@@ -109,10 +113,22 @@ class Pages:
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address belongs to the public internet."""
+    """Return whether an IP address, and the IPv4 address that it may carry, belong to the public internet.
+
+    Raises:
+        ValueError: it is no address.
+    """
     parsed = ipaddress.ip_address(address.partition("%")[0])
-    parsed = getattr(parsed, "ipv4_mapped", None) or parsed
-    return parsed.is_global and not parsed.is_multicast
+    if isinstance(parsed, ipaddress.IPv6Address):
+        parsed = _ipv4_inside(parsed) or parsed
+    return parsed.is_global and not parsed.is_multicast and parsed not in _LOCAL_TRANSLATION
+
+
+def _ipv4_inside(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None:
+    """Return the IPv4 address to which packets for an IPv6 address are handed on."""
+    if address in _TRANSLATED or address in _COMPATIBLE:
+        return ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return address.ipv4_mapped or address.sixtofour
 
 
 def _may_be_public(host: str) -> bool:

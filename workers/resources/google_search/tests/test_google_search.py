@@ -183,6 +183,9 @@ async def test_size_and_redirects_are_limited(monkeypatch):
         "http://224.0.0.1/",
         "http://[fd00::1]/",
         "http://[fe80::1%25lo]/",
+        "http://[64:ff9b::7f00:1]/",
+        "http://[2002:7f00:1::]/",
+        "http://[::127.0.0.1]/",
     ],
 )
 async def test_private_addresses_cannot_be_read(url, monkeypatch):
@@ -193,6 +196,28 @@ async def test_private_addresses_cannot_be_read(url, monkeypatch):
     assert await browse(url.format(port=80), allow_private_addresses=False) == (
         "Error: Unexpected error = private addresses cannot be read"
     )
+
+
+@pytest.mark.parametrize(
+    ("address", "public"),
+    [
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b::a9fe:a9fe", False),
+        ("64:ff9b:1::808:808", False),
+        ("64:ff9b::808:808", True),
+        ("2002:7f00:1::", False),
+        ("2002:a00:1::1", False),
+        ("2002:808:808::1", True),
+        ("::127.0.0.1", False),
+        ("::ffff:127.0.0.1", False),
+        ("2001:0:4136:e378:8000:63bf:3fff:fdd2", False),
+        ("::", False),
+        ("::1", False),
+        ("2606:4700::1111", True),
+    ],
+)
+def test_an_ipv4_address_inside_an_ipv6_address_decides(address, public):
+    assert pages.is_public(address) is public
 
 
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "inner.example"])
