@@ -8,13 +8,9 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 _BRACKET = re.compile(r"[\[\]{}]")
-
-# Which brace of the group without brackets has been seen, in the order in which a list needs them.
-_NOTHING, _OPENED, _CLOSED = range(3)
-_NEEDED = {_NOTHING: "{", _OPENED: "}"}
 
 
 def find_event_list(text: str) -> list[Any] | None:
@@ -27,54 +23,45 @@ def find_event_list(text: str) -> list[Any] | None:
 
 
 def _first_list(text: str) -> str | None:
-    """The first stretch that has the form of a list of objects.
+    """Return the first stretch that has the form of a list of objects.
 
+    It goes from the end of the text to its beginning and notes for each bracket where a list ends that continues there.
     A `{` can be read in three ways: as a plain character, as the start of a brace group, or as the start of the group
-    that the list needs. They are tried in this order, as a backtracking regular expression would, but a state that once
-    led nowhere is never tried again, from no start.
+    that the list needs. The first that leads to an end counts, as in a regular expression that tries one after the
+    other.
     """
     brackets = list(_BRACKET.finditer(text))
-    after_group = _places_after_groups(brackets)
-    failed: set[tuple[int, int]] = set()
-    for place, bracket in enumerate(brackets):
-        if bracket[0] == "[":
-            end = _end_of_list(brackets, after_group, place + 1, failed)
-            if end is not None:
-                return text[bracket.start() : end]
-    return None
-
-
-def _end_of_list(
-    brackets: list[re.Match[str]], after_group: list[int | None], first: int, failed: set[tuple[int, int]]
-) -> int | None:
-    pending = [(first, _NOTHING)]
-    while pending:
-        state = place, seen = pending.pop()
-        if state in failed or place == len(brackets):
-            continue
-        failed.add(state)
-        bracket = brackets[place][0]
-        if bracket == "]" and seen == _CLOSED:
-            return brackets[place].end()
-        if bracket in "[]":
-            continue
-        # The last one appended is tried first.
-        if bracket == _NEEDED.get(seen):
-            pending.append((place + 1, seen + 1))
-        group_end = after_group[place]
-        if group_end is not None and seen != _OPENED:  # no brackets are skipped inside the group that the list needs
-            pending.append((group_end, seen))
-        pending.append((place + 1, seen))
-    return None
-
-
-def _places_after_groups(brackets: list[re.Match[str]]) -> list[int | None]:
-    """For each opening brace the place after the next closing one, if there is one."""
-    places: list[int | None] = [None] * len(brackets)
-    after: int | None = None
+    ends: list[_Ends] = [_Ends()] * (len(brackets) + 1)
+    after_group: int | None = None  # the place after the next closing brace
+    first = None
     for place in range(len(brackets) - 1, -1, -1):
-        if brackets[place][0] == "}":
-            after = place + 1
-        elif brackets[place][0] == "{":
-            places[place] = after
-    return places
+        follows = ends[place + 1]
+        match brackets[place][0]:
+            case "[":
+                first = place if follows.before_group is not None else first
+            case "]":
+                ends[place] = _Ends(after_group=brackets[place].end())
+            case "}":
+                inside = follows.after_group if follows.in_group is None else follows.in_group
+                ends[place] = _Ends(follows.before_group, inside, follows.after_group)
+                after_group = place + 1
+            case "{":
+                group = _Ends() if after_group is None else ends[after_group]
+                ends[place] = _Ends(
+                    _first_of(follows.before_group, group.before_group, follows.in_group),
+                    follows.in_group,
+                    _first_of(follows.after_group, group.after_group),
+                )
+    return None if first is None else text[brackets[first].start() : ends[first + 1].before_group]
+
+
+class _Ends(NamedTuple):
+    """Where in the text a list ends that continues here, by what it has seen of the group without square brackets."""
+
+    before_group: int | None = None
+    in_group: int | None = None
+    after_group: int | None = None
+
+
+def _first_of(*ends: int | None) -> int | None:
+    return next((end for end in ends if end is not None), None)

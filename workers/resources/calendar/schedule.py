@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
 
@@ -42,21 +43,33 @@ def minutes(time: str) -> int:
 
 def _span(event: dict[str, Any]) -> tuple[int, float]:
     start = minutes(event["start_time"])
-    return start, start + event["duration"]
+    end = start + event["duration"]
+    if end != end:
+        raise ValueError("a duration that is NaN has no end")
+    return start, end
 
 
 def _some_overlap(events: list[dict[str, Any]]) -> bool:
-    """Whether two events that differ in some member overlap."""
-    distinct = {json.dumps(event, sort_keys=True): event for event in events}.values()
-    spans = sorted(((*_span(event), event) for event in distinct), key=lambda span: span[:2])
-    for place, (start, end, event) in enumerate(spans):
+    """Return whether two events that differ in some field overlap."""
+    distinct = {json.dumps(_same_if_equal(event), sort_keys=True): event for event in events}.values()
+    spans = sorted(map(_span, distinct))
+    for place, (_, end) in enumerate(spans):
         for other in range(place + 1, len(spans)):
-            other_start, other_end, other_event = spans[other]
+            other_start, other_end = spans[other]
             if other_start >= end:
                 break
-            if other_end > start and event != other_event:
+            if other_end > spans[place][0]:
                 return True
     return False
+
+
+def _same_if_equal(value: Any) -> Any:
+    """Return the value in a form whose JSON is the same for all that are equal to it: 60 for 60.0, 1 for true."""
+    if isinstance(value, dict):
+        return {key: _same_if_equal(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_same_if_equal(item) for item in value]
+    return int(value) if isinstance(value, (bool, float)) and math.isfinite(value) and value == int(value) else value
 
 
 def _meets(event: dict[str, Any], expectation: dict[str, Any]) -> bool:

@@ -9,6 +9,8 @@ from gymq.responses import first_text_of_last_item
 from workers.resources.calendar.extraction import find_event_list
 from workers.resources.calendar.schedule import check_schedule
 
+SHORT_CHARACTERS = 16_384  # a longer text is read in a process, and the event loop is free meanwhile
+
 
 class CalendarRow(gymq.Row):
     exp_cal_state: dict[str, Any]  # event id -> expectation
@@ -20,7 +22,11 @@ class Calendar(gymq.Resources[CalendarRow]):
     reward_range = (0.0, 1.0)
 
     async def verify(self, request: gymq.VerifyRequest[CalendarRow]) -> gymq.Verdict:
-        reason = judge(first_text_of_last_item(request.response), request.row.exp_cal_state)
+        text, expected = first_text_of_last_item(request.response), request.row.exp_cal_state
+        if len(text) <= SHORT_CHARACTERS:
+            reason = judge(text, expected)
+        else:
+            reason = await self.processes.run(self.verify_timeout_s, judge, text, expected)
         return gymq.Verdict(float(reason == "pass"), reason=reason)
 
 
