@@ -16,6 +16,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from workers.resources.reasoning_gym import hardening
+
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 PARSED = frozenset(
     {"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"}
@@ -26,6 +28,7 @@ FORMULA_NAMES = frozenset({"exp", "log", "ln", "sqrt", "abs", "Abs", "erf", "Int
 }
 NAME = re.compile(r"[^\W\d]\w*")
 NUMBER = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+BOARDS = frozenset({"arc_agi", "rearc"})  # compared with `metadata.output` as tuples, which JSON writes as lists
 NOT_A_FORMULA = "("  # what every parser refuses, so that the scorer gives what it gives for unreadable answers
 
 
@@ -36,16 +39,23 @@ def prepare() -> None:
         import reasoning_gym  # noqa: F401
 
 
-def score(task: str, answer: str, entry: dict[str, Any]) -> float:
-    """The library's score of an answer. Whatever goes wrong in a scorer is 0, as in the library's own evaluation.
+def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = True) -> float:
+    """Return the library's score of an answer. An exception in a scorer is 0, as in the library's own evaluation.
 
     Args:
         task: name of the library's data set.
-        entry: the task's `question`, `answer` and `metadata`.
+        entry: the task's `question`, `answer` and `metadata`, as JSON has them.
+        hardened: whether answers that say nothing are kept from the scorers that reward them.
     """
+    if hardened and hardening.is_no_number(answer, entry["answer"]):
+        return 0.0
     if task in PARSED and not is_formula(answer):
         answer = NOT_A_FORMULA
     try:
+        if hardened and task in hardening.SCORERS:
+            return hardening.SCORERS[task](answer, entry["answer"])
+        if task in BOARDS:
+            entry = {**entry, "metadata": {**entry["metadata"], "output": _tuples(entry["metadata"]["output"])}}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             given = float(_scorer(task)(answer, entry))
     except Exception:
@@ -60,6 +70,10 @@ def is_formula(answer: str) -> bool:
     names = NAME.findall(rest)
     known = all(len(name) == 1 or name in FORMULA_NAMES for name in names)
     return known and not re.search(r"[^\s+*/%^(),!-]", NAME.sub(" ", rest))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 @functools.cache

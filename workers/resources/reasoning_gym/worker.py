@@ -32,6 +32,9 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
 
     reward_range = (0.0, 1.0)
 
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # False: the library's score also where it rewards an answer that says nothing
+
     # An answer such as 9**9**9 computes for ever or fills the memory; it is worth 0. Only what the machine did not get
     # round to in the time on the clock is a failure.
     score_cpu_s: ClassVar[float] = 20.0
@@ -53,7 +56,9 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
         task, answer = row.metadata["source_dataset"], read_answer(request.reply_text)
         entry = {"question": row.question, "answer": row.answer, "metadata": row.metadata}
         try:
-            reward = await self._scorers.run(self.score_timeout_s, score, task, answer, entry)
+            reward = await self._scorers.run(
+                self.score_timeout_s, score, task, answer, entry, hardened=self.options.hardened
+            )
         except CpuTimeUsedUp:
             reward = 0.0
         return gymq.Verdict(reward, task_name=task, score=reward, extracted_answer=answer)

@@ -161,3 +161,61 @@ async def test_a_missing_library_is_named_with_the_command_that_installs_it(monk
 def test_importing_the_worker_does_not_import_the_library():
     program = "import sys, workers.resources.reasoning_gym.worker; sys.exit('reasoning_gym' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
+
+
+NO_NUMBERS = ("nan", "NaN", "nan+nanj", "inf", "-inf", "infj", "Infinity", "nani")
+NUMBERS = ("0", "-0", "0.0", "0/1", "1", "-1", "2", "42", "100", "0.5", "1e999", "-1e999", "0 0", "[0]", "[[0]]")
+WORDS = ("yes", "no", "Yes", "No", "True", "False", "true", "None", "null", "banana", "impossible", "A", "x", "R", "up")
+SIGNS = ("", " ", "[]", "{}", "()", "-", ".", "?", "*", "the", "N/A", "I cannot answer.")
+SAYING_NOTHING = (*NO_NUMBERS, *NUMBERS, *WORDS, *SIGNS)
+
+
+def json_rows(task, size):
+    return json.loads(json.dumps(list(library.create_dataset(task, size=size, seed=7)), default=str))
+
+
+@pytest.mark.parametrize("task", sorted(set(library.factory.DATASETS) - {"composite"}))
+def test_no_constant_is_always_right_and_the_librarys_answer_is(task):
+    rows = json_rows(task, size=6)
+    for row in rows:
+        if row["answer"] is not None:
+            assert score(task, row["answer"], row) == 1.0
+    always = [text for text in SAYING_NOTHING if all(score(task, text, row) >= 0.5 for row in rows)]
+    assert always == []
+
+
+@pytest.mark.parametrize(
+    ("task", "answer"), [("game_of_life_halting", "banana"), ("coin_flip", "0"), ("complex_arithmetic", "nan")]
+)
+async def test_what_always_won_wins_only_where_it_is_asked_for(task, answer):
+    (entry,) = json_rows(task, size=1)
+    for hardened in (True, False):
+        async with Harness(ReasoningGym, {"hardened": hardened}) as env:
+            verdict = await env.verify({**prompt("Go."), **entry}, reply(f"<answer>{answer}</answer>"))
+        assert verdict.reward == float(not hardened)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "reward"),
+    [
+        ("0.0312", "0.03125", 1.0),
+        ("1/32", "0.03125", 1.0),
+        ("0.03", "0.03125", 0.0),
+        ("0", "0.0000305", 0.0),
+        ("3.05e-5", "0.000030517", 1.0),
+        ("heads", "0.5", 0.0),
+        ("1/0", "0.5", 0.0),
+    ],
+)
+def test_a_probability_is_right_or_wrong(answer, expected, reward):
+    assert score("coin_flip", answer, {"question": "", "answer": expected, "metadata": {}}) == reward
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("False", 1.0), ("false.", 1.0), ("True", 0.0), ("not true", 0.0)])
+def test_a_game_halts_or_does_not(answer, reward):
+    assert score("game_of_life_halting", answer, {"question": "", "answer": "False", "metadata": {}}) == reward
+
+
+@pytest.mark.parametrize("answer", ["NaN", "[1, Infinity]"])
+def test_an_answer_may_name_what_the_expected_one_names(answer):
+    assert score("codeio", answer, {"question": "", "answer": answer, "metadata": {}}) == 1.0
