@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+
 from aiohttp import web
 
 from gymq.bridge.context import Context
 from gymq.bridge.cookies import SessionCookies
 from gymq.bridge.directory import Place
-from gymq.bridge.failures import not_found
+from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.head_routes import HEAD_PATHS
-from gymq.bridge.http import json_response
+from gymq.bridge.http import error_response, json_response
 from gymq.bridge.keys import HEADER
 from gymq.bridge.sessions import ResourcesCalls
 
@@ -50,28 +52,22 @@ class ResourcesRoutes:
             raise not_found(f"there is nothing at {request.path}")
         place, calls = self._admitted(request)
         arguments = await self._context.body(request)
-        session = self._session(request, place)
-        opened = None
-        if session is None and self._cookies.name(place.name) not in request.cookies:
-            session = opened = await calls.seed(None)
-        try:
+
+        async def call(session: str | None) -> web.Response:
             result = await calls.call_tool(session, name, arguments, request.headers.get(HEADER))
-        except BaseException:
-            if opened is not None:
-                await calls.close(opened)
-            raise
-        if opened is not None and result.status >= 400:
-            await calls.close(opened)
-            opened = None
-        answer = web.Response(text=result.output, status=result.status, content_type=_content_type(result.output))
-        return answer if opened is None else self._with_cookie(answer, place, opened)
+            return web.Response(text=result.output, status=result.status, content_type=_content_type(result.output))
+
+        return await self._in_session(request, place, call)
 
     async def verify(self, request: web.Request) -> web.Response:
         """Score a row with its response."""
         place, calls = self._admitted(request)
         body = await self._context.body(request)
-        session = self._session(request, place)
-        return json_response(await calls.verify(session, body, request.headers.get(HEADER)))
+
+        async def call(session: str | None) -> web.Response:
+            return json_response(await calls.verify(session, body, request.headers.get(HEADER)))
+
+        return await self._in_session(request, place, call)
 
     async def close(self, request: web.Request) -> web.Response:
         """Give the session of a cookie up."""
@@ -87,6 +83,23 @@ class ResourcesRoutes:
         self._context.admit(request)
         place = self._context.place_of_kind(request, "resources")
         return place, ResourcesCalls(self._context.calls, place.name, self._context.settings.call_timeout_s)
+
+    async def _in_session(
+        self, request: web.Request, place: Place, call: Callable[[str | None], Awaitable[web.Response]]
+    ) -> web.Response:
+        """Answer a call of a session, and send its cookie again: agents of NeMo Gym keep those of the last reply only.
+
+        A call without a cookie is one without a session. Workers that keep state refuse it: served by a session that
+        nobody seeded, it would end as a reward of 0 that nobody earned.
+        """
+        session = self._session(request, place)
+        try:
+            answer = await call(session)
+        except BridgeError as error:
+            answer = error_response(error)
+        return (
+            self._with_cookie(answer, place, session) if self._cookies.name(place.name) in request.cookies else answer
+        )
 
     def _session(self, request: web.Request, place: Place) -> str | None:
         value = request.cookies.get(self._cookies.name(place.name))

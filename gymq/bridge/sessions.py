@@ -53,17 +53,13 @@ class ResourcesCalls:
         self._resources = resources
         self._timeout_s = timeout_s
 
-    async def seed(self, row: bytes | None) -> str | None:
-        """Open a session; its subject, None for a worker without state.
-
-        Args:
-            row: JSON text; None opens one that is not seeded yet.
+    async def seed(self, row: bytes) -> str | None:
+        """Open a session with the JSON text of a row; its subject, None for a worker without state.
 
         Raises:
             BridgeError
         """
-        if row is not None:
-            _object(row)
+        _object(row)
         request = Seed(rollout=self._rollout, timeout_s=self._timeout_s, row=row)
         seeded = await self._call(subjects.seed(self._resources), request, Stage.SEED)
         assert isinstance(seeded, Seeded)
@@ -125,7 +121,10 @@ class ResourcesCalls:
             return await self._caller.call(subject, request)
         except RolloutError as error:
             if error.failure_class is FailureClass.SESSION_LOST and not subject.startswith("gym.session."):
-                text = f"{self._resources} keeps state: seed a session first, and send its cookie"
+                text = (
+                    f"{self._resources} keeps state and this call has no session: "
+                    "seed a session first, and send the cookie of the last reply with every call"
+                )
                 raise BridgeError(400, "no_session", text, stage=str(stage)) from None
             raise of_rollout_error(error.at(stage)) from None
 

@@ -205,3 +205,51 @@ async def test_the_only_resources_are_meant_where_none_are_named(empty_world: Wo
     await empty_world.add_resources("counter", Counter())
     await empty_world.start_bridge()
     assert (await play(empty_world.head, 3, [4]))["reward"] == 1.0
+
+
+class NemoGymAgent:
+    """One rollout in the way of NeMo Gym's simple_agent, which keeps the cookies of the last reply and no others."""
+
+    def __init__(self, session: aiohttp.ClientSession, base: str) -> None:
+        self._session = session
+        self._base = base
+        self._cookies: dict[str, str] = {}
+
+    async def post(self, path: str, body: Any) -> tuple[int, Any]:
+        async with self._session.post(self._base + path, json=body, cookies=self._cookies) as answer:
+            self._cookies = {name: morsel.value for name, morsel in answer.cookies.items()}
+            return answer.status, await answer.json()
+
+    async def play(self, start: int, amounts: list[Any]) -> Any:
+        row = ROW | {"start": start, "expected": start + sum(amount for amount in amounts if isinstance(amount, int))}
+        assert (await self.post("/seed_session", row))[0] == 200
+        for amount in amounts:
+            await self.post("/add", {"amount": amount})  # what is refused is text for the model
+        status, verdict = await self.post("/verify", row | {"response": reply("done")})
+        assert status == 200, verdict
+        return verdict["reward"]
+
+
+async def test_agents_that_keep_the_cookies_of_the_last_reply_keep_their_session(four: World) -> None:
+    async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+        agents = [NemoGymAgent(session, four.at("counter")) for _ in range(200)]
+        rewards = await asyncio.gather(*(agent.play(start, [1, "no", 2, start]) for start, agent in enumerate(agents)))
+    assert rewards == [1.0] * 200
+    assert await four.sessions() == 200
+
+
+async def test_a_reply_that_is_an_error_of_the_bridge_has_the_cookie_too(four: World) -> None:
+    async with player(four.at("counter")) as me:
+        await me.json("/seed_session", ROW)
+        async with me.session.post(me.base + "/add", data=b"{", headers={"Content-Type": "application/json"}) as answer:
+            assert answer.status == 422
+            assert f"gymq_session_{four.name('counter')}" in answer.cookies
+
+
+async def test_a_tool_call_without_a_session_is_refused_where_state_matters(four: World) -> None:
+    async with player(four.at("counter")) as me:
+        status, text = await me.post("/add", {"amount": 1})
+    assert status == 400
+    assert "seed a session first" in text
+    assert "cookie of the last reply" in text
+    assert await four.sessions() == 0
