@@ -3,8 +3,9 @@
 Paths in it are relative: the server runs in its store folder.
 """
 
-from gymq.server.address import USER, bracketed
+from gymq.server.address import USER
 
+MONITOR = "monitor"  # the user that may ask the server how it is; it reaches no message of ours
 LOG_FILE = "nats-server.log"
 LOG_MAX_BYTES = 16 << 20
 _FEATURE_FLAGS_SINCE = (2, 14, 0)  # older servers refuse to start with the word in their configuration
@@ -27,12 +28,18 @@ def render_config(
     version: tuple[int, int, int],
     host: str,
     port: int,
-    monitor_port: int,
     password: str,
+    monitor_password: str,
     sync_always: bool,
     max_file_bytes: int,
 ) -> str:
-    """The text of nats-server.conf. `version` is that of the server that will read it."""
+    """Return the text of nats-server.conf.
+
+    The server has no monitoring over HTTP: that answers whoever asks, pages in a browser too. It is asked over NATS.
+
+    Args:
+        version: of the server that will read it.
+    """
     # nats-py up to 2.16 does not know the second form of ack subjects: its ordered consumers and KV watchers go silent.
     feature_flags = "feature_flags { js_ack_fc_v2: false }" if version >= _FEATURE_FLAGS_SINCE else ""
     # Otherwise the server syncs every two minutes: a kill -9 loses nothing, a power cut may lose what is younger.
@@ -42,8 +49,8 @@ def render_config(
 server_name: "{server_name}"
 host: "{host}"
 port: {port}
-http: "{bracketed(host)}:{monitor_port}"
-authorization {{ user: "{USER}", password: "{password}" }}
+authorization {{ users: [ {{ user: "{USER}", password: "{password}" }} ] }}
+accounts {{ $SYS {{ users: [ {{ user: "{MONITOR}", password: "{monitor_password}" }} ] }} }}
 
 {LIMITS}
 logfile: "{LOG_FILE}"

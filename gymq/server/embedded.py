@@ -93,11 +93,6 @@ class EmbeddedServer:
         return client_url(started.record.host, started.record.port, started.password)
 
     @property
-    def monitor_url(self) -> str:
-        """URL of the server's HTTP monitoring (`/varz`, `/jsz`, `/healthz`): read-only, without a password."""
-        return self._require_started().record.monitor_url
-
-    @property
     def pid(self) -> int:
         """Process id of the nats-server."""
         return self._require_started().record.pid
@@ -143,14 +138,14 @@ class EmbeddedServer:
         self, port: int, binary: Path, version: tuple[int, int, int], password: str, lock: int, deadline: float
     ) -> _Started:
         name = f"gymq-{secrets.token_hex(8)}"
-        monitor_port = free_port(self._host)
+        monitor_password = secrets.token_urlsafe(32)
         config = render_config(
             server_name=name,
             version=version,
             host=self._host,
             port=port,
-            monitor_port=monitor_port,
             password=password,
+            monitor_password=monitor_password,
             sync_always=self._sync_always,
             max_file_bytes=self._store.file_limit() if self._max_file_bytes is None else self._max_file_bytes,
         )
@@ -158,7 +153,7 @@ class EmbeddedServer:
         after_kill = self._store.read_record() is not None
         process = ServerProcess(self._store, binary, lock)
         try:
-            await self._until_ready(process, name, port, monitor_port, password, deadline)
+            await self._until_ready(process, name, port, password, monitor_password, deadline)
             for line in process.store_warnings(after_kill=after_kill):
                 log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
             record = Record(
@@ -166,7 +161,6 @@ class EmbeddedServer:
                 url=f"nats://{bracketed(self._host)}:{port}",
                 host=self._host,
                 port=port,
-                monitor_url=f"http://{bracketed(self._host)}:{monitor_port}",
                 pid=process.pid,
                 owner_pid=os.getpid(),
                 version=".".join(map(str, version)),
@@ -179,9 +173,9 @@ class EmbeddedServer:
         return _Started(process, record, password)
 
     async def _until_ready(
-        self, process: ServerProcess, name: str, port: int, monitor_port: int, password: str, deadline: float
+        self, process: ServerProcess, name: str, port: int, password: str, monitor_password: str, deadline: float
     ) -> None:
-        while problem := await self._problem(name, port, monitor_port):
+        while problem := await self._problem(name, port, monitor_password):
             if process.exit_status is not None:
                 raise process.exit_error(self._host, password)
             if "could not be recovered" in problem:
@@ -195,13 +189,13 @@ class EmbeddedServer:
                 raise process.error(reason, password)
             await asyncio.sleep(_POLL_S)
 
-    async def _problem(self, name: str, port: int, monitor_port: int) -> str | None:
+    async def _problem(self, name: str, port: int, monitor_password: str) -> str | None:
         """What is missing until the server can be used, or None."""
         # By name: if another server has this port already, ours is about to give up.
         info = await read_info(self._host, port, _START_PROBE_S)
         if info is None or info.server_name != name:
             return f"it does not serve on port {port} yet"
-        return await health_problem(self._host, monitor_port, _START_PROBE_S)
+        return await health_problem(self._host, port, monitor_password, _START_PROBE_S)
 
     async def wait(self) -> int:
         """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.

@@ -1,9 +1,11 @@
-"""Questions to a server that need neither a client library nor the password."""
+"""Questions to a server that need no client library."""
 
 import asyncio
 import contextlib
 
 import msgspec
+
+from gymq.server.config import MONITOR
 
 
 class Info(msgspec.Struct):
@@ -19,6 +21,10 @@ class _Health(msgspec.Struct):
     error: str = ""
 
 
+class _HealthMessage(msgspec.Struct):
+    data: _Health
+
+
 async def read_info(host: str, port: int, timeout_s: float) -> Info | None:
     """What the server on this port says of itself, or None if no NATS server answers in time."""
     line = await _ask(host, port, b"", b"\n", timeout_s)
@@ -30,14 +36,20 @@ async def read_info(host: str, port: int, timeout_s: float) -> Info | None:
         return None
 
 
-async def health_problem(host: str, monitor_port: int, timeout_s: float) -> str | None:
-    """What the server says is wrong with it (its /healthz, streams on disk included), or None if it is healthy."""
-    answer = await _ask(host, monitor_port, b"GET /healthz HTTP/1.0\r\n\r\n", b"}", timeout_s)
-    _, _, body = answer.partition(b"\r\n\r\n")
+async def health_problem(host: str, port: int, password: str, timeout_s: float) -> str | None:
+    """What the server says is wrong with it (its health, streams on disk included), or None if it is healthy.
+
+    Args:
+        password: of the user that may ask.
+    """
+    hello = msgspec.json.encode({"user": MONITOR, "pass": password, "verbose": False, "lang": "gymq", "version": "1"})
+    question = b"CONNECT %b\r\nSUB health 1\r\nPUB $SYS.REQ.SERVER.PING.HEALTHZ health 0\r\n\r\n" % hello
+    answer = await _ask(host, port, question, b"}}\r\n", timeout_s)
+    _, _, message = answer.partition(b"\r\nMSG ")
     try:
-        health = msgspec.json.decode(body, type=_Health)
+        health = msgspec.json.decode(message.partition(b"\r\n")[2], type=_HealthMessage).data
     except msgspec.DecodeError:
-        return "its monitoring port gives no answer"
+        return "it does not say how it is"
     return None if health.status == "ok" else health.error or health.status
 
 

@@ -28,7 +28,6 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     url: str
     host: str
     port: int
-    monitor_url: str
     pid: int
     owner_pid: int
     version: str

@@ -3,20 +3,22 @@
 from pathlib import Path
 from shutil import disk_usage
 from typing import Any
+from urllib.parse import urlsplit
 
-import httpx
+import psutil
 
 from gymq.server import EmbeddedServer
 from gymq.server.config import render_config
 
-
-async def settings(server: EmbeddedServer) -> Any:
-    async with httpx.AsyncClient() as client:
-        return (await client.get(server.monitor_url + "/varz")).json()
+from .monitoring import ask
 
 
-async def test_the_server_runs_with_our_limits(server: EmbeddedServer) -> None:
-    found = await settings(server)
+async def settings(server: EmbeddedServer, store: Path) -> Any:
+    return (await ask(server, store, "VARZ"))["data"]
+
+
+async def test_the_server_runs_with_our_limits(server: EmbeddedServer, store: Path) -> None:
+    found = await settings(server, store)
     assert found["max_payload"] == 8 << 20
     assert found["max_pending"] == 128 << 20
     assert found["max_control_line"] == 4096
@@ -26,16 +28,23 @@ async def test_the_server_runs_with_our_limits(server: EmbeddedServer) -> None:
     assert found["auth_required"] is True
 
 
-async def test_both_ports_listen_on_loopback_only(server: EmbeddedServer) -> None:
-    found = await settings(server)
+async def test_the_server_listens_on_one_port_on_loopback_only(server: EmbeddedServer, store: Path) -> None:
+    found = await settings(server, store)
     assert found["host"] == "127.0.0.1"
-    assert found["http_host"] == "127.0.0.1"
+    assert found["http_port"] == 0
+    assert found["https_port"] == 0
+    addresses = {
+        tuple(connection.laddr)
+        for connection in psutil.net_connections("tcp")
+        if connection.pid == server.pid and connection.status == psutil.CONN_LISTEN
+    }
+    assert addresses == {("127.0.0.1", urlsplit(server.url).port)}
 
 
 async def test_acknowledged_means_synced_only_when_asked_for(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path / "fast") as fast, EmbeddedServer(tmp_path / "safe", sync_always=True) as safe:
-        assert not (await settings(fast))["jetstream"]["config"].get("sync_always")
-        assert (await settings(safe))["jetstream"]["config"]["sync_always"] is True
+        assert not (await settings(fast, tmp_path / "fast"))["jetstream"]["config"].get("sync_always")
+        assert (await settings(safe, tmp_path / "safe"))["jetstream"]["config"]["sync_always"] is True
 
 
 async def test_jetstream_may_use_less_than_the_free_disk_unless_told(tmp_path: Path) -> None:
@@ -43,14 +52,18 @@ async def test_jetstream_may_use_less_than_the_free_disk_unless_told(tmp_path: P
         EmbeddedServer(tmp_path / "auto") as auto,
         EmbeddedServer(tmp_path / "told", max_file_bytes=12345) as told,
     ):
-        assert 0 < (await settings(auto))["jetstream"]["config"]["max_storage"] < disk_usage(tmp_path).free
-        assert (await settings(told))["jetstream"]["config"]["max_storage"] == 12345
+        assert (
+            0
+            < (await settings(auto, tmp_path / "auto"))["jetstream"]["config"]["max_storage"]
+            < disk_usage(tmp_path).free
+        )
+        assert (await settings(told, tmp_path / "told"))["jetstream"]["config"]["max_storage"] == 12345
 
 
 async def test_an_ipv6_loopback_works_too(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path, host="::1") as server:
         assert "@[::1]:" in server.url
-        assert (await settings(server))["host"] == "::1"
+        assert (await settings(server, tmp_path))["host"] == "::1"
 
 
 def test_servers_before_2_14_get_no_word_they_would_refuse() -> None:
@@ -60,8 +73,8 @@ def test_servers_before_2_14_get_no_word_they_would_refuse() -> None:
             version=version,
             host="127.0.0.1",
             port=4222,
-            monitor_port=8222,
             password="secret",
+            monitor_password="another",
             sync_always=False,
             max_file_bytes=1 << 30,
         )

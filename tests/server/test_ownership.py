@@ -88,5 +88,4 @@ async def test_the_record_tells_address_and_processes(store: Path, server: Embed
     record = json.loads((store / "server.json").read_text())
     assert record["pid"] == server.pid
     assert record["owner_pid"] == os.getpid()
-    assert record["monitor_url"] == server.monitor_url
     assert record["url"] == f"nats://127.0.0.1:{httpx.URL(server.url).port}"

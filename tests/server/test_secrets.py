@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
-import httpx
 import nats
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.server import EmbeddedServer, ServerError, find_running, redact
+
+from .monitoring import ask, password_of_monitor
 
 
 def password_of(server: EmbeddedServer) -> str:
@@ -82,10 +83,27 @@ async def test_the_password_does_not_get_into_the_log_even_when_clients_fail(
     assert password not in log
 
 
-async def test_monitoring_does_not_tell_the_password(server: EmbeddedServer) -> None:
-    async with httpx.AsyncClient(base_url=server.monitor_url) as client:
-        for page in ("/varz", "/connz?auth=1", "/accountz", "/jsz?config=1"):
-            assert password_of(server) not in (await client.get(page)).text
+async def test_monitoring_does_not_tell_the_password(store: Path, server: EmbeddedServer) -> None:
+    secrets = (password_of(server), password_of_monitor(store))
+    for what in ("VARZ", "CONNZ", "ACCOUNTZ", "JSZ"):
+        answer = json.dumps(await ask(server, store, what))
+        assert not any(secret in answer for secret in secrets)
+
+
+async def test_clients_cannot_ask_the_server_about_itself(server: EmbeddedServer) -> None:
+    async with await nats.connect(server.url) as client:
+        for what in ("PING.VARZ", "PING.JSZ", "PING.HEALTHZ"):
+            with pytest.raises(nats.errors.NoRespondersError):
+                await client.request(f"$SYS.REQ.SERVER.{what}")
+
+
+async def test_each_start_has_another_password_for_the_monitor(store: Path) -> None:
+    async with EmbeddedServer(store) as server:
+        first = password_of_monitor(store)
+        assert first not in server.url
+        assert len(first) >= 32
+    async with EmbeddedServer(store):
+        assert password_of_monitor(store) != first
 
 
 async def test_a_damaged_password_file_is_refused_with_the_way_out(store: Path) -> None:
