@@ -32,7 +32,10 @@ def _same_line(ours: str, theirs: str) -> bool:
     ours, theirs = ours.strip(), theirs.strip()
     if ours == theirs:
         return True
+    words, wanted = ours.split(), theirs.split()
+    if len(words) != len(wanted):
+        return False
     try:
-        return [Decimal(word) for word in ours.split()] == [Decimal(word) for word in theirs.split()]
+        return all(Decimal(word) == Decimal(other) for word, other in zip(words, wanted, strict=True))
     except InvalidOperation:  # no number, or a NaN that signals
         return False

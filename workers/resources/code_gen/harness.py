@@ -1,7 +1,9 @@
 """Runs one test of a program. It lies beside the program, inside the sandbox: `harness.py [FUNCTION]`.
 
 Without a function the program reads its test from stdin. With one, each line of stdin is an argument as JSON, and the
-result goes to the original stdout as JSON, whatever the program prints.
+result goes to the original stdout as JSON, whatever the program prints. What the program writes to stderr goes nowhere:
+it says nothing about the answer, and must not use up the room for it. The traceback that ends a program goes to the
+original stderr.
 """
 
 import json
@@ -19,6 +21,7 @@ _MODULES = "\n".join(
 )
 _STACK_BYTES = 100 * 1024**2  # deep recursion, with room to spare below the 128 MiB that Linux keeps free
 _FAILED = 1
+_SHOWN_CHARACTERS = 10_000
 
 
 def main(function_name: str | None) -> None:
@@ -27,12 +30,13 @@ def main(function_name: str | None) -> None:
     resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES if hard == -1 else min(_STACK_BYTES, hard), hard))
     with open("solution.py", encoding="utf-8") as file:
         code = file.read()
+    nothing = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nothing, 2)
     if function_name is None:
         _execute(code, "__main__")
         return
     answers = os.dup(1)
     arguments = [json.loads(line) for line in sys.stdin.read().split("\n")]
-    nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     names = _execute(code, "solution")
@@ -64,13 +68,14 @@ def _number(value: object) -> float:
 
 
 def _run() -> None:
+    said = os.dup(2)
     try:
         main(sys.argv[1] if len(sys.argv) > 1 else None)
         sys.stdout.flush()
     except SystemExit:
         sys.stdout.flush()
     except BaseException:
-        traceback.print_exc()
+        os.write(said, traceback.format_exc()[-_SHOWN_CHARACTERS:].encode(errors="replace"))
         os._exit(_FAILED)
 
 

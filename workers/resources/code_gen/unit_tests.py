@@ -10,6 +10,7 @@ from typing import Any
 
 import pydantic
 
+from gymq.processes import KillableProcesses
 from gymq.sandbox import Finished, Limits, Program, Sandbox, SandboxOptions
 from workers.resources.code_gen.comparison import same_output, same_value
 
@@ -17,7 +18,10 @@ WRONG_OUTPUT, TIME_LIMIT, RUNTIME_ERROR = -2, -3, -4
 MESSAGES = {WRONG_OUTPUT: "Wrong Answer", TIME_LIMIT: "Time Limit Exceeded", RUNTIME_ERROR: "Runtime Error"}
 
 MEMORY_BYTES = 4 * 1024**3
-OUTPUT_BYTES = 16 * 1024**2  # more than what is expected
+# What a right answer may have: blanks, signs, zeros and digits that say nothing, many times what is expected.
+OUTPUT_BYTES, OUTPUT_FACTOR = 64 * 1024, 16
+SHORT_BYTES = 64 * 1024  # longer outputs are compared in a process, and the event loop is free meanwhile
+COMPARISON_TIMEOUT_S = 300.0
 SHOWN_CHARACTERS = 300
 
 _HARNESS = (Path(__file__).parent / "harness.py").read_bytes()
@@ -54,11 +58,20 @@ class TestRun:
     """One program and its tests.
 
     Args:
+        processes: for comparisons of long outputs.
         timeout_s: seconds for each test.
     """
 
-    def __init__(self, sandbox: Sandbox, options: SandboxOptions, tests: UnitTests, timeout_s: float) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        processes: KillableProcesses,
+        options: SandboxOptions,
+        tests: UnitTests,
+        timeout_s: float,
+    ) -> None:
         self._sandbox = sandbox
+        self._processes = processes
         self._options = options
         self._tests = tests
         self._timeout_s = timeout_s
@@ -68,6 +81,7 @@ class TestRun:
 
         Raises:
             SandboxFailed: nothing is known about the program.
+            TimeoutError: a comparison of outputs did not end in time, which says nothing about them.
         """
         if not _is_json(self._tests):
             return Outcome([RUNTIME_ERROR], _metadata(RUNTIME_ERROR, error="a test is no JSON"), 0.0)
@@ -76,7 +90,7 @@ class TestRun:
         for given, wanted in zip(self._tests.inputs, self._tests.outputs, strict=True):
             finished = await self._run(code, given, wanted)
             computing_s += finished.seconds
-            failure = self._failure(finished, wanted)
+            failure = await self._failure(finished, wanted)
             if failure is None:
                 results.append(True)
                 continue
@@ -98,7 +112,7 @@ class TestRun:
             wall_s=self._timeout_s,
             cpu_s=self._timeout_s + 1,
             memory_bytes=MEMORY_BYTES,
-            output_bytes=OUTPUT_BYTES + len(wanted.encode(errors="replace")),
+            output_bytes=OUTPUT_BYTES + OUTPUT_FACTOR * len(wanted.encode(errors="replace")),
         )
         program = Program(
             (self._sandbox.python, "-I", "harness.py", *([self._tests.fn_name] if self._tests.fn_name else [])),
@@ -107,17 +121,19 @@ class TestRun:
         )
         return await self._sandbox.run(program, self._options.limits(limits))
 
-    def _failure(self, finished: Finished, wanted: str) -> int | None:
-        """What is wrong with one test; None if it passed."""
+    async def _failure(self, finished: Finished, wanted: str) -> int | None:
+        """Return what is wrong with one test; None if it passed."""
         if finished.limit in ("wall", "cpu"):
             return TIME_LIMIT
         if finished.limit == "output":
             return WRONG_OUTPUT
         if finished.limit is not None or finished.exit_status != 0:
             return RUNTIME_ERROR
-        right = (
-            _is_value(finished.stdout, wanted) if self._tests.fn_name else same_output(_text(finished.stdout), wanted)
-        )
+        is_right = _is_value if self._tests.fn_name else _is_output
+        if max(len(finished.stdout), len(wanted)) <= SHORT_BYTES:
+            right = is_right(finished.stdout, wanted)
+        else:
+            right = await self._processes.run(COMPARISON_TIMEOUT_S, is_right, finished.stdout, wanted)
         return None if right else WRONG_OUTPUT
 
 
@@ -131,6 +147,10 @@ def _is_json(tests: UnitTests) -> bool:
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _is_output(output: bytes, wanted: str) -> bool:
+    return same_output(_text(output), wanted)
 
 
 def _is_value(output: bytes, wanted: str) -> bool:

@@ -51,7 +51,8 @@ class CodeGen(gymq.Resources[CodeRow]):
         code = extract_code(text)
         if not code:
             return _verdict(0.0, difficulty, extracted_model_output=text)
-        run = TestRun(self._sandbox, self.options.sandbox, tests, self.options.unit_test_timeout_secs)
+        options = self.options
+        run = TestRun(self._sandbox, self.processes, options.sandbox, tests, options.unit_test_timeout_secs)
         async with self._slots:
             outcome = await run.outcome(code)
         misused = misuses_think_tags(request.response)
