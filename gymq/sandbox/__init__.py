@@ -9,6 +9,7 @@ from gymq.sandbox.interface import Sandbox as Sandbox
 from gymq.sandbox.interface import SandboxFailed as SandboxFailed
 from gymq.sandbox.interface import Session as Session
 from gymq.sandbox.interface import SessionEnded as SessionEnded
+from gymq.sandbox.interface import check_path as check_path
 from gymq.sandbox.local import LocalSandbox as LocalSandbox
 from gymq.sandbox.options import SandboxOptions as SandboxOptions
 from gymq.sandbox.python_session import PythonSession as PythonSession

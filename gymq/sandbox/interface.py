@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from gymq.outcomes import ComponentFailed
+from gymq.outcomes import ComponentFailed, InvalidTask
 
 LimitName = Literal["wall", "cpu", "memory", "file", "output"]
 
 MIB = 1024**2
 GIB = 1024**3
+
+# Folders at the root that are there for every program, and what lies in /tmp beside a program's own files.
+_OF_THE_SYSTEM = frozenset(
+    {"", ".old", "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr"}
+)
+_OF_THE_SANDBOX = frozenset({"", ".shm", "box"})
 
 
 class SandboxFailed(ComponentFailed):
@@ -53,6 +60,45 @@ class Program:
     files: Mapping[str, bytes] = field(default_factory=dict)
     folders: Mapping[str, str] = field(default_factory=dict)
     image: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check what may come from a row.
+
+        Raises:
+            InvalidTask: a path or the image is none that a program can be given.
+        """
+        try:
+            for place in self.folders:
+                check_folder_path(place)
+            for name in self.files:
+                check_path(f"/{name}")
+        except ValueError as error:
+            raise InvalidTask(f"a program's files: {error}") from None
+        if "\0" in (self.image or ""):
+            raise InvalidTask(f"a program's image: {self.image!r} holds a NUL; name an image")
+
+
+def check_path(path: str) -> str:
+    """Return a path in a sandbox as it is.
+
+    Raises:
+        ValueError: it is not absolute, or says where it leads in more than one way.
+    """
+    if "\0" in path or not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
+        raise ValueError(f"{path!r} is not a plain absolute path; write it without `.`, `..`, NUL and surplus slashes")
+    return path
+
+
+def check_folder_path(path: str) -> str:
+    """Return the path of a folder that a program is given as it is.
+
+    Raises:
+        ValueError: it is no such path, or belongs to the system or to the sandbox.
+    """
+    first, _, rest = check_path(path).removeprefix("/").partition("/")
+    if first in _OF_THE_SYSTEM or (first == "tmp" and rest.partition("/")[0] in _OF_THE_SANDBOX):
+        raise ValueError(f"{path!r} belongs to the system or to the sandbox; name another folder, such as /testbed")
+    return path
 
 
 @dataclass(frozen=True)

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from gymq.sandbox import visible
+
 IsolationName = Literal["namespaces", "bubblewrap", "process"]
 
 SUPERVISOR = Path(__file__).parent / "inside"
-
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
-_SETTINGS = ("ld.so.cache", "ld.so.conf", "ld.so.conf.d", "alternatives", "localtime")
 
 WHAT_HOLDS: dict[IsolationName, str] = {
     "namespaces": "own file system view, processes, network and IPC (namespaces), limits",
@@ -62,36 +59,24 @@ def candidates() -> list[Isolation]:
     return [*found, Isolation("process", is_root, False)]
 
 
-def readable_paths() -> list[str]:
-    """What of this Python lies outside of the system's folders, and has to be visible for it to run.
-
-    Links are named too: an environment's python may lead to the real one over several others.
-    """
-    folders = [sys.base_prefix, sys.prefix, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))]
-    paths = {os.path.normpath(path) for folder in folders if folder for path in (folder, os.path.realpath(folder))}
-    link = Path(sys.executable)
-    while link.is_symlink():
-        paths.add(str(link))
-        link = link.parent / link.readlink()
-    kept: list[str] = []
-    for path in sorted(paths - {"/"}, key=len):
-        if not any(Path(path).is_relative_to(other) for other in kept):
-            kept.append(path)
-    return kept
-
-
 def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str]:
     options = ["--unshare-all", "--die-with-parent", "--as-pid-1", "--clearenv", "--hostname", "sandbox"]
     options += ["--cap-add", "CAP_SETPCAP", "--proc", "/proc", "--dev", "/dev"]
     options += ["--size", str(disk_bytes), "--tmpfs", "/tmp"]
-    for path in [*_SYSTEM, *(f"/etc/{name}" for name in _SETTINGS), *readable_paths(), str(SUPERVISOR)]:
-        if os.path.islink(path):
+    hidden = []
+    for path, is_shown in [*visible.view(), (str(SUPERVISOR), True)]:
+        if is_shown and os.path.islink(path):
             options += ["--symlink", os.readlink(path), path]
-        else:
+        elif is_shown:
             options += ["--ro-bind-try", path, path]
+        elif os.path.isdir(path):
+            options += ["--tmpfs", path]
+            hidden.append(path)
+        else:
+            options += ["--ro-bind", "/dev/null", path]
     for position, (inside, outside) in enumerate(folders.items()):
         options += ["--ro-bind", outside, f"/run/folders/{position}", "--tmpfs", inside]
-    return [*options, "--remount-ro", "/"]
+    return [*options, *(word for path in ("/", *hidden) for word in ("--remount-ro", path))]
 
 
 def _found(name: str) -> str:

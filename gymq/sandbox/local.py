@@ -14,8 +14,10 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any, NamedTuple, cast
 
+from gymq.outcomes import InvalidTask
+from gymq.sandbox import visible
 from gymq.sandbox.interface import Finished, LimitName, Limits, Program, Sandbox, SandboxFailed, Session
-from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates, readable_paths
+from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates
 from gymq.sandbox.output import read_bounded
 from gymq.sandbox.stream_session import StreamSession
 
@@ -292,6 +294,9 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         raise SandboxFailed("the local sandbox has no container images: use the provider `docker`")
     if program.folders and not isolation.own_view:
         raise SandboxFailed("without namespaces a program cannot be given folders at places of their own")
+    for place in program.folders:
+        if visible.covers(place):
+            raise InvalidTask(f"a program's files: {place!r} is used by this machine's Python; name another folder")
     given = program.folders
     if isolation.name == "bubblewrap":
         given = {inside: f"/run/folders/{position}" for position, inside in enumerate(program.folders)}
@@ -301,7 +306,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "directory": directory,
         "files": dict(program.files),
         "folders": dict(given),
-        "readable": readable_paths(),
+        "view": visible.view(),
         **asdict(limits),
         "builds_view": isolation.name == "namespaces",
         "own_network": isolation.own_view,

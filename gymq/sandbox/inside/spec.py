@@ -11,7 +11,7 @@ class Spec:
     directory: str  # working directory, made here
     files: dict[str, bytes]  # relative to the directory
     folders: dict[str, str]  # to be copied: place in the sandbox -> folder on the machine
-    readable: list[str]  # paths beside the system's that the program may read
+    view: list[tuple[str, bool]]  # paths, outer ones first, and whether the program may see what is there
 
     wall_s: float | None
     cpu_s: float | None

@@ -9,8 +9,7 @@ from .spec import Spec
 
 _OLD = "/.old"
 _SHARED_MEMORY = "/tmp/.shm"
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1"}
 
@@ -33,21 +32,26 @@ def build(spec: Spec, uid: int) -> None:
         os.mkdir(name)
     size = spec.disk_bytes
     kernel.mount("sandbox", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size},nr_inodes=20k")
-    for path in (*_SYSTEM, *_SETTINGS, *spec.readable):
-        _show(path)
+    for path, is_shown in spec.view:
+        (_show if is_shown else _cover)(path)
+    for path, is_shown in spec.view:
+        if not is_shown and os.path.isdir(path):
+            kernel.make_read_only(path)
     kernel.mount("proc", "/proc", "proc", kernel.MS_NOSUID | kernel.MS_NODEV)
     _make_devices()
     _write("/etc/passwd", f"sandbox:x:{uid}:{uid}::/tmp/box:/bin/sh\n")
     _write("/etc/group", f"sandbox:x:{uid}:\n")
     _write("/etc/hosts", "127.0.0.1 localhost\n")
-    for inside, outside in spec.folders.items():
-        os.makedirs(inside, exist_ok=True)
-        if not inside.startswith("/tmp/"):
-            kernel.mount("sandbox", inside, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size}")
-        _copy(_OLD + outside, inside)
+    sources = {inside: os.open(_OLD + outside, _FOLDER) for inside, outside in spec.folders.items()}
     kernel.raise_loopback()
     kernel.detach(_OLD)
     os.rmdir(_OLD)
+    for inside, source in sources.items():  # only now: no path leads to a folder of the machine any more
+        os.makedirs(inside, exist_ok=True)
+        if not inside.startswith("/tmp/"):
+            kernel.mount("sandbox", inside, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size}")
+        _copy(f"/proc/self/fd/{source}", inside)
+        os.close(source)
     kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID)
 
 
@@ -90,6 +94,14 @@ def _show(path: str) -> None:
         _write(path, "")
     kernel.mount(source, path, None, kernel.MS_BIND | kernel.MS_REC)
     kernel.make_read_only(path)
+
+
+def _cover(path: str) -> None:
+    """Put something empty in the place of a folder or file that is visible. What is inside may be shown again."""
+    if os.path.isdir(path):
+        kernel.mount("sandbox", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=1m")
+    elif os.path.lexists(path):
+        kernel.mount(f"{_OLD}/dev/null", path, None, kernel.MS_BIND)
 
 
 def _make_devices() -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 
 import gymq
 from gymq.authoring import first_problem
-from gymq.sandbox import GIB, MIB, Finished, Limits, Program, Sandbox, SandboxOptions
+from gymq.sandbox import GIB, MIB, Finished, Limits, Program, Sandbox, SandboxOptions, check_path
 from workers.resources.swerl_gen.grading import Resolution, resolution_of
 from workers.resources.swerl_gen.logs import statuses_of_own_parser
 
@@ -52,7 +52,7 @@ class Instance(pydantic.BaseModel):
     FAIL_TO_PASS: list[str]
     PASS_TO_PASS: list[str]
     patch: str = ""
-    base_dir: str = "/testbed"
+    base_dir: Annotated[str, pydantic.AfterValidator(check_path)] = "/testbed"
     run_script: str | None = pydantic.Field(None, alias="run_script.sh")
     parsing_script: str | None = pydantic.Field(None, alias="parsing_script.py")
 
@@ -134,6 +134,8 @@ class Containers:
     def _repository(self, instance: Instance, image: str) -> dict[str, Any]:
         if self._folder is None:
             return {"image": image}
+        if "\0" in image:
+            raise gymq.InvalidTask(f"metadata.image: {image!r} holds a NUL; name a folder of {self._folder}")
         folder = (self._folder / image).resolve()
         if not folder.is_relative_to(self._folder) or not folder.is_dir():
             raise gymq.InvalidTask(f"metadata.image: there is no folder {image!r} in {self._folder}")

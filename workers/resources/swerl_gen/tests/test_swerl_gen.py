@@ -243,3 +243,15 @@ def test_logs_are_read_by_repository(repository, log, statuses):
 )
 def test_resolutions(log, resolution):
     assert resolution_of(log, "a/b", ["b"], ["a"]) == resolution
+
+
+@pytest.mark.parametrize("base_dir", ["/tmp/../.old/tmp/x", "testbed", "", "/", "/usr", "/etc/x", "/a\0b"])
+async def test_a_row_cannot_name_a_folder_of_the_system(base_dir):
+    row = {**ROWS[0], "instance": ROWS[0]["instance"] | {"base_dir": base_dir}}
+    with pytest.raises(gymq.InvalidTask):
+        await verify(row, solution(REPAIR_CIRCLE))
+
+
+async def test_an_image_with_a_nul_is_an_invalid_task():
+    with pytest.raises(gymq.InvalidTask, match="NUL"):
+        await verify({**ROWS[0], "metadata": ROWS[0]["metadata"] | {"image": "sha\0pes"}}, solution(REPAIR_CIRCLE))
