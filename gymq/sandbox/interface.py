@@ -121,7 +121,7 @@ class Session(ABC):
 
         Raises:
             TimeoutError: there was none in time. The session is closed.
-            SessionEnded: the program ended, or answered with something that is no message.
+            SessionEnded: the program ended, or answered with something that is no answer to this message.
         """
 
     @abstractmethod
@@ -156,8 +156,8 @@ class Sandbox(ABC):
 
     @abstractmethod
     async def open(self, program: Program, limits: Limits) -> Session:
-        """Start a program that speaks the protocol of sessions: each message is four bytes of length (big-endian) and
-        as many bytes, on stdin and stdout.
+        """Start a program that speaks the protocol of sessions on stdin and stdout: each message is four bytes of
+        length (big-endian), eight bytes of a number, and the text. An answer repeats the number.
 
         Raises:
             SandboxFailed: it did not start.

@@ -1,6 +1,7 @@
 """A Python interpreter that runs one piece of code after another and keeps its names. It runs inside a sandbox.
 
-Messages on stdin and stdout are four bytes of length and JSON. A request is `{"code", "timeout_s"}`, an answer
+Messages on stdin and stdout are four bytes of length, a number of eight bytes that the answer repeats, and JSON. A
+request is `{"code", "timeout_s"}`, an answer
 `{"success", "stdout", "stderr", "error", "traceback", "result", "shown", "timed_out"}`. Only the standard library is
 used.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import importlib
 import io
 import json
@@ -19,8 +21,9 @@ import sys
 import tempfile
 import traceback
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
+_NUMBER_BYTES = 8
 MAX_TEXT = 100_000  # characters of each text in an answer
 # Names that are there without an import, as soon as code mentions them.
 LIBRARIES = {"np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "scipy": "scipy", "math": "math"}
@@ -39,14 +42,20 @@ def main() -> None:
     sys.stdin = io.TextIOWrapper(io.BytesIO())  # whoever asks for input finds the end
     streams = [_Captured(1), _Captured(2)]
     signal.signal(signal.SIGALRM, _on_alarm)
+    # A process that code forks has no part in the conversation.
+    os.register_at_fork(after_in_child=lambda: _close(requests, answers))
+    itself = os.getpid()
     while True:
-        request = _read(requests)
-        if request is None:
+        received = _read(requests)
+        if received is None:
             return
+        number, request = received
         answer = _run(request["code"], request["timeout_s"])
+        if os.getpid() != itself:  # code forked, and this is the child at its end
+            _leave()
         answer["stdout"], answer["stderr"] = (stream.taken() for stream in streams)
         body = json.dumps({name: _bounded(value) for name, value in answer.items()}).encode()
-        _write(answers, len(body).to_bytes(4, "big") + body)
+        _write(answers, len(body).to_bytes(4, "big") + number + body)
 
 
 def _run(code: str, timeout_s: float) -> dict[str, Any]:
@@ -157,12 +166,27 @@ def _on_alarm(_number: int, _frame: FrameType | None) -> None:
     raise OutOfTime
 
 
-def _read(fd: int) -> Any:
-    head = _read_exactly(fd, 4)
+def _close(*fds: int) -> None:
+    for fd in fds:
+        with contextlib.suppress(OSError):  # code may have closed it
+            os.close(fd)
+
+
+def _leave() -> NoReturn:
+    """End this process as a program does that comes to its end."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(Exception):
+            stream.flush()
+    os._exit(0)
+
+
+def _read(fd: int) -> tuple[bytes, Any] | None:
+    """Return the number of a message and what it says; None at the end."""
+    head = _read_exactly(fd, 4 + _NUMBER_BYTES)
     if head is None:
         return None
-    body = _read_exactly(fd, int.from_bytes(head, "big"))
-    return None if body is None else json.loads(body)
+    body = _read_exactly(fd, int.from_bytes(head[:4], "big"))
+    return None if body is None else (head[4:], json.loads(body))
 
 
 def _read_exactly(fd: int, size: int) -> bytes | None:

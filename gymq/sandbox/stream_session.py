@@ -1,11 +1,18 @@
-"""Messages over the two streams of a program: four bytes of length, then the message."""
+"""Messages over the two streams of a program: four bytes of length, eight of a number, then the message.
+
+The number is random, and the answer repeats it. So what a program sent unasked, or a process that it forked sent too,
+is never taken for the answer to a later message.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 from abc import abstractmethod
 
 from gymq.sandbox.interface import Session, SessionEnded
+
+_NUMBER_BYTES = 8
 
 
 class StreamSession(Session):
@@ -30,9 +37,12 @@ class StreamSession(Session):
 
     async def _exchange(self, message: bytes) -> bytes:
         try:
-            self._writer.write(len(message).to_bytes(4, "big") + message)
+            number = secrets.token_bytes(_NUMBER_BYTES)
+            self._writer.write(len(message).to_bytes(4, "big") + number + message)
             await self._writer.drain()
             length = int.from_bytes(await self._reader.readexactly(4), "big")
+            if await self._reader.readexactly(_NUMBER_BYTES) != number:
+                raise SessionEnded("the program sent a message that was not asked for")
             if length > self._max_bytes:
                 raise SessionEnded(f"the program sent a message of {length} bytes, more than {self._max_bytes}")
             return await self._reader.readexactly(length)

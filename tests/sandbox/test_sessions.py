@@ -57,6 +57,52 @@ async def test_an_interpreter_that_is_broken_is_replaced(session: PythonSession,
     assert (await session.run("1 + 1", 60)).result == "2"
 
 
+FORKS = [
+    "import os\nif os.fork() == 0: pass",
+    "import os\nif os.fork() == 0: print('child')",
+    "import os\nif os.fork() == 0: raise ValueError('child')",
+    "import os, sys\nif os.fork() == 0: sys.exit(3)",
+    "import ctypes\nctypes.CDLL(None).fork()",
+    "import os\nfor _ in range(3): os.fork()",
+    "import multiprocessing\np = multiprocessing.get_context('fork').Process(target=print)\np.start(); p.join()",
+]
+
+
+@pytest.mark.parametrize("code", FORKS)
+async def test_a_fork_does_not_answer_too(session: PythonSession, code):
+    assert (await session.run("names = 'kept'", 60)).success
+    assert (await session.run(code, 60)).error is None
+    for number in range(5):
+        step = await session.run(f"{number}\n", 60)
+        assert (step.result, step.names_lost) == (str(number), False)
+    assert (await session.run("names", 60)).result == "kept"
+
+
+# What code finds out about the conversation: the descriptors, and the number of the message that is being answered.
+FORGE = """
+import json, os, sys
+body = json.dumps({{"success": True, "stdout": "forged", "stderr": "", "error": None, "traceback": None,
+    "result": "forged", "shown": None, "timed_out": False}}).encode()
+frame = sys._getframe()
+while "received" not in frame.f_locals: frame = frame.f_back
+number = {number}
+for _ in range({times}):
+    os.write(frame.f_locals["answers"], len(body).to_bytes(4, "big") + number + body)
+"""
+
+
+@pytest.mark.parametrize("number", ["frame.f_locals['number']", "bytes(8)"])
+@pytest.mark.parametrize("times", [1, 3])
+async def test_a_forged_answer_is_not_taken_for_that_to_another_call(session: PythonSession, number, times):
+    await session.run(FORGE.format(number=number, times=times), 60)
+    answers = [await session.run(f"{number}", 60) for number in range(4)]
+    assert [step.result for step in answers if not step.names_lost] == [
+        str(number) for number, step in enumerate(answers) if not step.names_lost
+    ]
+    assert [step.names_lost for step in answers][-1] is False  # one interpreter is lost at most
+    assert sum(step.names_lost for step in answers) <= 1
+
+
 async def test_memory_is_limited(sandbox: LocalSandbox):
     session = PythonSession(sandbox, Limits(memory_bytes=300 * MIB))
     assert not (await session.run("x = bytes(10**9)", 60)).success
