@@ -6,14 +6,20 @@ FROM ${PYTHON_IMAGE} AS build
 ARG EXTRAS=resources
 WORKDIR /src
 RUN python -m venv /opt/gymq
-# The dependencies are a layer of their own, made again only when they change: nothing of gymq is there yet but its name.
-COPY pyproject.toml README.md ./
-RUN mkdir gymq workers && touch gymq/__init__.py workers/__init__.py
-RUN --mount=type=cache,target=/root/.cache/pip /opt/gymq/bin/pip install --quiet ".[observability,${EXTRAS}]"
+# The dependencies are a layer of their own, made again only when they change. They are those of the lock, with its hashes;
+# what builds packages stays behind.
+COPY pyproject.toml README.md LICENSE ./
+COPY requirements ./requirements
+ENV PYTHONPATH=/opt/build
+RUN --mount=type=cache,target=/root/.cache/pip \
+    python requirements/for_extras.py build > /build.txt && \
+    python requirements/for_extras.py "observability,${EXTRAS}" > /needed.txt && \
+    /opt/gymq/bin/pip install --quiet --no-deps --require-hashes --target /opt/build -r /build.txt && \
+    /opt/gymq/bin/pip install --quiet --no-deps --require-hashes --no-build-isolation --ignore-installed -r /needed.txt
 COPY gymq ./gymq
 COPY workers ./workers
-RUN --mount=type=cache,target=/root/.cache/pip \
-    /opt/gymq/bin/pip install --quiet --no-deps --force-reinstall . && \
+RUN /opt/gymq/bin/pip install --quiet --no-deps --no-build-isolation . && \
+    PYTHONPATH= /opt/gymq/bin/pip check && \
     /opt/gymq/bin/python -m compileall -q /opt/gymq/lib/python*/site-packages/gymq
 
 FROM ${PYTHON_IMAGE}

@@ -4,29 +4,55 @@
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
+# make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor clean
+.PHONY: help lock test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
 
-$(VENV)/pip-ready:
+LOCK := requirements/locked.txt requirements/for_extras.py
+
+$(VENV)/ready:
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "gymq needs Python 3.11 or newer; say make PYTHON=/path/to/python3.11")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 	@touch $@
 
-$(VENV)/installed: pyproject.toml | $(VENV)/pip-ready
-	$(BIN)/python -m pip install --quiet --editable '.[resources]'
+# What is installed is what the lock says and has its hashes, the tools that build packages included; `pip check` finds
+# what the lock lacks. Compiled at once on all cores, since processes that tests start may not write what they compile.
+PIP_LOCKED = $(BIN)/python -m pip install --quiet --no-compile --no-deps
+define install
+	$(BIN)/python requirements/for_extras.py build > $(VENV)/build.txt
+	$(BIN)/python requirements/for_extras.py $(1) > $(VENV)/needed.txt
+	$(PIP_LOCKED) --require-hashes --requirement $(VENV)/build.txt
+	$(PIP_LOCKED) --require-hashes --no-build-isolation --requirement $(VENV)/needed.txt
+	$(PIP_LOCKED) --no-build-isolation --editable .
+	$(BIN)/python -m pip check
+	-@$(BIN)/python -W ignore -m compileall -qq -j 0 -x '/tests?/' $(VENV)/lib
+endef
+
+$(VENV)/installed: pyproject.toml $(LOCK) | $(VENV)/ready
+	$(call install,resources)
 	@touch $@
 
-$(VENV)/installed-dev: pyproject.toml | $(VENV)/pip-ready
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+$(VENV)/installed-dev: pyproject.toml $(LOCK) | $(VENV)/ready
+	$(call install,dev)
 	@touch $@ $(VENV)/installed
+
+VENV_LOCK ?= .venv-lock
+UV := 0.13.9
+
+# For Python 3.11 to 3.13. vLLM has pins of its own; `verifiers` runs in an environment of its own.
+lock:
+	$(PYTHON) -m venv $(VENV_LOCK)
+	$(VENV_LOCK)/bin/python -m pip install --quiet uv==$(UV)
+	$(VENV_LOCK)/bin/uv pip compile pyproject.toml requirements/build.in --extra dev --extra all --extra ray \
+		--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
+		--custom-compile-command 'make lock' --quiet $(UPGRADE) --output-file requirements/locked.txt
 
 demo: $(VENV)/installed
 	$(BIN)/gymq collect --config examples/demo/config.yaml --input examples/demo/rows.jsonl \
@@ -88,4 +114,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_LOCK) .gymq runs
