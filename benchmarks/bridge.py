@@ -39,6 +39,7 @@ from gymq.messages import Rollout
 from gymq.server.address import free_port
 
 HOST = "127.0.0.1"
+JSON = {"Content-Type": "application/json"}
 AGENT = "bench_agent"
 SMALL = Workload("small", "one model call, one verification", turns=1, tokens=0, rollouts=0, window=0)
 LARGE = Workload("large", "65,536 tokens", turns=1, tokens=65_536, rollouts=0, window=0)
@@ -134,7 +135,7 @@ def _over_http(session: aiohttp.ClientSession, port: int, row: bytes, *, keyed: 
     url = f"http://{HOST}:{port}/run"
 
     async def post(number: int) -> None:
-        headers = {"Idempotency-Key": f"{number}"} if keyed else {}
+        headers = JSON | ({"Idempotency-Key": f"{number}"} if keyed else {})
         async with session.post(url, data=row, headers=headers) as answer:
             body = await answer.read()
             if answer.status != 200 or not body.startswith(b"{"):
@@ -173,7 +174,7 @@ async def _compare(workload: Workload, plan: dict[int, int]) -> list[Line]:
 
         bridge = _in_process(_serve_bridge, cluster.url, bridge_port)
         stack.callback(bridge.terminate)
-        async with session.post(f"http://{HOST}:{bridge_port}/run", data=row) as answer:
+        async with session.post(f"http://{HOST}:{bridge_port}/run", data=row, headers=JSON) as answer:
             result = await answer.read()
         bare = _in_process(_serve_bare, result, bare_port)
         stack.callback(bare.terminate)

@@ -22,6 +22,7 @@ from gymq.bridge.http import Handler, connections_log, told_in_json
 from gymq.bridge.memory import MemoryBudget
 from gymq.bridge.metrics import MetricsRoutes
 from gymq.bridge.model_routes import ModelRoutes
+from gymq.bridge.origin import OriginCheck, is_loopback
 from gymq.bridge.resources_routes import ResourcesRoutes
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
@@ -37,8 +38,6 @@ BACKLOG = 16_384  # connections that the system accepts before we do; it may all
 LARGE_BODIES_BYTES = 512 << 20  # of large request bodies that are being read, together
 KEEP_ALIVE_S = 3630.0  # longer than clients and proxies keep idle connections, so that they close them and not we
 MAX_HEADER_BYTES = 16_384
-
-_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 class PortTaken(Exception):
@@ -64,6 +63,8 @@ class Bridge:
         self._context = Context(
             settings, directory, bus, RoutedCalls(Calls(bus), self._routes), rollouts, MemoryBudget(LARGE_BODIES_BYTES)
         )
+        hosts = (settings.host, directory.head_host, *(place.host for place in directory), *settings.allowed_hosts)
+        self._origins = OriginCheck(hosts, settings.host, with_key=settings.api_key is not None)
         self._runner: web.AppRunner | None = None
         self._in_hand = 0
 
@@ -82,7 +83,7 @@ class Bridge:
         for secret in (settings.api_key, settings.session_secret):
             if secret is not None:
                 hide(secret.get_secret_value())
-        if settings.api_key is None and settings.host not in _LOOPBACK:
+        if settings.api_key is None and not is_loopback(settings.host):
             log.warning("whoever reaches %s may use the bridge: the setting `api_key` is not set", settings.host)
         await self._routes.start()
         await self.rollouts.start()
@@ -90,6 +91,7 @@ class Bridge:
             self._app(),
             handler_cancellation=True,  # who hangs up does not wait any more
             access_log=None,
+            auto_decompress=False,  # compressed bodies are refused
             logger=connections_log,
             keepalive_timeout=KEEP_ALIVE_S,
             max_field_size=MAX_HEADER_BYTES,
@@ -135,7 +137,7 @@ class Bridge:
                 raise PortTaken(f"the bridge cannot listen on {self._settings.host}:{port}: {reason}") from None
 
     def _app(self) -> web.Application:
-        app = web.Application(middlewares=[self._counted, told_in_json])
+        app = web.Application(middlewares=[self._counted, told_in_json, self._checked])
         context = self._context
         agents = AgentRoutes(context)
         secret = self._settings.session_secret
@@ -158,6 +160,11 @@ class Bridge:
             return await handler(request)
         finally:
             self._in_hand -= 1
+
+    @web.middleware
+    async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._origins.check(request)
+        return await handler(request)
 
 
 def _default_name(port: int) -> str:

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from gymq.bridge.directory import Directory, Place
 from gymq.bridge.failures import BridgeError, not_found
-from gymq.bridge.http import check_key, read_body
+from gymq.bridge.http import JSON, check_key, read_body
 from gymq.bridge.memory import MemoryBudget
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
@@ -43,8 +43,15 @@ class Context:
             raise BridgeError(503, "shutting_down", "the bridge is shutting down")
 
     async def body(self, request: web.Request) -> bytes:
-        """A request's body, within the limits."""
+        """A request's body, within the limits.
+
+        Raises:
+            BridgeError: 415 it is not JSON, which pages of other origins cannot send unasked; or as `read_body`.
+        """
         settings = self.settings
+        kind = request.content_type
+        if request.body_exists and not (kind == JSON or kind.endswith("+json")):
+            raise BridgeError(415, "not_json", f"the body needs the header `Content-Type: {JSON}`, not {kind:.80}")
         return await read_body(
             request, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s, budget=self.bodies
         )

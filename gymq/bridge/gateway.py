@@ -95,7 +95,12 @@ class Gateway:
             for prefix in (PREFIX, PREFIX + CAPTURE):
                 app.router.add_post(prefix + dialect.path, self._handler(dialect))
         self._runner = web.AppRunner(
-            app, handler_cancellation=True, access_log=None, logger=connections_log, shutdown_timeout=0.1
+            app,
+            handler_cancellation=True,
+            access_log=None,
+            auto_decompress=False,  # compressed bodies are refused
+            logger=connections_log,
+            shutdown_timeout=0.1,
         )
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)

@@ -93,8 +93,11 @@ async def read_body(
         budget: what large bodies that are being read may take together; further ones wait for it.
 
     Raises:
-        BridgeError: 413 it is larger than `max_bytes`; 408 it takes too long to arrive.
+        BridgeError: 415 it is compressed; 413 it is larger than `max_bytes`; 408 it takes too long to arrive.
     """
+    encoding = request.headers.get("Content-Encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise BridgeError(415, "compressed", f"a body may not have a Content-Encoding ({encoding:.80}): send it plain")
     length = request.content_length
     if length is not None and length > max_bytes:
         raise _too_large(max_bytes)

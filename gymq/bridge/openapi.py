@@ -58,11 +58,13 @@ _MESSAGES: Schema = {
 _ERRORS = {
     "400": "The request cannot be read, or has no session.",
     "401": "The key is missing or wrong, or the session is too old.",
+    "403": "A page of another origin may have sent it.",
     "404": "There is no such instance, path or tool.",
     "405": "The path does not know the method.",
     "408": "The body took too long to arrive.",
     "409": "Cancelled by whoever runs the cluster.",
     "413": "The body is too large.",
+    "415": "The body is compressed, or its type is not JSON.",
     "422": "It would end the same again: the row or a parameter does not fit.",
     "500": "It says nothing about the row: trying again may help.",
     "503": "The bridge is shutting down, or not ready.",

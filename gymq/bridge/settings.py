@@ -20,6 +20,7 @@ class BridgeSettings(pydantic.BaseModel):
     host: str = "127.0.0.1"  # address to listen on
     port: Annotated[int, pydantic.Field(ge=1, le=65535)] = DEFAULT_HEAD_PORT  # of the head server and all prefixes
     name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_-]{1,48}$")] | None = None  # default: host and port
+    allowed_hosts: list[str] = []  # further names by which clients without a key reach it
     api_key: pydantic.SecretStr | None = None  # bearer token; None: whoever can connect may ask
     session_secret: pydantic.SecretStr | None = None  # signs session cookies; None: one that ends with the process
     session_max_age_s: Seconds = 24 * 3600.0  # of a session cookie

@@ -122,7 +122,9 @@ async def test_a29_members_that_we_do_not_know_come_back_as_they_were(client: Cl
 
 async def test_a29_numbers_keep_their_digits(client: Client, world: World) -> None:
     row = json.dumps(world.row(x=1)).replace('"x": 1', '"x": 1.10e+2, "y": 100000000000000000000').encode()
-    async with client.session.post(f"{world.head}/run", data=row) as answer:
+    async with client.session.post(
+        f"{world.head}/run", data=row, headers={"Content-Type": "application/json"}
+    ) as answer:
         body = await answer.text()
     assert '"x":1.10e+2' in body
     assert '"y":100000000000000000000' in body

@@ -131,7 +131,11 @@ async def test_a_session_that_is_closed_is_gone(four: World) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b'{"responses_create_params": {"input": 3}}'])
 async def test_a_row_that_does_not_fit_opens_no_session(four: World, body: bytes) -> None:
-    async with player(four.at("counter")) as me, me.session.post(me.base + "/seed_session", data=body) as answer:
+    json_type = {"Content-Type": "application/json"}
+    async with (
+        player(four.at("counter")) as me,
+        me.session.post(me.base + "/seed_session", data=body, headers=json_type) as answer,
+    ):
         assert answer.status == 422
         assert "Set-Cookie" not in answer.headers
         assert "the line is" not in await answer.text()

@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -98,10 +99,10 @@ class Page:
 
 
 @asynccontextmanager
-async def browser():
+async def browser(*flags: str):
     """A browser with one tab, as long as the block runs."""
     with tempfile.TemporaryDirectory(prefix="gymq-web-", ignore_cleanup_errors=True) as folder:
-        process = _start(folder)
+        process = _start(folder, flags)
         try:
             port = await _port(Path(folder) / "DevToolsActivePort", process)
             async with aiohttp.ClientSession() as session:
@@ -118,9 +119,9 @@ async def browser():
             process.wait()
 
 
-def _start(folder: str) -> subprocess.Popen[bytes]:
+def _start(folder: str, flags: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [CHROMIUM, f"--user-data-dir={folder}", *_FLAGS],
+        [CHROMIUM, f"--user-data-dir={folder}", *flags, *_FLAGS],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
