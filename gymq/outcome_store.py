@@ -21,6 +21,7 @@ from gymq.messages import (
     decoder,
     encode,
 )
+from gymq.redaction import without_credentials
 
 log = logging.getLogger("gymq.outcomes")
 
@@ -51,7 +52,7 @@ class OutcomeStore:
             BadMessage: the outcome has no wire form.
         """
         subject = subjects.rollout(outcome.run, outcome.task_index, outcome.rollout_index)
-        body = encode(outcome)
+        body = without_credentials(encode(outcome))
         if len(body) > self._bus.max_body_bytes:
             digest = parts.digest(body)[:32]
             below = subjects.rollout_parts(outcome.run, outcome.task_index, outcome.rollout_index, digest)

@@ -35,7 +35,7 @@ from gymq.messages import (
 )
 from gymq.outcomes import RolloutError
 from gymq.quarantine import TRUSTED_LOSSES, SuspectCalls
-from gymq.redaction import redact
+from gymq.redaction import redact, without_credentials
 from gymq.rounds import Starter
 
 log = logging.getLogger("gymq.serving")
@@ -320,7 +320,7 @@ class Server:
     async def send(self, reply: str, message: Message, broken: FailureClass) -> None:
         """Answer; a reply that is too large travels in parts, one that cannot be sent becomes a failure."""
         try:
-            body = encode(message)
+            body = without_credentials(encode(message))
             if len(body) > self.bus.max_body_bytes:
                 body = await parts.put_for_call(self.bus, body)
             await self.bus.publish(reply, body)

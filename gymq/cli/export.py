@@ -22,7 +22,7 @@ from gymq.jetstream import JetStream
 from gymq.messages import Outcome, Run
 from gymq.outcome_store import OutcomeStore
 from gymq.profiler import last_profile
-from gymq.redaction import SECRET_NAME, hide
+from gymq.redaction import hide, names_secret
 from gymq.run_export import RunExport
 from gymq.run_report import ExportError, RunReport
 from gymq.run_table_file import RunTableFile, TableError
@@ -91,7 +91,7 @@ async def _export(run: str, output: Path, nats: str | None) -> int:
 def _publish(run: str, connect: Connect, nats: str | None) -> int:
     """Send a run somewhere else, with nothing in it that is a secret here."""
     for name, value in os.environ.items():
-        if SECRET_NAME.search(name):
+        if names_secret(name):
             hide(value)
     with tempfile.TemporaryDirectory(prefix="gymq-export-") as folder:
         file = Path(folder) / "outcomes.parquet"

@@ -8,8 +8,9 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, did_you_mean
-from gymq.config.masking import MASK, is_secret
+from gymq.config.masking import MASK
 from gymq.config.values import parse_value
+from gymq.redaction import may_name_secret
 
 Action = Literal["change", "add", "set", "delete"]
 _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", "delete"), ("", "change"))
@@ -65,7 +66,7 @@ def parse(arguments: Iterable[str]) -> list[Override]:
 def _parse(argument: str) -> Override:
     prefix, action = next((prefix, action) for prefix, action in _PREFIXES if argument.startswith(prefix))
     key, equals, value = argument.removeprefix(prefix).partition("=")
-    secret = is_secret(key)
+    secret = may_name_secret(key)
     shown = f"{prefix}{key}={MASK}" if equals and secret else argument
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":

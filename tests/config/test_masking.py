@@ -6,7 +6,25 @@ from gymq.config import fingerprint, masked
 
 
 @pytest.mark.parametrize(
-    "key", ["policy_api_key", "HF_TOKEN", "clientSecret", "db_password", "max_output_tokens", "Authorization"]
+    "key",
+    [
+        "policy_api_key",
+        "HF_TOKEN",
+        "clientSecret",
+        "db_password",
+        "max_output_tokens",
+        "Authorization",
+        "passwd",
+        "DB_PWD",
+        "bearer",
+        "basicAuth",
+        "slack_webhook",
+        "webhookUrl",
+        "apikey",
+        "apiKeyFile",
+        "auth",
+        "Set-Cookie",
+    ],
 )
 def test_values_of_secret_keys_are_hidden(key):
     assert masked({"a": {key: "sek"}, "b": [{key: 5}]}) == {"a": {key: "****"}, "b": [{key: "****"}]}
@@ -30,6 +48,16 @@ def test_mappings_named_like_secrets_are_hidden():
 def test_mappings_that_only_contain_such_a_word_are_shown():
     tree = {"monkey_island": {"resources_servers": {"token_counter": {"depth": 3}}}}
     assert masked(tree) == tree
+
+
+@pytest.mark.parametrize("key", ["openai_default_headers", "headers", "defaultHeaders"])
+def test_the_values_of_headers_are_hidden(key):
+    assert masked({"a": {key: {"X-Team": "blue"}}}) == {"a": {key: {"X-Team": "****"}}}
+
+
+@pytest.mark.parametrize("key", ["author", "authority", "cwd", "num_headings"])
+def test_words_that_only_begin_like_these_are_shown(key):
+    assert masked({key: "a"}) == {key: "a"}
 
 
 def test_null_under_a_secret_key_is_shown():

@@ -19,7 +19,7 @@ from gymq.messages import DeadLetter, Outcome, Task, decoder, encode
 from gymq.outcome_store import OutcomeStore
 
 WORKERS = Path(__file__).parent / "workers"
-SECRET = "sk-never-to-be-seen"
+SECRET = "sk-never-to-be-seen-0123"
 
 _decode_dead_letter = decoder(DeadLetter)
 

@@ -27,7 +27,7 @@ def secrets(lab: Lab) -> list[str]:
 async def test_no_secret_gets_into_files_outcomes_or_logs_even_when_a_model_shouts_it(
     lab: Lab, secrets: list[str], tmp_path: Path
 ) -> None:
-    rows = [row("plain"), row("fails", script={"model_fails": 99})]
+    rows = [row("plain"), row("fails", script={"model_fails": 99}), row("tells", script={"model_tells": True})]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(content) + "\n" for content in rows))
     options = CollectOptions(
         tmp_path / "rows.jsonl", tmp_path / "out" / "rollouts.jsonl", MaterialiseOptions(agent_name="asker")
@@ -35,6 +35,7 @@ async def test_no_secret_gets_into_files_outcomes_or_logs_even_when_a_model_shou
     progress = await Collection(lab.bus, options).run()
     texts = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     assert "the engine refuses ***" in texts["rollouts_failures.jsonl"]
+    assert "the key is ***, and so are the headers" in texts["rollouts.jsonl"]
     texts |= {path.name: path.read_text() for path in (lab.folder / "logs").iterdir()}
     assert "the engine refuses ***" in texts["agents.log"]
     texts["outcomes"] = repr(await lab.stored(progress.run))

@@ -1,0 +1,82 @@
+"""Credentials of a worker's options are cut out of what it answers and what it shows; other texts stay as they are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from gymq import redaction
+from gymq.messages import Generated, decoder, encode
+from gymq.redaction import hide_options, redact, without_credentials
+
+KEY = "sk-proj-0123456789abcdef"
+decode = decoder(Generated)
+
+
+@pytest.fixture(autouse=True)
+def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_hidden", set())
+    monkeypatch.setattr(redaction, "_credentials", set())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_key": KEY},
+        {"apiKey": KEY},
+        {"clientSecret": [KEY]},
+        {"passwd": KEY},
+        {"basic_auth": KEY},
+        {"slack_webhook_url": KEY},
+        {"judge": {"openai_default_headers": {"X-Anything": KEY}}},
+        {"headers": {"Authorization": f"Bearer {KEY}"}},
+        {"api_keys": {"one": {"of": KEY}}},
+    ],
+)
+def test_a_key_in_the_options_is_in_no_text_and_no_reply(options: dict[str, Any]) -> None:
+    hide_options(options)
+    assert redact(f"refused {KEY}, go") == "refused ***, go"
+    response = {"output": [{"text": f"you sent {KEY}!", KEY: [f"{KEY}{KEY}", 1, None, b"x"]}]}
+    sent = decode(without_credentials(encode(Generated(response=response, worker="w"))))
+    assert sent.response == {"output": [{"text": "you sent ***!", "***": ["******", 1, None, b"x"]}]}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"api_key": "EMPTY"},
+        {"api_key": "token-abc123"},
+        {"api_key": "no-key-is-needed-here"},
+        {"default_headers": {"Content-Type": "application/json"}},
+        {"model": "Qwen2.5-Math-7B-Instruct", "tokenizer": "Qwen2.5-Math-7B-Instruct"},
+    ],
+)
+def test_what_a_model_may_say_by_chance_stays_in_its_replies(options: dict[str, Any]) -> None:
+    hide_options(options)
+    texts = list(_texts(options))
+    body = encode(Generated(response={"output": texts}))
+    assert without_credentials(body) == body
+
+
+def test_a_reply_without_a_key_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    hide_options({"api_key": KEY})
+    monkeypatch.setattr(msgspec.msgpack, "decode", None)
+    body = encode(Generated(response={"output": "x" * 100_000}))
+    assert without_credentials(body) is body
+
+
+def test_a_key_deep_in_a_reply_is_found() -> None:
+    hide_options({"api_key": KEY})
+    value: Any = KEY
+    for _ in range(400):
+        value = {"a": [value]}
+    assert KEY.encode() not in without_credentials(encode(Generated(response=value)))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for one in value.values():
+            yield from _texts(one)
+    else:
+        yield value
