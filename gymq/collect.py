@@ -22,7 +22,7 @@ from gymq.jetstream import JetStream
 from gymq.jsonl import JsonlFile, LineSource, mend_last_line
 from gymq.messages import BadMessage, Outcome, Rollout, Task
 from gymq.outcome_store import OutcomeStore
-from gymq.resume import Resume
+from gymq.resume import FailureGroup, Resume
 from gymq.rows import MaterialisedRow
 from gymq.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.run_setup import CollectError as CollectError
@@ -49,6 +49,7 @@ class Progress:
     total: int = 0
     before: int = 0  # finished by earlier starts
     submitted: int = 0
+    in_flight: int = 0  # submitted, here or by an earlier start, and without an outcome
     done: int = 0
     failed: int = 0
     failures: dict[str, int] = field(default_factory=dict)
@@ -60,6 +61,12 @@ class Progress:
         return self.done + self.failed
 
     @property
+    def mean_reward(self) -> float | None:
+        """Mean over the rollouts that finished since this start; None before the first."""
+        count = sum(count for count, _ in self.rewards.values())
+        return sum(total for _, total in self.rewards.values()) / count if count else None
+
+    @property
     def stalled_s(self) -> float:
         """Seconds without a finished rollout, beyond what is usual."""
         silent = time.monotonic() - self.last_change
@@ -67,12 +74,20 @@ class Progress:
 
 
 class Collection:
-    """One run of a data set, over one bus."""
+    """One run of a data set, over one bus.
+
+    Attributes:
+        progress: how far the run is.
+        files: where its rows and results are written.
+        warnings: sentences for the person who collects.
+        failed: why rollouts have no result; known once `run` has returned.
+    """
 
     def __init__(self, bus: Bus, options: CollectOptions) -> None:
         self.progress = Progress()
         self.files = RunFiles(options.output)
         self.warnings: list[str] = []
+        self.failed: list[FailureGroup] = []
         self._bus = bus
         self._js = JetStream(bus)
         self._outcomes = OutcomeStore(bus)
@@ -126,6 +141,7 @@ class Collection:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._submit_all(resume))
                     group.create_task(self._follow(resume, output, failures))
+                self.failed = await asyncio.to_thread(resume.failed, JsonlFile(self.files.failures))
         except ExceptionGroup as errors:
             raise _first(errors) from None
         finally:
@@ -209,6 +225,7 @@ class Collection:
                 continue
             self._in_flight[key] = self._replaceable.get(key)
             self.progress.submitted += 1
+            self.progress.in_flight = len(self._in_flight)
             await self._publish(row, resume.num_rollouts(row.task_index))
 
     async def _publish(self, row: MaterialisedRow, num_rollouts: int) -> None:
@@ -261,6 +278,7 @@ class Collection:
             self._last_sequence = sequence
         output.flush()
         failures.flush()
+        self.progress.in_flight = len(self._in_flight)
 
     def _take(self, sequence: int, outcome: Outcome, resume: Resume, output: Appender, failures: Appender) -> None:
         key = (outcome.task_index, outcome.rollout_index)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import msgspec
 
@@ -12,6 +13,8 @@ from gymq.jsonl import LineSource, parse_object
 from gymq.ledger import Attempts, Ledger, TaskCounts
 from gymq.rows import (
     ATTEMPT_INDEX,
+    FAILURE_CLASS,
+    FAILURE_MESSAGE,
     FAILURE_TERMINAL,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -33,6 +36,18 @@ class _FailureRow(msgspec.Struct, frozen=True, gc=False):
     task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
     rollout_index: Index | None = msgspec.field(default=None, name=ROLLOUT_INDEX)
     terminal: Any = msgspec.field(default=None, name=FAILURE_TERMINAL)
+    failure_class: str = msgspec.field(default="unknown", name=FAILURE_CLASS)
+    message: str = msgspec.field(default="", name=FAILURE_MESSAGE)
+
+
+class FailureGroup(NamedTuple):
+    """The rollouts of a run that failed for the same class of reasons and have no result."""
+
+    failure_class: str
+    num_rollouts: int
+    message: str  # of the first of them
+    task_index: int | None
+    rollout_index: int | None
 
 
 class Resume:
@@ -89,6 +104,25 @@ class Resume:
         """(task, rollout) of each result, in the order of the output file and as often as there."""
         for _, key in _keys(self._completed):
             yield key.task_index, key.rollout_index
+
+    def failed(self, failures: LineSource) -> list[FailureGroup]:
+        """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
+        last: dict[tuple[int | None, int | None], str] = {}
+        first: dict[str, _FailureRow] = {}
+        for number, line in enumerate(failures, 1):
+            if line.isspace():
+                continue
+            row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
+            key = (row.task_index, row.rollout_index)
+            if row.task_index is None or row.rollout_index is None or (row.task_index, row.rollout_index) in self.done:
+                continue
+            last[key] = row.failure_class
+            first.setdefault(row.failure_class, row)
+        groups = [
+            FailureGroup(name, count, first[name].message, first[name].task_index, first[name].rollout_index)
+            for name, count in Counter(last.values()).items()
+        ]
+        return sorted(groups, key=lambda group: -group.num_rollouts)
 
     def to_run(self) -> Iterator[MaterialisedRow]:
         """The rows to run now, in the order of the materialised file.

@@ -14,7 +14,7 @@ import msgspec
 
 from gymq.jsonl import mend_last_line, parse_object, written_whole
 from gymq.messages import Failure, Rollout, Unresolved
-from gymq.rows import ATTEMPT_INDEX, FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX
+from gymq.rows import ATTEMPT_INDEX, FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX
 from gymq.tokens import encode_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
@@ -164,7 +164,7 @@ def failure_row(outcome: Failure | Unresolved, sequence: int) -> bytes:
         members["response"] = outcome.response
     members[FAILURE_CLASS] = outcome.failure_class
     members["_ng_failure_stage"] = outcome.stage
-    members["_ng_failure_message"] = outcome.message
+    members[FAILURE_MESSAGE] = outcome.message
     members[FAILURE_TERMINAL] = not outcome.retryable
     members[FAILURE_SEQUENCE] = sequence
     return _encode(_indexed(members, outcome))

@@ -14,7 +14,7 @@ from gymq.profile import ProfileError, numeric_members
 from gymq.profile_files import scalar_members
 from gymq.rows import FAILURE_CLASS, FAILURE_TERMINAL, AgentRef, RowKey, read_rows
 from gymq.run_files import FAILURE_SEQUENCE, RunFiles
-from gymq.running import RunningProfile, Slow
+from gymq.running import PASS_THRESHOLD, RunningProfile, Slow
 
 ANSWER_MEMBER = "extracted_answer"  # what majority@k counts
 
@@ -64,9 +64,13 @@ class _FailureRow(RowKey, frozen=True, gc=False):
     sequence: int = msgspec.field(default=0, name=FAILURE_SEQUENCE)
 
 
-def profile_of_files(files: RunFiles) -> RunningProfile:
-    """The profile of a run from its materialised rows, output and failures."""
-    profile = RunningProfile()
+def profile_of_files(files: RunFiles, pass_threshold: float = PASS_THRESHOLD) -> RunningProfile:
+    """Return the profile of a run from its materialised rows, output and failures.
+
+    Args:
+        pass_threshold: the smallest reward with which a rollout passes.
+    """
+    profile = RunningProfile(pass_threshold)
     decode_result = msgspec.json.Decoder(_ResultRow).decode
     decode_failure = msgspec.json.Decoder(_FailureRow).decode
     with TaskCounts() as counts:

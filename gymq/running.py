@@ -23,6 +23,9 @@ from gymq.score_totals import PERCENT, Curve, ScoreTotals
 MAX_MEMBERS = 256
 """Numeric members profiled per agent; further names are counted in `members_left_out`."""
 
+PASS_THRESHOLD = 1.0
+"""Smallest reward with which a rollout passes, unless somebody says otherwise."""
+
 MAX_SLOWEST = 20
 """Slowest rollouts that are remembered of a run."""
 
@@ -73,20 +76,22 @@ class Slow(msgspec.Struct, frozen=True, array_like=True):
 class _TaskTotals(msgspec.Struct):
     """What of an agent is added up when a task is folded."""
 
+    passed: ScoreTotals  # 1 for a rollout that passes, 0 for one that does not
     tasks: int = 0
     score: ScoreTotals = msgspec.field(default_factory=ScoreTotals)
     # Mean reward of each task, weighted with the square of its number of rollouts: see `_mean_reward`.
     clusters: Moments = msgspec.field(default_factory=Moments)
 
-    def fold(self, rollouts: Sequence[Scored]) -> None:
+    def fold(self, rollouts: Sequence[Scored], threshold: float) -> None:
         rewards = [rollout.reward for rollout in rollouts]
         self.tasks += 1
+        self.passed.add([float(reward >= threshold) for reward in rewards])
         self.score.add(rewards, [rollout.answer for rollout in rollouts])
         self.clusters.add(math.fsum(rewards) / len(rewards), len(rewards) ** 2)
 
 
 class _Agent(msgspec.Struct):
-    folded: _TaskTotals = msgspec.field(default_factory=_TaskTotals)
+    folded: _TaskTotals = msgspec.field(default_factory=lambda: _TaskTotals(ScoreTotals()))
     reward: MemberTotals = msgspec.field(default_factory=MemberTotals)
     members: dict[str, MemberTotals] = {}
     members_left_out: int = 0
@@ -95,6 +100,7 @@ class _Agent(msgspec.Struct):
 
 
 class _State(msgspec.Struct):
+    pass_threshold: float
     agents: dict[str, _Agent] = {}
     tasks: OpenTasks = msgspec.field(default_factory=OpenTasks)
     slowest: list[Slow] = []  # slowest first
@@ -103,8 +109,12 @@ class _State(msgspec.Struct):
 class RunningProfile:
     """Statistics of one run, rollout by rollout. Messages that come twice count once."""
 
-    def __init__(self) -> None:
-        self._state = _State()
+    def __init__(self, pass_threshold: float = PASS_THRESHOLD) -> None:
+        """
+        Args:
+            pass_threshold: the smallest reward with which a rollout passes, for pass@k.
+        """
+        self._state = _State(pass_threshold)
 
     @classmethod
     def from_state(cls, state: bytes) -> RunningProfile:
@@ -234,7 +244,7 @@ class RunningProfile:
                 open_tasks.setdefault(name, []).append(scored)
         wanted = None if ks is None else sorted(set(ks))
         agents = {
-            name: _snapshot(agent, open_tasks.get(name, []), wanted)
+            name: _snapshot(agent, open_tasks.get(name, []), wanted, self._state.pass_threshold)
             for name, agent in sorted(self._state.agents.items())
         }
         return ProfileSnapshot(agents, len(self._state.tasks))
@@ -244,13 +254,15 @@ class RunningProfile:
 
     def _fold(self, rollouts: Mapping[str, Sequence[Scored]]) -> None:
         for agent, scored in rollouts.items():
-            self._agent(agent).folded.fold(scored)
+            self._agent(agent).folded.fold(scored, self._state.pass_threshold)
 
 
-def _snapshot(agent: _Agent, open_tasks: Iterable[Sequence[Scored]], ks: Sequence[int] | None) -> AgentSnapshot:
+def _snapshot(
+    agent: _Agent, open_tasks: Iterable[Sequence[Scored]], ks: Sequence[int] | None, threshold: float
+) -> AgentSnapshot:
     totals = msgspec.msgpack.decode(msgspec.msgpack.encode(agent.folded), type=_TaskTotals)
     for rollouts in open_tasks:
-        totals.fold(rollouts)
+        totals.fold(rollouts, threshold)
     score, rollouts_scored = totals.score, agent.reward.count
     ks = _default_ks(score.max_k) if ks is None else [k for k in ks if 1 <= k <= score.max_k]
     has_answers = agent.without_answer < rollouts_scored
@@ -261,7 +273,7 @@ def _snapshot(agent: _Agent, open_tasks: Iterable[Sequence[Scored]], ks: Sequenc
         failures=dict(agent.failures),
         max_k=score.max_k,
         mean_reward=_mean_reward(agent.reward, totals),
-        pass_at_k={k: _pass_at(score, k) for k in ks},
+        pass_at_k={k: _pass_at(totals.passed, k) for k in ks},
         avg_of_k=_percentages(score.average, ks),
         majority_at_k=_percentages(score.majority, ks) if has_answers else {},
         no_answer=PERCENT * agent.without_answer / rollouts_scored if has_answers else None,
@@ -270,9 +282,9 @@ def _snapshot(agent: _Agent, open_tasks: Iterable[Sequence[Scored]], ks: Sequenc
     )
 
 
-def _pass_at(score: ScoreTotals, k: int) -> Estimate:
-    total = score.pass_at(k)
-    return Estimate(PERCENT * total.mean, score.pass_interval(k), round(total.weight))
+def _pass_at(passed: ScoreTotals, k: int) -> Estimate:
+    total = passed.pass_at(k)
+    return Estimate(PERCENT * total.mean, passed.pass_interval(k), round(total.weight))
 
 
 def _percentages(curve: Curve, ks: Sequence[int]) -> dict[int, float]:

@@ -16,12 +16,12 @@ from gymq.jsonl import JsonlFile, LineSource, parse_object, written_whole
 from gymq.ledger import TemporaryDatabase
 from gymq.messages import FailureClass, Rollout, Stage, Unresolved, Verified
 from gymq.outcomes import RolloutError
-from gymq.rows import AGENT_REF, FAILURE_CLASS, FAILURE_TERMINAL, AgentRef, RowKey, decode_line
+from gymq.rows import AGENT_REF, FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_TERMINAL, AgentRef, RowKey, decode_line
 from gymq.run_files import FAILURE_SEQUENCE, RunFiles, failure_row, output_row
+from gymq.running import PASS_THRESHOLD
 from gymq.verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
 
 DEFAULT_CONCURRENCY = 64
-PASSED = 1.0  # a reward below it is worth another look with `failed_only`
 
 # What a result has and the row of its task has not, as far as it can be told.
 _NOT_OF_THE_ROW = frozenset(
@@ -32,7 +32,7 @@ _NOT_OF_THE_ROW = frozenset(
         FAILURE_TERMINAL,
         FAILURE_SEQUENCE,
         "_ng_failure_stage",
-        "_ng_failure_message",
+        FAILURE_MESSAGE,
     }
 )
 
@@ -195,7 +195,7 @@ class _Scoring:
         """The new line of a rollout, and whether it is a result."""
         summary, before = self.summary, entry.head.reward
         summary.total += 1
-        if self._options.failed_only and before is not None and before >= PASSED:
+        if self._options.failed_only and before is not None and before >= PASS_THRESHOLD:
             summary.kept += 1
             return entry.line, True
         response = None if entry.response is None else msgspec.json.decode(entry.response)

@@ -18,8 +18,9 @@ from gymq.authoring import first_problem
 from gymq.bus import Bus
 from gymq.cli.cluster import cluster_url, read_config
 from gymq.cli.errors import Refused, told_plainly
+from gymq.cli.printable import printable
 from gymq.cli.progress import show_progress
-from gymq.cli.table import profile_table
+from gymq.cli.table import print_profile, profile_table
 from gymq.collect import Collection, CollectOptions, Progress
 from gymq.config import Config, fingerprint
 from gymq.discovery import find_workers
@@ -28,7 +29,7 @@ from gymq.profile_files import write_profile
 from gymq.prompt import PromptError, PromptTemplate
 from gymq.run_profile import profile_of_files
 from gymq.run_setup import DEFAULT_WINDOW
-from gymq.running import ProfileSnapshot
+from gymq.running import PASS_THRESHOLD, ProfileSnapshot
 from gymq.weights import MAX_VERSIONS
 
 FIND_TRIES = 10  # half a second each
@@ -52,6 +53,7 @@ def collect(
     priority: bool = False,
     timeout: float = 3600.0,
     max_staleness: Annotated[int | None, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
+    pass_threshold: float = PASS_THRESHOLD,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
     overwrite: bool = False,
     json: bool = False,
@@ -82,6 +84,7 @@ def collect(
         timeout: seconds a rollout may take.
         max_staleness: updates of the policy (`gymq weights push`) that may come between the first reply of a rollout
             and its end; one that is older is made anew.
+        pass_threshold: smallest reward with which a rollout passes, for the pass@k that is printed.
         nats: URL of a cluster to join.
         overwrite: delete what an earlier run left at the output.
         json: print the final statistics as JSON.
@@ -109,10 +112,12 @@ def collect(
             config_digest=fingerprint(settings.tree) if settings.instances else "",
             overwrite=overwrite,
         )
-        return asyncio.run(_collect(options, settings, nats, json, log_level))
+        return asyncio.run(_collect(options, settings, nats, pass_threshold, json, log_level))
 
 
-async def _collect(options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str) -> int:
+async def _collect(
+    options: CollectOptions, config: Config, nats: str | None, pass_threshold: float, as_json: bool, log_level: str
+) -> int:
     async with cluster_url(nats, config, log_level=log_level) as url:
         bus = await Bus.connect(url, role="client", name="gymq collect")
         try:
@@ -124,22 +129,38 @@ async def _collect(options: CollectOptions, config: Config, nats: str | None, as
             await bus.close()
     for warning in collection.warnings:
         print(f"gymq: warning: {warning}", file=sys.stderr)
-    return _report(collection, progress, options, as_json)
+    return _report(collection, progress, options, pass_threshold, as_json)
 
 
-def _report(collection: Collection, progress: Progress, options: CollectOptions, as_json: bool) -> int:
+def _report(
+    collection: Collection, progress: Progress, options: CollectOptions, pass_threshold: float, as_json: bool
+) -> int:
     files = collection.files
     write_profile(files.materialised, files.output, allow_partial=True)
-    snapshot = profile_of_files(files).snapshot()
+    snapshot = profile_of_files(files, pass_threshold).snapshot()
     if as_json:
         print(_summary(progress, snapshot))
     else:
-        Console().print(profile_table(snapshot, run=progress.run, models=options.models))
+        table = profile_table(snapshot, run=progress.run, models=options.models, threshold=pass_threshold)
+        print_profile(Console(), table)
         print(f"rollouts in {files.output}, statistics in {files.reward_profiling} and {files.agent_metrics}")
     if progress.failed:
-        print(f"gymq: {progress.failed} of {progress.total} rollouts failed, see {files.failures}", file=sys.stderr)
+        _print_failures(collection)
         return 3
     return 0
+
+
+def _print_failures(collection: Collection) -> None:
+    """Say on standard error what failed and why, and how one of each kind is looked at."""
+    progress = collection.progress
+    lines = [f"gymq: {progress.failed:,} of {progress.total:,} rollouts failed:"]
+    for group in collection.failed:
+        message = printable(group.message).plain.replace("\n", "\n    ")
+        lines.append(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}")
+        show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}"
+        lines.append(f"    to look at it: {show}")
+    lines.append(f"All of them are in {collection.files.failures}; the same command retries those that may succeed.")
+    print("\n".join(lines), file=sys.stderr)
 
 
 def _summary(progress: Progress, snapshot: ProfileSnapshot) -> str:

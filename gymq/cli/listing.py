@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rich import box
+from rich.console import Console
+from rich.measure import Measurement
 from rich.table import Table
+
+MAX_WIDTH = 1000  # characters of a table that is printed whole
 
 
 def listing(title: str, *columns: str, numbers: Collection[str] = (), caption: str | None = None) -> Table:
@@ -30,3 +34,8 @@ def listing(title: str, *columns: str, numbers: Collection[str] = (), caption: s
         else:
             table.add_column(heading, overflow="fold")
     return table
+
+
+def whole_width(console: Console, table: Table) -> int:
+    """Return the columns that a table needs so that nothing in it is cut or folded."""
+    return Measurement.get(console, console.options.update(max_width=MAX_WIDTH), table).maximum

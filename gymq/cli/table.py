@@ -4,43 +4,65 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gymq.cli.listing import listing
+from gymq.cli.listing import listing, whole_width
 from gymq.cli.printable import printable
-from gymq.running import AgentSnapshot, Estimate, ProfileSnapshot
+from gymq.running import PASS_THRESHOLD, AgentSnapshot, Estimate, ProfileSnapshot
 
 KS = (1, 4, 16)
 STAND_INS = ("simulated_model", "replay_model")
 
 
 def profile_table(
-    snapshot: ProfileSnapshot, *, run: str, models: Sequence[str] = (), ks: Sequence[int] | None = None
+    snapshot: ProfileSnapshot,
+    *,
+    run: str,
+    models: Sequence[str] = (),
+    ks: Sequence[int] | None = None,
+    threshold: float = PASS_THRESHOLD,
 ) -> Table:
-    """pass@k with 95 % intervals for each agent.
+    """Show the mean reward and pass@k of each agent, with 95 % intervals.
 
     Args:
         models: what answered as the policy; a stand-in is called one in the header.
         ks: the k's to show; default: 1, 4, 16 as far as there are so many rollouts of a task, and the largest.
+        threshold: the smallest reward with which a rollout passes.
     """
     policy = ", ".join(models) or "not known"
     stand_in = ", [bold]a stand-in, not a trained model[/bold]" if any(name in policy for name in STAND_INS) else ""
     shown = _default_ks(snapshot) if ks is None else ks
-    numbers = ("tasks", "rollouts", "failed", *(f"pass@{k}" for k in shown))
+    numbers = ("mean reward", *(f"pass@{k}" for k in shown), "tasks", "rollouts", "failed")
     table = listing(
         f"run {escape(run)}\npolicy: {escape(policy)}{stand_in}\n",
         "environment (agent)",
         *numbers,
         numbers=numbers,
-        caption="pass@k in %, below it the 95 % interval over tasks",
+        caption=f"pass@k in %: a rollout passes with a reward of {threshold:g} or more; with 95 % intervals",
     )
+    table.columns[0].no_wrap = True
     for name, agent in snapshot.agents.items():
         failed = sum(agent.failures.values())
-        cells = [_shown(agent.pass_at_k.get(k)) for k in shown]
+        rates = [_shown(agent.pass_at_k.get(k), ".1f") for k in shown]
         counts = (f"{agent.tasks:,}", f"{agent.rollouts:,}", f"{failed:,}" if failed else "-")
-        table.add_row(printable(name), *counts, *cells)
+        table.add_row(printable(name), _shown(agent.mean_reward, ".3g"), *rates, *counts)
     return table
+
+
+def print_profile(console: Console, table: Table) -> None:
+    """Print what `profile_table` made; on a terminal that is too narrow for it, the same figures as a list."""
+    needed = whole_width(console, table)
+    if needed <= console.width or not console.is_terminal:
+        console.print(table, width=max(needed, console.width), crop=False, no_wrap=True)
+        return
+    headings = [str(column.header) for column in table.columns]
+    console.print(table.title, table.caption, "", sep="\n", highlight=False)
+    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
+        console.print(name, soft_wrap=True, highlight=False)
+        for heading, cell in zip(headings[1:], cells, strict=True):
+            console.print(f"  {heading:12} {str(cell).replace(chr(10), '   ')}", soft_wrap=True, highlight=False)
 
 
 def member_table(name: str, agent: AgentSnapshot) -> Table:
@@ -78,12 +100,13 @@ def _default_ks(snapshot: ProfileSnapshot) -> list[int]:
     return sorted({k for k in KS if k <= largest} | ({largest} if 0 < largest <= KS[-1] else set()))
 
 
-def _shown(estimate: Estimate | None) -> str:
+def _shown(estimate: Estimate | None, form: str) -> str:
     if estimate is None:
         return "-"
     if estimate.interval is None:
-        return f"{estimate.value:.1f}"
-    return f"{estimate.value:.1f}\n[dim]{estimate.interval.low:.1f}-{estimate.interval.high:.1f}[/dim]"
+        return f"{estimate.value:{form}}"
+    low, high = estimate.interval.low, estimate.interval.high
+    return f"{estimate.value:{form}}\n[dim]{low:{form}} to {high:{form}}[/dim]"
 
 
 def _number(value: float | None) -> str:

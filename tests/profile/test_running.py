@@ -93,11 +93,13 @@ def _check_passk(agent: Any, results: list[dict[str, Any]], answers: bool) -> No
     for result in results:
         by_task.setdefault(result["_ng_task_index"], []).append(result)
     found = pass_at_k_metrics(list(by_task.values()), answer_key="ans")
+    passes = [[{"reward": float(result["reward"] >= 1)} for result in task] for task in by_task.values()]
+    passed = pass_at_k_metrics(passes)
     assert (agent.max_k, agent.tasks) == (found.max_k, len(by_task))
     for k in range(1, found.max_k + 1):
         name = f"pass@{k}/accuracy"
-        assert agent.pass_at_k[k].value == pytest.approx(found.metrics[name], rel=1e-9, abs=1e-9)
-        interval = found.intervals.get(name)
+        assert agent.pass_at_k[k].value == pytest.approx(passed.metrics[name], rel=1e-9, abs=1e-9)
+        interval = passed.intervals.get(name)
         assert (agent.pass_at_k[k].interval is None) == (interval is None)
         if interval is not None:
             bounds = msgspec.structs.astuple(agent.pass_at_k[k].interval)
@@ -283,3 +285,14 @@ def test_a_snapshot_can_be_written_as_json() -> None:
 def test_a_state_that_cannot_be_read_is_refused(state: bytes) -> None:
     with pytest.raises(ValueError, match="saved state of the profile cannot be read"):
         RunningProfile.from_state(state)
+
+
+def test_pass_at_k_counts_rollouts_that_pass_whatever_the_first_of_them_got() -> None:
+    for threshold, pass_at_1 in ((1.0, 0.0), (0.9, 50.0), (0.0, 100.0)):
+        running = RunningProfile(pass_threshold=threshold)
+        for rollout, reward in enumerate([0, 0.9, 0, 0.9, 0, 0.9, 0, 0.9]):
+            running.add(AGENT, 0, rollout, reward=reward, num_rollouts=8)
+        agent = running.snapshot([1, 4]).agents[AGENT]
+        assert agent.mean_reward is not None
+        assert agent.mean_reward.value == pytest.approx(0.45)
+        assert agent.pass_at_k[1].value == pytest.approx(pass_at_1)
