@@ -24,6 +24,9 @@ OF_GYMQ = {
 }
 
 
+OTHERS = ["nats", "nats-2", "nats-3", "nats-exporter", "prometheus", "grafana"]
+
+
 @pytest.fixture(scope="module")
 def compose() -> dict[str, Any]:
     found: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
@@ -85,7 +88,7 @@ def test_only_one_container_sees_all_passwords_and_it_is_in_no_network(services:
     assert "networks" not in services["auth"]
 
 
-@pytest.mark.parametrize("name", ["auth", "nats", "nats-2", "nats-3", *OF_GYMQ])
+@pytest.mark.parametrize("name", ["auth", *OTHERS, *OF_GYMQ])
 def test_a_container_is_locked(services: dict[str, Any], name: str) -> None:
     service = services[name]
     assert service["read_only"]
@@ -99,6 +102,41 @@ def test_nobody_is_root(services: dict[str, Any]) -> None:
     users = [line.split()[1] for line in (ROOT / "Dockerfile").read_text().splitlines() if line.startswith("USER")]
     assert users == ["1000:1000"]
     assert {services[name].get("user", users[-1]) for name in ("nats", "nats-2", "nats-3", *OF_GYMQ)} == {"1000:1000"}
+    assert [name for name in OTHERS if services[name].get("user", "0").split(":")[0] == "0"] == []
+
+
+def test_an_image_has_a_version_and_a_variable_for_its_digest(services: dict[str, Any]) -> None:
+    images = {service["image"] for service in services.values()} - {"${GYMQ_IMAGE:-gymq}"}
+    assert len(images) == 5
+    for image in images:
+        assert re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[a-z/-]+:v?\d[\w.-]+\}", image), image
+    assert "latest" not in (ROOT / "docker-compose.yml").read_text()
+
+
+def test_the_digests_of_all_images_are_written_for_compose(services: dict[str, Any], tmp_path: Path) -> None:
+    """With a docker program that knows one digest for each image."""
+    docker = tmp_path / "docker"
+    docker.write_text('#!/bin/sh\ntest "$1 $2 $3" = "buildx imagetools inspect" && echo "sha256:of-$4"\n')
+    docker.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    pin = subprocess.run(
+        [ROOT / "deploy/compose/pin-images"], env=environment, capture_output=True, text=True, check=True
+    )
+    pinned = dict(line.split("=", 1) for line in pin.stdout.splitlines())
+    variables = {found for service in services.values() for found in re.findall(r"\w+_IMAGE", str(service))}
+    assert set(pinned) == variables - {"GYMQ_IMAGE"}
+    assert pinned["NATS_IMAGE"] == "nats:2.15-alpine@sha256:of-nats:2.15-alpine"
+    docker.write_text("#!/bin/sh\nexit 1\n")
+    refused = subprocess.run([ROOT / "deploy/compose/pin-images"], env=environment, capture_output=True, check=False)
+    assert refused.returncode == 1
+    assert refused.stdout == b""
+
+
+def test_nobody_can_log_in_with_a_password_that_everybody_knows(services: dict[str, Any]) -> None:
+    grafana = services["grafana"]["environment"]
+    assert grafana["GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION"] == "true"
+    assert grafana["GF_AUTH_DISABLE_LOGIN_FORM"] == "true"
+    assert grafana["GF_AUTH_BASIC_ENABLED"] == "false"
 
 
 def test_verifiers_reach_no_network_but_that_of_the_bus(compose: dict[str, Any]) -> None:
