@@ -16,7 +16,7 @@ from gymq.sandbox import Limits, LocalSandbox, Program, PythonSession, SandboxFa
 
 RUNS = 40
 STEPS = 300
-LIMITS = Limits(wall_s=60.0)
+LIMITS = Limits(time_s=60.0)
 
 
 async def main() -> None:

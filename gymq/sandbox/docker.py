@@ -34,6 +34,7 @@ class DockerSandbox(Sandbox):
     """Programs in containers without network, privileges or a root directory that they can change.
 
     A program that names an image of its own may change what is in it, as the image's user; the changes end with it.
+    Its time is that on the clock.
 
     Args:
         image: for programs that name none; it needs sh, tar and head.
@@ -95,7 +96,7 @@ class DockerSandbox(Sandbox):
         streams = (process.stdout, process.stderr)
         reading = asyncio.gather(*(read_bounded(stream, limits.output_bytes, too_much) for stream in streams))
         try:
-            async with asyncio.timeout(None if limits.wall_s is None else limits.wall_s + _START_S):
+            async with asyncio.timeout(None if limits.time_s is None else limits.time_s + _START_S):
                 stdout, stderr = await reading
                 await process.wait()
         except TimeoutError:
@@ -116,7 +117,7 @@ class DockerSandbox(Sandbox):
             raise SandboxFailed("the provider `docker` takes no folders: put them into an image")
         self._containers.add(name)
         archive_size = str(len(_archive(program.files)))
-        seconds = "0" if limits.wall_s is None else f"{limits.wall_s:.3f}"
+        seconds = "0" if limits.time_s is None else f"{limits.time_s:.3f}"
         command = ["run", "-i", "--name", name, *_options(limits, program.image is not None)]
         command += ["--label", f"{_OWNER}={_owner()}", "--entrypoint", "sh", program.image or self._image]
         command += ["-c", _BEGIN, "sh", archive_size, seconds, *program.argv]
@@ -181,9 +182,8 @@ def _options(limits: Limits, writable: bool) -> list[str]:
     options = ["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--log-driver", "none"]
     options += ["--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)]
     options += ["--pids-limit", str(limits.processes), "--ulimit", f"fsize={limits.file_bytes}", "--ulimit", "core=0"]
-    if limits.cpu_s is not None:
-        options += ["--ulimit", f"cpu={max(1, round(limits.cpu_s + 0.5))}"]
-    options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,size={limits.disk_bytes}"]
+    disk = f"size={limits.disk_bytes},nr_inodes={limits.disk_files}"
+    options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,{disk}"]
     options += ["--env", f"HOME={_BOX}", "--env", "LANG=C.UTF-8", "--env", "OMP_NUM_THREADS=1"]
     if not writable:
         options += ["--read-only", "--user", _NOBODY]
@@ -193,11 +193,10 @@ def _options(limits: Limits, writable: bool) -> list[str]:
 def _limit_of(state: dict[str, Any], limits: Limits) -> LimitName | None:
     if state.get("OOMKilled"):
         return "memory"
-    killed, over_cpu, over_file = 137, 152, 153  # 128 + SIGKILL, SIGXCPU, SIGXFSZ
-    by_status: dict[int, LimitName] = {over_cpu: "cpu", over_file: "file"}
-    if state["ExitCode"] == killed and limits.wall_s is not None and _seconds(state) >= limits.wall_s:
-        return "wall"
-    return by_status.get(state["ExitCode"])
+    killed, over_file = 137, 153  # 128 + SIGKILL, SIGXFSZ
+    if state["ExitCode"] == killed and limits.time_s is not None and _seconds(state) >= limits.time_s:
+        return "time"
+    return "file" if state["ExitCode"] == over_file else None
 
 
 def _seconds(state: dict[str, Any]) -> float:

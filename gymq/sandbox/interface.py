@@ -10,7 +10,7 @@ from typing import Literal
 
 from gymq.outcomes import ComponentFailed, InvalidTask
 
-LimitName = Literal["wall", "cpu", "memory", "file", "output"]
+LimitName = Literal["time", "memory", "file", "disk", "output"]
 
 MIB = 1024**2
 GIB = 1024**3
@@ -30,16 +30,23 @@ class SessionEnded(Exception):
     """The program of a session ended; it has to be started anew."""
 
 
+def clock_s(time_s: float) -> float:
+    """Seconds on the clock for a program that may take `time_s` of its own; after them the machine was too busy."""
+    return max(60.0, 6 * time_s)
+
+
 @dataclass(frozen=True)
 class Limits:
     """What a program may use. A program that hits a limit is ended, with everything it started."""
 
-    wall_s: float | None = 10.0  # seconds on the clock; None: no limit, for sessions
-    cpu_s: float | None = None  # seconds of computing of one process, rounded up
-    memory_bytes: int = 1 * GIB  # of address space for one process, and of memory for all together
-    processes: int = 64  # threads included
+    # Seconds of its own: computing of all processes together, and time in which none of them wants to compute. Time in
+    # which it waits for processors that others use does not count. None: no limit, for sessions.
+    time_s: float | None = 10.0
+    memory_bytes: int = 1 * GIB  # of address space for one process; of memory, shared and in sockets too, for all
+    processes: int = 32  # threads included
     file_bytes: int = 64 * MIB  # one file
     disk_bytes: int = 256 * MIB  # all files
+    disk_files: int = 20_000  # files and folders
     output_bytes: int = 1 * MIB  # each of stdout and stderr
 
 
@@ -115,12 +122,19 @@ class Finished:
 class Session(ABC):
     """A program that stays, and answers one message after another."""
 
+    warns = False  # a program that is out of time, before it is ended
+
     @abstractmethod
     async def exchange(self, message: bytes, timeout_s: float) -> bytes:
         """Send a message and wait for the answer.
 
+        Args:
+            timeout_s: seconds that the answer may take, those of the program's own where the provider can tell them
+                apart. A second before the end the program gets SIGALRM, if `warns`.
+
         Raises:
             TimeoutError: there was none in time. The session is closed.
+            SandboxFailed: the machine did not let it run. The session is closed.
             SessionEnded: the program ended, or answered with something that is no answer to this message.
         """
 

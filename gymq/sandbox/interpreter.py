@@ -1,7 +1,7 @@
 """A Python interpreter that runs one piece of code after another and keeps its names. It runs inside a sandbox.
 
 Messages on stdin and stdout are four bytes of length, a number of eight bytes that the answer repeats, and JSON. A
-request is `{"code", "timeout_s"}`, an answer
+request is `{"code", "timeout_s"}`, where no timeout means that somebody else sends SIGALRM, an answer
 `{"success", "stdout", "stderr", "error", "traceback", "result", "shown", "timed_out"}`. Only the standard library is
 used.
 """
@@ -41,7 +41,7 @@ def main() -> None:
     os.dup2(nothing, 0)
     sys.stdin = io.TextIOWrapper(io.BytesIO())  # whoever asks for input finds the end
     streams = [_Captured(1), _Captured(2)]
-    signal.signal(signal.SIGALRM, _on_alarm)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
     # A process that code forks has no part in the conversation.
     os.register_at_fork(after_in_child=lambda: _close(requests, answers))
     itself = os.getpid()
@@ -58,11 +58,12 @@ def main() -> None:
         _write(answers, len(body).to_bytes(4, "big") + number + body)
 
 
-def _run(code: str, timeout_s: float) -> dict[str, Any]:
+def _run(code: str, timeout_s: float | None) -> dict[str, Any]:
     answer: dict[str, Any] = {"success": False, "timed_out": False}
     answer |= dict.fromkeys(("error", "traceback", "result", "shown"))
     try:
-        signal.setitimer(signal.ITIMER_REAL, timeout_s)
+        signal.signal(signal.SIGALRM, _on_alarm)
+        signal.setitimer(signal.ITIMER_REAL, timeout_s or 0)
         try:
             value, is_last_line = _execute(code)
             answer["result"] = str(value) if is_last_line else None
@@ -70,6 +71,7 @@ def _run(code: str, timeout_s: float) -> dict[str, Any]:
             answer["success"] = True
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, signal.SIG_IGN)
     except OutOfTime:
         answer["timed_out"] = True
         answer["error"] = "out of time"

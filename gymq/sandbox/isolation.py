@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 from gymq.sandbox import visible
+from gymq.sandbox.inside.view import DEVICES, LINKS, SHARED_MEMORY
 
 IsolationName = Literal["namespaces", "bubblewrap", "process"]
 
@@ -22,47 +23,85 @@ WHAT_HOLDS: dict[IsolationName, str] = {
 }
 
 
+# As which user: `own` is one that root gives to the program, `same` the worker's. `first` is one of its own too, but
+# root becomes it before everything else: where root may not make namespaces, ordinary users may make those of users.
+User = Literal["own", "first", "same"]
+
+# 500,000,000 and the process's number, as `supervisor.own_uid` has it.
+_BECOME_FIRST = """user=$((500000000 + $$))
+exec "$0" --reuid "$user" --regid "$user" --clear-groups "$@\""""
+
+
 @dataclass(frozen=True)
 class Isolation:
     """One way to start the supervisor."""
 
     name: IsolationName
-    is_root: bool
-    own_view: bool  # of the file system, so that the machine's files are hidden
+    user: User
+
+    @property
+    def own_view(self) -> bool:
+        """Whether it has its own view of the file system, so that the machine's files are hidden."""
+        return self.name != "process"
 
     @property
     def changes_user(self) -> bool:
-        """Whether the program runs as a user of its own, which only root can arrange."""
-        return self.is_root
+        """Whether the supervisor runs as root, and its program as a user of its own."""
+        return self.user == "own"
+
+    @property
+    def how(self) -> str:
+        """The way, in a few words."""
+        if self.name == "process" or self.user == "same":
+            return self.name
+        return f"{self.name} as {'root' if self.user == 'own' else 'a user of its own'}"
 
     def command(self, supervisor: list[str], folders: Mapping[str, str], disk_bytes: int) -> list[str]:
         """The command line that runs the supervisor in its namespaces."""
         match self.name:
             case "namespaces":
                 spaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child"]
-                user = [] if self.is_root else ["--user", "--map-root-user"]
-                return [_found("unshare"), *user, *spaces, "--", *supervisor]
+                user = [] if self.user == "own" else ["--user", "--map-root-user"]
+                command = [_found("unshare"), *user, *spaces, "--", *supervisor]
             case "bubblewrap":
-                return [_found("bwrap"), *_bubblewrap_options(folders, disk_bytes), "--", *supervisor]
+                command = [_found("bwrap"), *_bubblewrap_options(folders, disk_bytes), "--", *supervisor]
             case "process":
-                return supervisor
+                command = supervisor
+        return ["/bin/sh", "-c", _BECOME_FIRST, _found("setpriv"), *command] if self.user == "first" else command
 
 
-def candidates() -> list[Isolation]:
-    """What may work here, the strongest first."""
+def candidates(wanted: str | None) -> list[Isolation]:
+    """What may work here, the strongest first.
+
+    Args:
+        wanted: the name of what the options ask for. `process` hides nothing, so it has to be asked for.
+    """
     is_root = os.geteuid() == 0
-    found = []
-    if shutil.which("unshare"):
-        found.append(Isolation("namespaces", is_root, True))
-    if shutil.which("bwrap") and not is_root:
-        found.append(Isolation("bubblewrap", is_root, True))
-    return [*found, Isolation("process", is_root, False)]
+    ordinary: User = "first" if is_root else "same"
+    found = [Isolation("namespaces", "own")] if is_root else []
+    found += [Isolation("namespaces", ordinary), Isolation("bubblewrap", ordinary)]
+    if wanted is None:
+        return found
+    found.append(Isolation("process", "own" if is_root else "same"))
+    return [isolation for isolation in found if isolation.name == wanted]
+
+
+def missing_command(isolation: Isolation) -> str | None:
+    """The command that an isolation needs and this machine does not have."""
+    needed = {"namespaces": ["unshare"], "bubblewrap": ["bwrap"], "process": []}[isolation.name]
+    if isolation.user == "first":
+        needed.append("setpriv")
+    return next((name for name in needed if shutil.which(name) is None), None)
 
 
 def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str]:
     options = ["--unshare-all", "--die-with-parent", "--as-pid-1", "--clearenv", "--hostname", "sandbox"]
-    options += ["--cap-add", "CAP_SETPCAP", "--proc", "/proc", "--dev", "/dev"]
-    options += ["--size", str(disk_bytes), "--tmpfs", "/tmp"]
+    options += ["--cap-add", "CAP_SETPCAP", "--proc", "/proc", "--tmpfs", "/dev"]
+    for name in DEVICES:
+        options += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
+    for link, target in LINKS.items():
+        options += ["--symlink", target, link]
+    options += ["--remount-ro", "/dev", "--size", str(disk_bytes), "--tmpfs", "/tmp", "--dir", SHARED_MEMORY]
     hidden = []
     for path, is_shown in [*visible.view(), (str(SUPERVISOR), True)]:
         if is_shown and os.path.islink(path):
@@ -75,7 +114,7 @@ def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str
         else:
             options += ["--ro-bind", "/dev/null", path]
     for position, (inside, outside) in enumerate(folders.items()):
-        options += ["--ro-bind", outside, f"/run/folders/{position}", "--tmpfs", inside]
+        options += ["--ro-bind", outside, f"/run/folders/{position}", "--size", str(disk_bytes), "--tmpfs", inside]
     return [*options, *(word for path in ("/", *hidden) for word in ("--remount-ro", path))]
 
 

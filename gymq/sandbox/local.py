@@ -7,7 +7,6 @@ import contextlib
 import logging
 import marshal
 import os
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,9 +15,21 @@ from typing import Any, NamedTuple, cast
 
 from gymq.outcomes import InvalidTask
 from gymq.sandbox import visible
-from gymq.sandbox.interface import Finished, LimitName, Limits, Program, Sandbox, SandboxFailed, Session
-from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates
+from gymq.sandbox.inside.supervisor import STEP
+from gymq.sandbox.interface import (
+    Finished,
+    LimitName,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxFailed,
+    Session,
+    SessionEnded,
+    clock_s,
+)
+from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates, missing_command
 from gymq.sandbox.output import read_bounded
+from gymq.sandbox.removal import remove
 from gymq.sandbox.stream_session import StreamSession
 
 log = logging.getLogger("gymq.sandbox")
@@ -38,6 +49,10 @@ _ENVIRONMENT = {
 }
 
 
+_WHAT_HELPS = (
+    "install bubblewrap or util-linux, or let this user make namespaces, or use the provider `docker` "
+    "(docs/sandbox.md); where nothing else matters on the machine, `isolation: process` does without"
+)
 _WORKS: set[tuple[Isolation, str]] = set()  # what was tried with success in this process, with the interpreter
 
 
@@ -46,7 +61,7 @@ class LocalSandbox(Sandbox):
 
     Args:
         max_running: programs at a time; default: one per core. Sessions do not count.
-        isolation: what has to be active; default: the strongest that works here.
+        isolation: what has to be active; default: the strongest that works here and hides the machine.
         python: the interpreter for programs; default: the one that runs this.
     """
 
@@ -67,26 +82,24 @@ class LocalSandbox(Sandbox):
         if sys.platform != "linux":
             raise SandboxFailed("the local sandbox needs Linux: use the provider `docker`")
         problems = []
-        for isolation in candidates():
-            if self._wanted not in (None, isolation.name):
-                continue
-            problem = None if (isolation, self.python) in _WORKS else await self._problem_of(isolation)
+        for isolation in candidates(self._wanted):
+            known = (isolation, self.python) in _WORKS
+            problem = None if known else await self._problem_of(isolation)
             if problem is None:
                 self._isolation = isolation
-                if (isolation, self.python) not in _WORKS:
+                if not known:
                     _WORKS.add((isolation, self.python))
                     level = logging.INFO if isolation.own_view else logging.WARNING
                     log.log(level, "sandbox: %s", self.describe())
                 return
-            problems.append(f"{isolation.name}: {problem}")
+            problems.append(f"{isolation.how}: {problem}")
         wanted = self._wanted or "isolation"
-        why = "; ".join(problems) or "its command is not installed, or not used by root"
-        raise SandboxFailed(f"no {wanted} for programs on this machine ({why})")
+        raise SandboxFailed(f"no {wanted} for programs on this machine ({'; '.join(problems)}); {_WHAT_HELPS}")
 
     def describe(self) -> str:
         if self._isolation is None:
             return "not started"
-        user = "a user of its own" if self._isolation.changes_user else "the same user"
+        user = "the same user" if self._isolation.user == "same" else "a user of its own"
         return f"{self._isolation.name}: {WHAT_HOLDS[self._isolation.name]}; runs as {user}"
 
     async def run(self, program: Program, limits: Limits) -> Finished:
@@ -118,7 +131,9 @@ class LocalSandbox(Sandbox):
 
     async def _problem_of(self, isolation: Isolation) -> str | None:
         """What is wrong with this isolation here, found by running a program in it."""
-        limits = Limits(wall_s=30.0)
+        if missing := missing_command(isolation):
+            return f"`{missing}` is not installed"
+        limits = Limits(time_s=30.0)
         try:
             supervised = await _Supervised.start(
                 isolation, self.python, Program((self.python, "-I", "-c", "print(7)")), limits
@@ -150,6 +165,7 @@ class _Supervised:
         self._lifeline: int | None = lifeline
         self._report: int | None = report
         self._folder = folder
+        self._said = ""
 
     @classmethod
     async def start(
@@ -187,7 +203,7 @@ class _Supervised:
                     if fd is not None:
                         os.close(fd)
                 if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
+                    remove(folder)
                 if isinstance(error, OSError):
                     raise SandboxFailed(f"a sandbox could not be started: {error}") from None
                 raise
@@ -201,7 +217,7 @@ class _Supervised:
         """
         assert self.process.stdout is not None
         assert self.process.stderr is not None
-        patience = None if limits.wall_s is None else limits.wall_s + _END_S
+        patience = None if limits.time_s is None else clock_s(limits.time_s) + _END_S
         exceeded: list[bool] = []
 
         def too_much() -> None:
@@ -226,20 +242,39 @@ class _Supervised:
         Raises:
             SandboxFailed: that it could not run the program, or nothing.
         """
-        assert self._report is not None
-        os.set_blocking(self._report, False)
-        try:
-            text = os.read(self._report, 65536).decode(errors="replace")
-        except BlockingIOError:
-            text = ""
+        text = self._read_report()
         if text.startswith("failed "):
-            raise SandboxFailed(f"a program could not be started: {text.removeprefix('failed ')}")
+            raise SandboxFailed(f"a program could not be run: {text.removeprefix('failed ')}")
         if not text:
             said = stderr.decode(errors="replace").strip()[-300:] or "nothing"
             status = self.process.returncode
             raise SandboxFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
         exit_status, limit, seconds = text.split()
         return Report(int(exit_status), None if limit == "-" else limit, float(seconds))
+
+    def _read_report(self) -> str:
+        if self._report is not None:
+            os.set_blocking(self._report, False)
+            with contextlib.suppress(BlockingIOError):
+                self._said += os.read(self._report, 65536).decode(errors="replace")
+        return self._said
+
+    def begin_step(self, time_s: float) -> None:
+        """Let a session's program run for a step.
+
+        Args:
+            time_s: seconds that it may take of its own.
+        """
+        self._say(time_s, clock_s(time_s))
+
+    def end_step(self) -> None:
+        """Stop a session's program and all it started until its next step."""
+        self._say(0.0, 0.0)
+
+    def _say(self, time_s: float, clock_s: float) -> None:
+        if self._lifeline is not None:
+            with contextlib.suppress(BrokenPipeError):  # it has ended
+                os.write(self._lifeline, STEP.pack(time_s, clock_s))
 
     def cut(self) -> None:
         """Close the lifeline: the supervisor ends everything."""
@@ -260,15 +295,18 @@ class _Supervised:
                 with contextlib.suppress(ProcessLookupError):
                     self.process.kill()
             if self._report is not None:
+                self._read_report()
                 os.close(self._report)
                 self._report = None
-            if self._folder is not None:
-                shutil.rmtree(self._folder, ignore_errors=True)
-                self._folder = None
+            folder, self._folder = self._folder, None
+            if folder is not None:
+                await asyncio.shield(asyncio.to_thread(remove, folder))
 
 
 class _LocalSession(StreamSession):
-    """A supervised program that stays."""
+    """A supervised program that stays, and is stopped while it has nothing to answer."""
+
+    warns = True
 
     def __init__(self, supervised: _Supervised, limits: Limits, forget: Callable[[_LocalSession], None]) -> None:
         process = supervised.process
@@ -278,14 +316,23 @@ class _LocalSession(StreamSession):
         self._supervised = supervised
         self._forget = forget
 
+    async def exchange(self, message: bytes, timeout_s: float) -> bytes:
+        self._supervised.begin_step(timeout_s)
+        try:
+            answer = await super().exchange(message, clock_s(timeout_s) + _END_S)
+        except TimeoutError:
+            raise SandboxFailed("a sandbox did not end a step of its session in time") from None
+        except SessionEnded:
+            if self._supervised.report(b"").limit == "time":
+                raise TimeoutError from None
+            raise
+        self._supervised.end_step()
+        return answer
+
     async def close(self) -> None:
         self._forget(self)
         self._writer.close()
         await self._supervised.end()
-
-    def why_it_ended(self) -> str:
-        report = self._supervised.report(b"")
-        return f"limit: {report.limit}" if report.limit else f"exit status {report.exit_status}"
 
 
 def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None, python: str) -> dict[str, Any]:
@@ -308,8 +355,9 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "folders": dict(given),
         "view": visible.view(),
         **asdict(limits),
+        "clock_s": None if limits.time_s is None else clock_s(limits.time_s),
         "builds_view": isolation.name == "namespaces",
-        "own_network": isolation.own_view,
+        "own_view": isolation.own_view,
         "changes_user": isolation.changes_user,
     }
 

@@ -23,7 +23,9 @@ class SandboxOptions(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid")
 
     provider: Literal["local", "docker", "ray"] = "local"
-    isolation: Literal["namespaces", "bubblewrap", "process"] | None = None  # local and ray; default: the strongest
+    isolation: Literal["namespaces", "bubblewrap", "process"] | None = (
+        None  # local, ray; default: one that hides the machine
+    )
     python: str | None = None  # the interpreter for programs; default: the worker's own, in containers `python3`
     max_running: pydantic.PositiveInt | None = None  # programs at a time in one worker process; default: one per core
     image: str | None = None  # docker: for programs that name none

@@ -34,26 +34,30 @@ class PythonSession:
     """Runs code in one interpreter, which is started at the first step and again after it was lost.
 
     Args:
-        limits: of the interpreter; those in seconds are for single programs and do not count.
+        limits: of the interpreter; that in seconds is for single programs and does not count.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox = sandbox
-        self._limits = dataclasses.replace(limits, wall_s=None, cpu_s=None)
+        self._limits = dataclasses.replace(limits, time_s=None)
         self._session: Session | None = None
         self._lock = asyncio.Lock()
 
     async def run(self, code: str, timeout_s: float) -> Step:
         """Run one piece of code; steps of a session run one after the other.
 
+        Args:
+            timeout_s: seconds that it may take, those of its own where the provider can tell them apart.
+
         Raises:
-            SandboxFailed: no interpreter could be started.
+            SandboxFailed: no interpreter could be started, or the machine did not let it run.
         """
         async with self._lock:
             if self._session is None:
                 self._session = await self._started()
-            request = {"code": code.encode(errors="replace").decode(), "timeout_s": timeout_s}
             session, self._session = self._session, None
+            limit_s = None if session.warns else timeout_s  # by the clock of the interpreter, if nobody else warns it
+            request = {"code": code.encode(errors="replace").decode(), "timeout_s": limit_s}
             try:
                 answer = await session.exchange(json.dumps(request).encode(), timeout_s + _GRACE_S)
                 step = msgspec.json.decode(answer, type=Step)
@@ -80,7 +84,7 @@ class PythonSession:
         program = Program((self._sandbox.python, "-I", "interpreter.py"), files={"interpreter.py": _INTERPRETER})
         session = await self._sandbox.open(program, self._limits)
         try:
-            await session.exchange(b'{"code": "", "timeout_s": 10}', _START_S)
+            await session.exchange(b'{"code": "", "timeout_s": null}', _START_S)
         except TimeoutError:
             raise SandboxFailed("a Python interpreter in the sandbox did not answer") from None
         except SessionEnded as error:

@@ -8,7 +8,7 @@ import sys
 from typing import Any
 
 from gymq.ray_cluster import NoCluster, join
-from gymq.sandbox.interface import Finished, Limits, Program, Sandbox, SandboxFailed, Session, SessionEnded
+from gymq.sandbox.interface import Finished, Limits, Program, Sandbox, SandboxFailed, Session, SessionEnded, clock_s
 from gymq.sandbox.local import LocalSandbox
 
 _PATIENCE_S = 60.0  # for Ray, beside the time of the program
@@ -19,7 +19,8 @@ class RaySandbox(Sandbox):
 
     Args:
         address: of the cluster, as `ray.init` takes it.
-        isolation: what has to be active on the nodes; default: the strongest that works there.
+        isolation: what has to be active on the nodes; default: the strongest that works there and hides
+            the node.
         python: the interpreter on the nodes; default: the one that runs Ray there.
     """
 
@@ -50,7 +51,7 @@ class RaySandbox(Sandbox):
         async with self._slots:
             task = self._run_there.remote(self._isolation, self.python, program, limits)
             try:
-                outcome = await self._answer(task, limits.wall_s)
+                outcome = await self._answer(task, limits.time_s)
             except BaseException:
                 self._ray.cancel(task, force=True)
                 raise
@@ -79,13 +80,13 @@ class RaySandbox(Sandbox):
     async def _answer(self, reference: Any, seconds: float | None) -> Any:
         """
         Args:
-            seconds: that the program itself may take; None: no limit.
+            seconds: that the program may take of its own; None: no limit.
 
         Raises:
             SandboxFailed: Ray lost it.
         """
         try:
-            async with asyncio.timeout(None if seconds is None else seconds + _PATIENCE_S):
+            async with asyncio.timeout(None if seconds is None else clock_s(seconds) + _PATIENCE_S):
                 return await reference
         except TimeoutError:
             raise SandboxFailed("Ray did not run a program in time: are its nodes full?") from None
@@ -95,6 +96,8 @@ class RaySandbox(Sandbox):
 
 class _RaySession(Session):
     """A session in an actor."""
+
+    warns = True
 
     def __init__(self, owner: RaySandbox, actor: Any) -> None:
         self._owner = owner
@@ -110,6 +113,8 @@ class _RaySession(Session):
             reply: bytes = answer
             return reply
         await self.close()
+        if kind == "failed":
+            raise SandboxFailed(str(answer))
         raise TimeoutError if kind == "timeout" else SessionEnded(str(answer))
 
     async def close(self) -> None:
@@ -142,6 +147,8 @@ class _Host:
             return "timeout", None
         except SessionEnded as error:
             return "ended", str(error)
+        except SandboxFailed as error:
+            return "failed", error.message
 
 
 def _run(isolation: str | None, python: str, program: Program, limits: Limits) -> Finished | str:

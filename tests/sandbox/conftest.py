@@ -45,7 +45,7 @@ async def _started(isolation: str) -> AsyncIterator[LocalSandbox]:
 
 async def run_python(sandbox: LocalSandbox, code: str, limits: Limits | None = None, **program: Any) -> Finished:
     argv = (sandbox.python, "-I", "-c", code)
-    return await sandbox.run(Program(argv, **program), limits or Limits(wall_s=60.0))
+    return await sandbox.run(Program(argv, **program), limits or Limits(time_s=60.0))
 
 
 def alive(marker: str) -> list[int]:

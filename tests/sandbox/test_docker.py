@@ -28,7 +28,7 @@ async def sandbox() -> AsyncIterator[DockerSandbox]:
 
 async def run(sandbox: DockerSandbox, code: str, limits: Limits | None = None, **program):
     argv = (sandbox.python, "-I", "-c", code)
-    return await sandbox.run(Program(argv, **program), limits or Limits(wall_s=60.0))
+    return await sandbox.run(Program(argv, **program), limits or Limits(time_s=60.0))
 
 
 async def test_a_program_gets_stdin_and_files_and_answers(sandbox):
@@ -46,10 +46,10 @@ async def test_there_is_no_network_and_no_privilege(sandbox):
 
 
 async def test_the_clock_the_memory_and_the_output_are_limited(sandbox):
-    assert (await run(sandbox, "while True: pass", Limits(wall_s=1.0))).limit == "wall"
+    assert (await run(sandbox, "while True: pass", Limits(time_s=1.0))).limit == "time"
     held = "held = b'x' * 10**9"
-    assert (await run(sandbox, held, Limits(wall_s=60.0, memory_bytes=64 * MIB))).limit == "memory"
-    finished = await run(sandbox, "while True: print('x' * 1000)", Limits(wall_s=60.0, output_bytes=10_000))
+    assert (await run(sandbox, held, Limits(time_s=60.0, memory_bytes=64 * MIB))).limit == "memory"
+    finished = await run(sandbox, "while True: print('x' * 1000)", Limits(time_s=60.0, output_bytes=10_000))
     assert (finished.limit, len(finished.stdout)) == ("output", 10_000)
 
 
@@ -65,12 +65,12 @@ async def test_a_session_keeps_its_names_and_is_replaced_when_it_hangs(sandbox):
 
 async def test_an_image_that_is_not_there_is_a_failure(sandbox):
     with pytest.raises(SandboxFailed, match="no-such-image"):
-        await sandbox.run(Program(("true",), image="no-such-image:1"), Limits(wall_s=5.0))
+        await sandbox.run(Program(("true",), image="no-such-image:1"), Limits(time_s=5.0))
 
 
 async def test_an_image_of_a_program_may_be_changed_by_it(sandbox):
     command = ("sh", "-c", "echo changed > /etc/issue && cat /etc/issue")
-    assert (await sandbox.run(Program(command, image=IMAGE), Limits(wall_s=60.0))).stdout == b"changed\n"
+    assert (await sandbox.run(Program(command, image=IMAGE), Limits(time_s=60.0))).stdout == b"changed\n"
 
 
 async def test_an_engine_that_is_not_there_is_told(monkeypatch):

@@ -34,29 +34,29 @@ async def gone(marker: str) -> bool:
 
 
 async def test_an_endless_loop_ends_at_the_clock(sandbox: LocalSandbox):
-    finished = await run_python(sandbox, "while True: pass", Limits(wall_s=1.0))
-    assert (finished.limit, finished.exit_status) == ("wall", -signal.SIGKILL)
+    finished = await run_python(sandbox, "while True: pass", Limits(time_s=1.0))
+    assert (finished.limit, finished.exit_status) == ("time", -signal.SIGKILL)
 
 
 async def test_a_program_cannot_ignore_its_end(sandbox: LocalSandbox):
     code = "import signal\nfor n in set(signal.Signals) - {9, 19}: signal.signal(n, signal.SIG_IGN)\nwhile True: pass"
-    assert (await run_python(sandbox, code, Limits(wall_s=1.0))).limit == "wall"
+    assert (await run_python(sandbox, code, Limits(time_s=1.0))).limit == "time"
 
 
 async def test_computing_is_limited_beside_the_clock(sandbox: LocalSandbox):
-    finished = await run_python(sandbox, "while True: pass", Limits(wall_s=120.0, cpu_s=1.0))
-    assert finished.limit == "cpu"
+    finished = await run_python(sandbox, "while True: pass", Limits(time_s=1.0))
+    assert finished.limit == "time"
 
 
 async def test_sleeping_does_not_help(sandbox: LocalSandbox):
-    assert (await run_python(sandbox, "import time; time.sleep(1000)", Limits(wall_s=1.0))).limit == "wall"
+    assert (await run_python(sandbox, "import time; time.sleep(1000)", Limits(time_s=1.0))).limit == "time"
 
 
 async def test_a_fork_bomb_stays_small_and_leaves_nothing(sandbox: LocalSandbox):
     marker = f"bomb-{os.getpid()}-{time.monotonic_ns()}"
     code = f"import os  # {marker}\nwhile True:\n    try: os.fork()\n    except OSError: pass"
-    finished = await run_python(sandbox, code, Limits(wall_s=1.5, processes=20))
-    assert finished.limit == "wall"
+    finished = await run_python(sandbox, code, Limits(time_s=1.5, processes=20))
+    assert finished.limit == "time"
     assert await gone(marker)
 
 
@@ -65,12 +65,12 @@ async def test_no_more_processes_than_allowed(closed_sandbox: LocalSandbox):
         "import os, time\nmade = 0\nfor _ in range(100):\n    try:\n        if os.fork() == 0: time.sleep(1000)\n"
         "        made += 1\n    except OSError: pass\nprint(made)"
     )
-    finished = await run_python(closed_sandbox, code, Limits(wall_s=60.0, processes=20))
+    finished = await run_python(closed_sandbox, code, Limits(time_s=60.0, processes=20))
     assert 0 < int(finished.stdout) < 20
 
 
 async def test_memory_of_one_process_is_limited(sandbox: LocalSandbox):
-    finished = await run_python(sandbox, "bytearray(10**10)", Limits(wall_s=60.0))
+    finished = await run_python(sandbox, "bytearray(10**10)", Limits(time_s=60.0))
     assert (finished.exit_status, b"MemoryError" in finished.stderr) == (1, True)
 
 
@@ -79,32 +79,32 @@ async def test_memory_of_many_processes_is_limited_together(sandbox: LocalSandbo
         "import os, time\nfor _ in range(8):\n    if os.fork() == 0:\n"
         "        held = bytearray(b'x' * (50 * 2**20))\n        time.sleep(1000)\ntime.sleep(1000)"
     )
-    finished = await run_python(sandbox, code, Limits(wall_s=120.0, memory_bytes=200 * MIB))
+    finished = await run_python(sandbox, code, Limits(time_s=120.0, memory_bytes=200 * MIB))
     assert finished.limit == "memory"
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 async def test_endless_output_is_cut(sandbox: LocalSandbox, stream):
     code = f"import sys\nwhile True: sys.{stream}.write('x' * 10000)"
-    finished = await run_python(sandbox, code, Limits(wall_s=120.0, output_bytes=100_000))
+    finished = await run_python(sandbox, code, Limits(time_s=120.0, output_bytes=100_000))
     assert finished.limit == "output"
     assert len(getattr(finished, stream)) == 100_000
 
 
 async def test_output_of_exactly_the_limit_is_fine(sandbox: LocalSandbox):
-    finished = await run_python(sandbox, "print('x' * 99_999)", Limits(wall_s=60.0, output_bytes=100_000))
+    finished = await run_python(sandbox, "print('x' * 99_999)", Limits(time_s=60.0, output_bytes=100_000))
     assert (finished.limit, len(finished.stdout)) == (None, 100_000)
 
 
 async def test_a_file_cannot_grow_for_ever(sandbox: LocalSandbox):
     code = "f = open('big', 'wb')\nwhile True: f.write(bytes(2**20)); f.flush()"
-    finished = await run_python(sandbox, code, Limits(wall_s=60.0, file_bytes=4 * MIB))
+    finished = await run_python(sandbox, code, Limits(time_s=60.0, file_bytes=4 * MIB))
     assert b"File too large" in finished.stderr
 
 
 async def test_many_files_cannot_fill_the_machine(closed_sandbox: LocalSandbox):
     code = "n = 0\nwhile True:\n    open(f'f{n}', 'wb').write(bytes(2**20)); n += 1"
-    finished = await run_python(closed_sandbox, code, Limits(wall_s=60.0, disk_bytes=16 * MIB))
+    finished = await run_python(closed_sandbox, code, Limits(time_s=60.0, disk_bytes=16 * MIB))
     assert b"No space left" in finished.stderr
 
 
@@ -278,7 +278,7 @@ async def test_a_worker_that_is_killed_leaves_no_program(sandbox: LocalSandbox):
         "import asyncio\nfrom gymq.sandbox import *\nasync def main():\n"
         f"    sandbox = LocalSandbox(isolation={sandbox._isolation.name!r}, python={sandbox.python!r})\n"
         f"    argv = (sandbox.python, '-I', '-c', 'import time; time.sleep(1000)  # {marker}')\n"
-        "    await sandbox.run(Program(argv), Limits(wall_s=None))\nasyncio.run(main())"
+        "    await sandbox.run(Program(argv), Limits(time_s=None))\nasyncio.run(main())"
     )
     worker = started(sys.executable, "-c", code)
     for _ in range(600):

@@ -41,13 +41,13 @@ async def sandbox(cluster: None) -> AsyncIterator[RaySandbox]:
 
 async def test_a_program_runs_on_a_node(sandbox):
     program = Program((sandbox.python, "-I", "-c", "print(input() + '!')"), stdin=b"hello\n")
-    finished = await sandbox.run(program, Limits(wall_s=60.0))
+    finished = await sandbox.run(program, Limits(time_s=60.0))
     assert (finished.stdout, finished.limit) == (b"hello!\n", None)
 
 
 async def test_its_limits_hold_there(sandbox):
-    finished = await sandbox.run(Program((sandbox.python, "-c", "while True: pass")), Limits(wall_s=1.0))
-    assert finished.limit == "wall"
+    finished = await sandbox.run(Program((sandbox.python, "-c", "while True: pass")), Limits(time_s=1.0))
+    assert finished.limit == "time"
 
 
 async def test_a_program_that_does_not_exist_is_a_failure(sandbox):

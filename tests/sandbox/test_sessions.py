@@ -14,7 +14,7 @@ from gymq.sandbox.interface import MIB
 from .conftest import alive
 from .test_hostile import gone
 
-LIMITS = Limits(wall_s=1.0)  # which is for programs: a session lasts
+LIMITS = Limits(time_s=1.0)  # which is for programs: a session lasts
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ async def test_stopping_the_sandbox_ends_its_sessions(sandbox: LocalSandbox):
 async def test_sessions_do_not_take_the_places_of_programs(sandbox: LocalSandbox):
     sessions = [PythonSession(sandbox, LIMITS) for _ in range(4)]
     await asyncio.gather(*(session.run("1", 60) for session in sessions))
-    finished = await sandbox.run(Program((sandbox.python, "-I", "-c", "print(1)")), Limits(wall_s=60.0))
+    finished = await sandbox.run(Program((sandbox.python, "-I", "-c", "print(1)")), Limits(time_s=60.0))
     assert finished.stdout == b"1\n"
     await asyncio.gather(*(session.close() for session in sessions))
 

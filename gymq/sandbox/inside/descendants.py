@@ -1,11 +1,18 @@
-"""What came from this process and still runs: looked at, collected and ended. Linux; this process is a subreaper."""
+"""What came from this process and still runs: looked at, stopped, collected and ended. Linux; this process is a
+subreaper.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
+import time
 
-_PAGE = os.sysconf("SC_PAGE_SIZE")
+# What the kernel lets one socket hold by default. Programs cannot ask for more.
+_SOCKET_BYTES = 256 * 1024
+_MAX_DESCRIPTORS = 256  # of a process
+_MOST_PASSES = 1000  # to stop those who start others and each other again
+_QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
 
 
 def reap(child: int) -> int | None:
@@ -22,17 +29,36 @@ def reap(child: int) -> int | None:
             status = os.waitstatus_to_exitcode(wait_status)
 
 
-def memory() -> int:
-    """Bytes of memory that are no part of files. What was shared by a fork counts for each."""
-    total = 0
-    for pid in pids():
+def use_too_much_memory(everybody: list[int], limit: int, others: int = 0) -> bool:
+    """Whether private and shared memory that is no part of files, and `others` bytes, are more than the limit.
+
+    Adding up counts what is shared for each who has it, so it is only a bound. What is above that is measured.
+    """
+    return sum(map(_most_memory, everybody)) + others > limit and sum(map(_memory, everybody)) + others > limit
+
+
+def socket_bytes(everybody: list[int]) -> int:
+    """The most that the kernel may hold in sockets of these processes, and what it has queued for their network."""
+    sockets: set[str] = set()
+    hidden = 0
+    for pid in everybody:
         try:
-            with open(f"/proc/{pid}/statm") as file:
-                _, resident, shared, *_ = map(int, file.read().split())
-        except (OSError, ValueError):
+            names = os.listdir(f"/proc/{pid}/fd")
+        except PermissionError:  # it keeps others from looking: it has as many as it can
+            hidden += _MAX_DESCRIPTORS
             continue
-        total += (resident - shared) * _PAGE
-    return total
+        except OSError:
+            continue
+        for name in names:
+            try:
+                target = os.readlink(f"/proc/{pid}/fd/{name}")
+            except OSError:
+                continue
+            if target.startswith("socket:"):
+                sockets.add(target)
+    if not sockets:
+        return hidden * _SOCKET_BYTES
+    return (len(sockets) + hidden) * _SOCKET_BYTES + sum(map(_queued, _QUEUES))
 
 
 def pids() -> list[int]:
@@ -43,8 +69,7 @@ def pids() -> list[int]:
     for name in os.listdir("/proc"):
         if name.isdecimal():
             try:
-                with open(f"/proc/{name}/stat", "rb") as file:
-                    parents[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+                parents[int(name)] = int(stat(int(name))[1])
             except (OSError, ValueError):
                 continue
     found = {os.getpid()}
@@ -56,15 +81,90 @@ def pids() -> list[int]:
     return list(found - {os.getpid()})
 
 
+def stat(pid: int) -> list[bytes]:
+    """What `/proc/PID/stat` says behind the name: the state first.
+
+    Raises:
+        OSError: there is no such process.
+    """
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()
+
+
+def stop() -> None:
+    """Stop them all, and whatever they start meanwhile, so that they use no processor until `go_on`."""
+    if os.getpid() == 1:
+        _signal([-1], signal.SIGSTOP)
+        return
+    for _ in range(_MOST_PASSES):
+        running = [pid for pid in pids() if _state(pid) in (b"R", b"S")]
+        if not running:
+            return
+        _signal(running, signal.SIGSTOP)
+        time.sleep(0.001)  # for them to notice
+
+
+def go_on() -> None:
+    """Let them run again."""
+    _signal([-1] if os.getpid() == 1 else pids(), signal.SIGCONT)
+
+
 def end() -> None:
     """Kill them all, and whatever they start meanwhile, and collect them."""
     while True:
-        for pid in pids():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        _signal(pids(), signal.SIGKILL)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return
+
+
+def _signal(receivers: list[int], number: int) -> None:
+    for pid in receivers:  # -1: everybody else in the namespace of process 1, in one step
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+
+
+def _state(pid: int) -> bytes | None:
+    try:
+        return stat(pid)[0]
+    except (OSError, IndexError):
+        return None
+
+
+def _most_memory(pid: int) -> int:
+    return _sum_of(f"/proc/{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE"))
+
+
+def _memory(pid: int) -> int:
+    """With its part of what it shares. Slow: the kernel goes through the memory page by page."""
+    measured = _sum_of(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss"))
+    return measured + _sum_of(f"/proc/{pid}/status", (b"VmPTE",)) if measured else _most_memory(pid)
+
+
+def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
+    total = 0
+    try:
+        with open(path, "rb") as file:
+            for line in file:
+                name, _, value = line.partition(b":")
+                if name in names:
+                    total += int(value.split()[0]) * 1024
+    except (OSError, ValueError):
+        return total
+    return total
+
+
+def _queued(table: str) -> int:
+    total = 0
+    try:
+        with open(table, "rb") as file:
+            next(file)
+            for line in file:
+                sent, _, received = line.split()[4].partition(b":")
+                total += int(sent, 16) + int(received, 16)
+    except (OSError, ValueError, StopIteration):
+        return total
+    return total

@@ -43,12 +43,16 @@ def main() -> NoReturn:
     for fd in (0, 1, 2):  # so that whoever reads the program's output sees its end
         os.close(fd)
     status, memory, orphaned = None, False, False
+    looked = select.poll()  # which takes descriptors of any number
+    looked.register(line, select.POLLIN)
+    looked.register(woken, select.POLLIN)
     while status is None:
-        ready, _, _ = select.select([line, woken], [], [], _LOOK_S if memory_bytes else None)
+        ready = [fd for fd, _ in looked.poll(_LOOK_S * 1000 if memory_bytes else None)]
         if woken in ready:
             os.read(woken, 4096)
         status = descendants.reap(child)
-        memory = bool(memory_bytes) and LINUX and descendants.memory() > memory_bytes
+        if memory_bytes and LINUX:
+            memory = descendants.use_too_much_memory(descendants.pids(), memory_bytes)
         if line in ready:
             orphaned = not _read(line)
         if line in ready or memory:

@@ -9,6 +9,10 @@ import fcntl
 import os
 import struct
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the import would take longer than the rest
+    from collections.abc import Sequence
+
 MS_NOSUID, MS_NODEV, MS_REMOUNT, MS_RDONLY = 0x2, 0x4, 0x20, 0x1
 MS_BIND, MS_REC = 0x1000, 0x4000
 
@@ -25,22 +29,39 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # Numbers of system calls: <asm/unistd_64.h>, <asm-generic/unistd.h>. From 424 on they are the same everywhere.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
 _NUMBERS = {
-    "x86_64": {"clone": 56, "clone3": 435, "socket": 41, "pivot_root": 155},
-    "aarch64": {"clone": 220, "clone3": 435, "socket": 198, "pivot_root": 41},
+    "x86_64": {"clone": 56, "socket": 41, "socketpair": 53, "setsockopt": 54, "pivot_root": 155},
+    "aarch64": {"clone": 220, "socket": 198, "socketpair": 199, "setsockopt": 208, "pivot_root": 41},
 }
+_CLONE3 = 435
+# By which one process stops, ends or hampers another one, which is named by the first argument: kill, tkill, tgkill,
+# rt_sigqueueinfo, rt_tgsigqueueinfo, prlimit64, setpgid, sched_setscheduler, sched_setparam, sched_setaffinity,
+# sched_setattr; pidfd_open.
+_AIMED = {
+    "x86_64": "62 200 234 129 297 302 109 144 142 203 314",
+    "aarch64": "129 130 131 138 240 261 154 119 118 122 274",
+}
+_PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 # What no program under test needs, and what reaches into other processes or into rarely used parts of the kernel:
 # ptrace, process_vm_readv/writev, unshare, setns, mount, umount2, pivot_root, chroot, keyctl, add_key, request_key,
 # bpf, perf_event_open, userfaultfd, kexec_load, kexec_file_load, init_module, finit_module, delete_module,
 # open_by_handle_at, swapon, swapoff, reboot, kcmp, acct, syslog.
+# What holds memory that no process maps, so that nobody could count it: memfd_create, shmget, msgget, semget, mq_open,
+# vmsplice.
 _REFUSED = {
     "x86_64": "101 310 311 272 308 165 166 155 161 250 248 249 321 298 323 246 320 175 313 176 304 167 168 169 312"
-    " 163 103",
-    "aarch64": "117 270 271 97 268 40 39 41 51 219 217 218 280 241 282 104 294 105 273 106 265 224 225 142 272 89 116",
+    " 163 103 319 29 68 64 240 278",
+    "aarch64": "117 270 271 97 268 40 39 41 51 219 217 218 280 241 282 104 294 105 273 106 265 224 225 142 272 89 116"
+    " 279 194 186 190 180 75",
 }
-# io_uring_*, open_tree to fspick, pidfd_getfd, mount_setattr
-_REFUSED_EVERYWHERE = [425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442]
+# io_uring_*, open_tree to fspick, pidfd_getfd, mount_setattr, memfd_secret
+_REFUSED_EVERYWHERE = [425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 447]
 _MOUNT_SETATTR = 442
-_CLONE_NEWUSER = 0x10000000
+_CLONE_FILES, _CLONE_THREAD, _CLONE_NEWUSER = 0x400, 0x10000, 0x10000000
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_PROTOCOLS = (0, 6, 17)  # the usual one, TCP, UDP
+_SOL_SOCKET = 1
+_BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
+_EVERYBODY = 0xFFFFFFFF  # kill(-1, ...)
 _X32_BIT = 0x40000000
 
 
@@ -105,11 +126,13 @@ def drop_privileges() -> None:
     _prctl(_PR_SET_NO_NEW_PRIVS, 1)
 
 
-def refuse_system_calls(sockets: bool) -> None:
+def refuse_system_calls(network: bool, guarded: tuple[int, ...] = ()) -> None:
     """Install a filter for this process and all that come from it; what it refuses fails with EPERM.
 
     Args:
-        sockets: refuse them too, for where there is no network namespace.
+        network: there is a network namespace, so that sockets of the internet's families reach nobody. Without one
+            there are no sockets but pairs.
+        guarded: processes of the same user that must not be signalled or hampered.
 
     Raises:
         OSError: the kernel or the machine has no such filter.
@@ -117,46 +140,77 @@ def refuse_system_calls(sockets: bool) -> None:
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
         raise OSError(errno.ENOTSUP, f"no system call filter for {machine}")
-    numbers = _NUMBERS[machine]
-    refused = [*map(int, _REFUSED[machine].split()), *_REFUSED_EVERYWHERE]
-    if sockets:
-        refused.append(numbers["socket"])
-    program = _filter(_ARCHITECTURES[machine], refused, numbers["clone"], numbers["clone3"])
+    program = b"".join(_filter(machine, network, guarded))
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(code))  # struct sock_fprog
     _prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, header)
 
 
-def _filter(architecture: int, refused: list[int], clone: int, clone3: int) -> bytes:
-    """A program of struct sock_filter: classic BPF over struct seccomp_data."""
+# A program of struct sock_filter: classic BPF over struct seccomp_data. Jumps count the instructions that are skipped.
+_LOAD, _AND, _EQUAL, _AT_LEAST, _BITS, _GIVE = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets; of arguments the lower half
+_ALLOW, _KILL = 0x7FFF0000, 0x80000000
+_REFUSE, _MISSING = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 
-    def instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
-        return struct.pack("=HBBI", code, if_true, if_false, value)
 
-    load, equal, at_least, bits, give = 0x20, 0x15, 0x35, 0x45, 0x06
-    allow, kill = 0x7FFF0000, 0x80000000
-    refuse, missing = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    return struct.pack("=HBBI", code, if_true, if_false, value)
+
+
+def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> list[bytes]:
+    numbers = _NUMBERS[machine]
+    families = [_AF_UNIX, _AF_INET, _AF_INET6] if network else []
     lines = [
-        instruction(load, 4),  # architecture
-        instruction(equal, architecture, 1),
-        instruction(give, kill),
-        instruction(load, 0),  # number
-        instruction(at_least, _X32_BIT, 0, 1),
-        instruction(give, refuse),
+        _instruction(_LOAD, _ARCHITECTURE),
+        _instruction(_EQUAL, _ARCHITECTURES[machine], 1),
+        _instruction(_GIVE, _KILL),
+        _instruction(_LOAD, _NUMBER),
+        _instruction(_AT_LEAST, _X32_BIT, 0, 1),
+        _instruction(_GIVE, _REFUSE),
         # Its flags are in memory, where a filter cannot look; libraries fall back to clone.
-        instruction(equal, clone3, 0, 1),
-        instruction(give, missing),
+        _instruction(_EQUAL, _CLONE3, 0, 1),
+        _instruction(_GIVE, _MISSING),
     ]
-    for number in refused:
-        lines += [instruction(equal, number, 0, 1), instruction(give, refuse)]
-    lines += [
-        instruction(equal, clone, 0, 3),
-        instruction(load, 16),  # first argument: flags
-        instruction(bits, _CLONE_NEWUSER, 0, 1),
-        instruction(give, refuse),
-        instruction(give, allow),
+    for number in [*map(int, _REFUSED[machine].split()), *_REFUSED_EVERYWHERE]:
+        lines += _if_called(number, [_instruction(_GIVE, _REFUSE)])
+    lines += _if_called(numbers["socket"], [*_unless(0, families), *_unless(2, _PROTOCOLS)])
+    lines += _if_called(numbers["socketpair"], _unless(0, [_AF_UNIX]))
+    lines += _if_called(numbers["setsockopt"], _if(1, [_SOL_SOCKET], _if(2, _BUFFER_OPTIONS)))
+    # A thread with descriptors of its own could hide them.
+    own_descriptors = [
+        _instruction(_LOAD, _ARGUMENTS[0]),
+        _instruction(_BITS, _CLONE_NEWUSER, 0, 1),
+        _instruction(_GIVE, _REFUSE),
+        _instruction(_AND, _CLONE_THREAD | _CLONE_FILES),
+        _instruction(_EQUAL, _CLONE_THREAD, 0, 1),
+        _instruction(_GIVE, _REFUSE),
     ]
-    return b"".join(lines)
+    lines += _if_called(numbers["clone"], own_descriptors)
+    if guarded:
+        lines += _if_called(_PIDFD_SEND_SIGNAL, [_instruction(_GIVE, _REFUSE)])
+        for number in [*map(int, _AIMED[machine].split()), _PIDFD_OPEN]:
+            lines += _if_called(number, _if(0, [*guarded, _EVERYBODY]))
+    return [*lines, _instruction(_GIVE, _ALLOW)]
+
+
+def _if_called(number: int, lines: list[bytes]) -> list[bytes]:
+    """Instructions for one system call; after them it is allowed."""
+    body = [*lines, _instruction(_GIVE, _ALLOW)]
+    return [_instruction(_EQUAL, number, 0, len(body)), *body]
+
+
+def _if(argument: int, values: Sequence[int], then: list[bytes] | None = None) -> list[bytes]:
+    """Refuse, or do something else, if the argument is one of the values."""
+    body = then or [_instruction(_GIVE, _REFUSE)]
+    tests = [_instruction(_EQUAL, value, len(values) - 1 - at, 0) for at, value in enumerate(values[:-1])]
+    last = _instruction(_EQUAL, values[-1], 0, len(body))
+    return [_instruction(_LOAD, _ARGUMENTS[argument]), *tests, last, *body]
+
+
+def _unless(argument: int, values: Sequence[int]) -> list[bytes]:
+    """Refuse if the argument is none of the values."""
+    tests = [_instruction(_EQUAL, value, len(values) - at) for at, value in enumerate(values)]
+    return [_instruction(_LOAD, _ARGUMENTS[argument]), *tests, _instruction(_GIVE, _REFUSE)]
 
 
 def _prctl(option: int, value: int, pointer: bytes | int = 0) -> None:

@@ -4,11 +4,12 @@ It builds what the program may see, starts it with limits and without privileges
 running, and reports. It reads no environment.
 
 The lifeline is the reading end of a pipe of which the owner holds the other end: it closes when the owner wants the
-end, and also when the owner dies.
+end, and also when the owner dies. On it the owner of a session says when a step begins and when it is over.
 """
 
 from __future__ import annotations
 
+import fcntl
 import marshal
 import os
 import sys
@@ -18,7 +19,7 @@ from .spec import Spec
 
 
 def main() -> None:
-    spec_fd, lifeline_fd, report_fd = map(int, sys.argv[-3:])
+    spec_fd, lifeline_fd, report_fd = _low(list(map(int, sys.argv[-3:])))
     with open(spec_fd, "rb") as file:
         spec = Spec(marshal.load(file))
     try:
@@ -31,3 +32,21 @@ def main() -> None:
     except (OSError, ValueError, MemoryError) as error:
         report = f"failed {type(error).__name__}: {error}"
     os.write(report_fd, report.encode())
+
+
+def _low(given: list[int]) -> list[int]:
+    """The same files at the lowest numbers behind the standard streams, and no others open.
+
+    They come with the numbers that they had in the owner, who may have thousands.
+    """
+    low = list(range(3, 3 + len(given)))
+    kept = [fcntl.fcntl(fd, fcntl.F_DUPFD, low[-1] + 1) for fd in given]
+    for fd, number in zip(kept, low, strict=True):
+        os.dup2(fd, number, inheritable=False)
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > low[-1]:
+            try:
+                os.close(int(name))
+            except OSError:  # the one by which they were listed
+                continue
+    return low

@@ -13,15 +13,16 @@ class Spec:
     folders: dict[str, str]  # to be copied: place in the sandbox -> folder on the machine
     view: list[tuple[str, bool]]  # paths, outer ones first, and whether the program may see what is there
 
-    wall_s: float | None
-    cpu_s: float | None
+    time_s: float | None  # None: a session, whose owner says how long each step may take
+    clock_s: float | None  # after so much on the clock it is the machine that did not let the program run
     memory_bytes: int
     processes: int
     file_bytes: int
     disk_bytes: int
+    disk_files: int
 
     builds_view: bool  # the supervisor has a mount namespace in which it is to build the file system
-    own_network: bool  # there is a network namespace; otherwise sockets are refused
+    own_view: bool  # there are namespaces: of the file system, the network and the rest
     changes_user: bool  # the supervisor is root, and the program becomes another user
 
     def __init__(self, members: dict[str, object]) -> None:

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import resource
 import select
 import signal
+import struct
 import time
 
 from . import descendants, kernel
+from .disk import Disk
+from .own_time import OwnTime
 from .spec import Spec
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:  # the import would take longer than the rest
     from typing import NoReturn
 
-_PAUSE_S = 0.05  # between two looks at the memory
+_PAUSE_S = 0.05  # between two looks
+_LEAST_PAUSE_S = 0.005
+_PART = 10  # of the time at most one in so many is spent on looking
+_NICENESS = 5  # of programs, so that those who wait for them come first
+_WARNING_S = 1.0  # before a step's time is over, in which the program may end it by itself
+STEP = struct.Struct("=dd")  # seconds that a step may take of its own and on the clock; 0: it is over
 _FIRST_UID = 500_000_000
 _FIRST_UID_IN_CONTAINER = 10_000  # where only the first 65,536 users exist
 _NOT_STARTED = 125  # exit status of the child when the reason is in the pipe
@@ -46,13 +55,16 @@ def supervise(spec: Spec, uid: int | None, lifeline_fd: int) -> str:
     """
     kernel.become_subreaper()
     began = time.monotonic()
+    disk = Disk(spec)
     child = _start(spec, uid)
-    limit, status = _watch(spec, child, lifeline_fd, began)
-    _end_all(child, uid)
+    try:
+        limit, status = _Watch(spec, child, lifeline_fd, disk).until_the_end()
+    finally:
+        _end_all(child, uid)
     if status is None:
         status = -signal.SIGKILL
     if limit is None:
-        limit = {-signal.SIGXCPU: "cpu", -signal.SIGXFSZ: "file"}.get(status)
+        limit = {-signal.SIGXCPU: "time", -signal.SIGXFSZ: "file"}.get(status)
     return f"{status} {limit or '-'} {time.monotonic() - began}"
 
 
@@ -74,9 +86,10 @@ def _start(spec: Spec, uid: int | None) -> int:
 
 def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
     try:
-        os.setsid()
+        os.setsid()  # for the scheduler a group of its own, too
+        os.nice(_NICENESS)
         os.closerange(3, writer)
-        os.closerange(writer + 1, 4096)
+        os.closerange(writer + 1, 64)  # `main` has left none behind that
         _set_limits(spec, 0 if uid is not None else _processes_of(os.getuid()) - 1)
         os.umask(0o022)
         kernel.drop_bounding_set()
@@ -85,12 +98,26 @@ def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and programs would inherit that
             signal.signal(number, signal.SIG_DFL)
         kernel.drop_privileges()
-        kernel.refuse_system_calls(sockets=not spec.own_network)
+        supervisor = os.getppid()
+        has_own_user = spec.own_view or uid is not None
+        kernel.refuse_system_calls(spec.own_view, () if has_own_user else (supervisor, -supervisor & 0xFFFFFFFF))
         os.chdir(spec.directory)
-        os.execvpe(spec.argv[0], spec.argv, spec.env)
+        _execute(spec.argv, spec.env)
     except BaseException as error:
         os.write(writer, f"{spec.argv[0]}: {error}".encode()[:4000])
     os._exit(_NOT_STARTED)
+
+
+def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
+    """As `os.execvpe`, which imports a module when it is called; here the library may be out of the user's reach."""
+    problem: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+    for folder in [""] if "/" in argv[0] else env["PATH"].split(":"):
+        try:
+            os.execve(os.path.join(folder, argv[0]), argv, env)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
+                problem = error
+    raise problem
 
 
 def _become(uid: int) -> None:
@@ -108,8 +135,8 @@ def _set_limits(spec: Spec, others: int) -> None:
             value, hard = min(value, allowed), min(hard or value, allowed)
         resource.setrlimit(which, (value, hard or value))
 
-    if spec.cpu_s is not None:
-        seconds = math.ceil(spec.cpu_s)
+    if spec.time_s is not None:  # for when nobody comes to look
+        seconds = math.ceil(spec.time_s) + 1
         limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     limit(resource.RLIMIT_AS, spec.memory_bytes)
     limit(resource.RLIMIT_FSIZE, spec.file_bytes)
@@ -118,23 +145,85 @@ def _set_limits(spec: Spec, others: int) -> None:
     limit(resource.RLIMIT_CORE, 0)
 
 
-def _watch(spec: Spec, child: int, lifeline_fd: int, began: float) -> tuple[str | None, int | None]:
-    """The limit that was hit, and the exit status if the program ended by itself."""
-    ended = os.pidfd_open(child)
-    while True:
+class _Watch:
+    """Looks at a program until it ends, or has to."""
+
+    def __init__(self, spec: Spec, child: int, lifeline_fd: int, disk: Disk) -> None:
+        self._spec = spec
+        self._child = child
+        self._lifeline = lifeline_fd
+        self._disk = disk
+        self._is_stopped = False
+        self._time_s = math.inf if spec.time_s is None else spec.time_s
+        self._clock_s = math.inf if spec.clock_s is None else spec.clock_s
+        self._warn_at = math.inf
+        self._warned = False
+        self._began()
+
+    def until_the_end(self) -> tuple[str | None, int | None]:
+        """The limit that was hit, and the exit status if the program ended by itself.
+
+        Raises:
+            TimeoutError: the machine did not let it run.
+        """
+        looked = select.poll()  # which takes descriptors of any number
+        looked.register(os.pidfd_open(self._child), select.POLLIN)
+        looked.register(self._lifeline, select.POLLIN)
         pause = _PAUSE_S
-        if spec.wall_s is not None:
-            pause = min(pause, max(0.0, began + spec.wall_s - time.monotonic()))
-        ready, _, _ = select.select([ended, lifeline_fd], [], [], pause)
-        status = descendants.reap(child)
-        if status is not None:
-            return None, status
-        if lifeline_fd in ready:
-            return "owner", None
-        if spec.wall_s is not None and time.monotonic() - began >= spec.wall_s:
-            return "wall", None
-        if descendants.memory() > spec.memory_bytes:
-            return "memory", None
+        while True:
+            left = max(_LEAST_PAUSE_S, min(self._time_s, self._warn_at) - self._own.seconds)
+            ready = [fd for fd, _ in looked.poll(None if self._is_stopped else math.ceil(1000 * min(pause, left)))]
+            status = descendants.reap(self._child)
+            if status is not None:
+                return "time" if status == -signal.SIGALRM and self._warned else None, status
+            if self._lifeline in ready and not self._obey():
+                return "owner", None
+            if self._is_stopped:
+                continue
+            began = time.monotonic()
+            if limit := self._look():
+                return limit, None
+            pause = max(_PAUSE_S, _PART * (time.monotonic() - began))
+
+    def _look(self) -> str | None:
+        """The limit that the program went over."""
+        spec = self._spec
+        everybody = descendants.pids()
+        self._own.look(everybody)
+        if self._own.seconds >= self._time_s:
+            return "time"
+        if self._own.seconds >= self._warn_at:
+            self._warn_at, self._warned = math.inf, True
+            os.kill(self._child, signal.SIGALRM)
+        if descendants.use_too_much_memory(everybody, spec.memory_bytes, descendants.socket_bytes(everybody)):
+            return "memory"
+        if self._disk.is_full():
+            return "disk"
+        passed = time.monotonic() - self._begun
+        if passed > self._clock_s:
+            raise TimeoutError(f"it had {self._own.seconds:.1f} s in {passed:.0f} s: the machine is too busy")
+        return None
+
+    def _obey(self) -> bool:
+        """Do what the owner of a session says: a step begins, with its time, or it is over. False: all is over."""
+        said = os.read(self._lifeline, STEP.size)
+        if len(said) < STEP.size:
+            return False
+        seconds, self._clock_s = STEP.unpack(said)
+        if seconds == 0:
+            descendants.stop()
+            self._is_stopped = True
+            return True
+        self._time_s, self._warn_at, self._warned = seconds, max(seconds / 2, seconds - _WARNING_S), False
+        self._began()
+        if self._is_stopped:
+            self._is_stopped = False
+            descendants.go_on()
+        return True
+
+    def _began(self) -> None:
+        self._begun = time.monotonic()
+        self._own = OwnTime()
 
 
 def _processes_of(uid: int) -> int:

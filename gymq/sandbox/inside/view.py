@@ -8,10 +8,15 @@ from . import kernel
 from .spec import Spec
 
 _OLD = "/.old"
-_SHARED_MEMORY = "/tmp/.shm"
+SHARED_MEMORY = "/tmp/.shm"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_DEVICES = ("null", "zero", "full", "random", "urandom")
-_LINKS = {"/dev/fd": "/proc/self/fd", "/dev/stdin": "/proc/self/fd/0", "/dev/stdout": "/proc/self/fd/1"}
+DEVICES = ("null", "zero", "full", "random", "urandom")
+LINKS = {
+    "/dev/fd": "/proc/self/fd",
+    "/dev/stdin": "/proc/self/fd/0",
+    "/dev/stdout": "/proc/self/fd/1",
+    "/dev/shm": SHARED_MEMORY,
+}
 
 
 def build(spec: Spec, uid: int) -> None:
@@ -31,7 +36,8 @@ def build(spec: Spec, uid: int) -> None:
     for name in ("/tmp", "/dev", "/proc", "/etc"):
         os.mkdir(name)
     size = spec.disk_bytes
-    kernel.mount("sandbox", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size},nr_inodes=20k")
+    options = f"mode=755,size={size},nr_inodes={spec.disk_files}"
+    kernel.mount("sandbox", "/tmp", "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, options)
     for path, is_shown in spec.view:
         (_show if is_shown else _cover)(path)
     for path, is_shown in spec.view:
@@ -72,7 +78,7 @@ def fill(spec: Spec, uid: int | None) -> None:
     roots = [box, *spec.folders]
     if spec.builds_view:  # then /tmp is the program's
         os.chown("/tmp", uid, uid)
-        roots.append(_SHARED_MEMORY)
+        roots.append(SHARED_MEMORY)
     for root in roots:
         for folder, _, files in os.walk(root):
             for path in (folder, *(os.path.join(folder, file) for file in files)):
@@ -105,13 +111,12 @@ def _cover(path: str) -> None:
 
 
 def _make_devices() -> None:
-    for name in _DEVICES:
+    for name in DEVICES:
         _write(f"/dev/{name}", "")
         kernel.mount(f"{_OLD}/dev/{name}", f"/dev/{name}", None, kernel.MS_BIND)
-    for link, target in _LINKS.items():
+    for link, target in LINKS.items():
         os.symlink(target, link)
-    os.mkdir(_SHARED_MEMORY, 0o700)
-    os.symlink(_SHARED_MEMORY, "/dev/shm")
+    os.mkdir(SHARED_MEMORY, 0o700)
 
 
 def _copy(source: str, target: str) -> None:

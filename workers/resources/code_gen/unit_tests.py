@@ -109,8 +109,7 @@ class TestRun:
 
     async def _run(self, code: str, given: str, wanted: str) -> Finished:
         limits = Limits(
-            wall_s=self._timeout_s,
-            cpu_s=self._timeout_s + 1,
+            time_s=self._timeout_s,
             memory_bytes=MEMORY_BYTES,
             output_bytes=OUTPUT_BYTES + OUTPUT_FACTOR * len(wanted.encode(errors="replace")),
         )
@@ -123,7 +122,7 @@ class TestRun:
 
     async def _failure(self, finished: Finished, wanted: str) -> int | None:
         """Return what is wrong with one test; None if it passed."""
-        if finished.limit in ("wall", "cpu"):
+        if finished.limit == "time":
             return TIME_LIMIT
         if finished.limit == "output":
             return WRONG_OUTPUT

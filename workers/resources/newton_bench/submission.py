@@ -66,7 +66,7 @@ async def predictions(
         "law.py": law.encode(errors="replace"),
         "points.json": json.dumps([list(point.values()) for point in points]).encode(),
     }
-    limits = options.limits(Limits(wall_s=timeout_s, cpu_s=timeout_s, output_bytes=4 * MIB))
+    limits = options.limits(Limits(time_s=timeout_s, output_bytes=4 * MIB))
     finished = await sandbox.run(Program((sandbox.python, "-I", "law_program.py"), files=files), limits)
     if finished.limit is not None:
         raise NotEvaluated(f"the law went over the limit: {finished.limit}")

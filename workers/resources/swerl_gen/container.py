@@ -86,7 +86,7 @@ class Containers:
         self._folder = None if folder is None else Path(folder).resolve()
         self._limits = options.limits(
             Limits(
-                wall_s=timeout_s,
+                time_s=timeout_s,
                 memory_bytes=16 * GIB,
                 processes=512,
                 file_bytes=1 * GIB,
@@ -127,7 +127,7 @@ class Containers:
             **self._repository(instance, image),
         )
         finished = await self._sandbox.run(program, self._limits)
-        if finished.limit == "wall":
+        if finished.limit == "time":
             raise TimeoutError
         return finished
 

@@ -1,0 +1,155 @@
+"""Limits count everything that a program may hold: memory that no process owns, sockets, files, kinds of sockets."""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+from gymq.harness.places import Process
+from gymq.sandbox import MIB, Limits, LocalSandbox, PythonSession
+from tests.sandbox.conftest import run_python, sandbox
+
+__all__ = ["sandbox"]
+
+LIMITS = Limits(time_s=60.0, memory_bytes=128 * MIB, disk_bytes=32 * MIB, processes=8)
+
+# Each holds as much as it can and says at the end how much that is, in MiB; a number beyond the limit is a hole.
+HOARDS = {
+    "files in memory": """
+        held = 0
+        while held < 1500:
+            fd = os.memfd_create('x')
+            for _ in range(60): held += os.write(fd, bytes(2**20)) >> 20
+    """,
+    "SysV segments": """
+        held = 0
+        for _ in range(50):
+            segment = libc.shmget(0, 32 << 20, 0o1600)
+            if segment < 0: break
+            libc.shmat.restype = ctypes.c_void_p
+            ctypes.memset(libc.shmat(segment, None, 0), 1, 32 << 20); held += 32
+    """,
+    "shared maps of six processes": """
+        for _ in range(6):
+            if os.fork() == 0:
+                shared = mmap.mmap(-1, 80 << 20)
+                for at in range(0, 80 << 20, 4096): shared[at] = 1
+                time.sleep(1000)
+        time.sleep(1000)
+        held = 480
+    """,
+    "a shared map that nobody looks at": """
+        maps = []
+        for _ in range(20):
+            if os.fork() == 0:
+                shared = mmap.mmap(-1, 20 << 20)
+                shared.write(bytes(20 << 20))
+                time.sleep(1000)
+        time.sleep(1000)
+        held = 400
+    """,
+    "pairs of sockets": """
+        pairs, held = [], 0
+        try:
+            while True:
+                pair = socket.socketpair()
+                pairs.append(pair)
+                for end in pair:
+                    try: end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
+                    except OSError: pass
+                    end.setblocking(False)
+                    try:
+                        while True: held += end.send(bytes(1 << 16)) / 2**20
+                    except BlockingIOError: pass
+        except OSError: pass
+    """,
+    "pairs of sockets of many processes": """
+        for _ in range(7):
+            if os.fork() == 0: break
+        pairs = []
+        while True:
+            try: pair = socket.socketpair()
+            except OSError: time.sleep(1000)
+            pairs.append(pair)
+            for end in pair:
+                end.setblocking(False)
+                try:
+                    while True: end.send(bytes(1 << 16))
+                except BlockingIOError: pass
+    """,
+    "message queues": """
+        held = 0
+        for key in range(3000):
+            queue = libc.msgget(0, 0o1600)
+            if queue < 0: break
+            while libc.msgsnd(queue, b'x' * 8192, 8000, 0o4000) == 0: held += 8000 / 2**20
+    """,
+    "shared memory by name": """
+        held = 0
+        for number in range(40):
+            with open(f'/dev/shm/gymq-test-{os.getpid()}-{number}', 'wb') as file:
+                os.unlink(file.name)
+                os.dup(file.fileno())
+                held += file.write(bytes(8 << 20)) >> 20
+    """,
+}
+
+
+@pytest.mark.parametrize("hoard", HOARDS)
+async def test_memory_is_limited_wherever_it_is(sandbox: LocalSandbox, hoard: str):
+    if hoard == "shared memory by name" and sandbox.describe().startswith("process"):
+        pytest.skip("a program there reaches the machine's own /dev/shm")
+    lines = "\n".join(line.removeprefix("        ") for line in HOARDS[hoard].splitlines())
+    code = f"import ctypes, mmap, os, socket, time\nlibc = ctypes.CDLL(None)\n{lines}\nprint(held)"
+    finished = await run_python(sandbox, code, LIMITS)
+    assert finished.limit == "memory" or float(finished.stdout or 0) <= 128, finished
+
+
+async def test_files_without_content_are_limited(sandbox: LocalSandbox):
+    code = "import os\nfor n in range(60_000): os.mkdir(f'd{n}')\nprint('all')"
+    finished = await run_python(sandbox, code, LIMITS)
+    assert finished.limit == "disk" or b"No space left" in finished.stderr
+    assert b"all" not in finished.stdout
+
+
+async def test_sockets_are_those_of_a_process_or_of_a_network_of_its_own(sandbox: LocalSandbox):
+    code = (
+        "import itertools, socket\nways = (socket.socket, socket.socketpair)\n"
+        "for family, kind, make in itertools.product(range(1, 60), range(1, 11), ways):\n"
+        "    try: make(family, kind, 0)\n    except OSError: continue\n    print(family, make.__name__)\n"
+    )
+    made = {tuple(line.split()) for line in (await run_python(sandbox, code)).stdout.decode().splitlines()}
+    networks = {("1", "socket"), ("2", "socket"), ("10", "socket")}
+    assert made <= {("1", "socketpair")} | (set() if sandbox.describe().startswith("process") else networks)
+    assert ("1", "socketpair") in made
+
+
+@pytest.fixture
+def many_descriptors() -> Iterator[None]:
+    """5,000 open descriptors in this process."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 6000:
+        pytest.skip("this user may not have so many open files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 6000), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY) for _ in range(5000)]
+    yield
+    for fd in opened:
+        os.close(fd)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_worker_with_many_descriptors_runs_programs(sandbox: LocalSandbox, many_descriptors: None):
+    finished = await run_python(sandbox, "import os; print(sorted(map(int, os.listdir('/proc/self/fd'))))")
+    assert finished.stdout == b"[0, 1, 2, 3]\n", finished  # the last one lists them
+    session = PythonSession(sandbox, Limits())
+    assert (await session.run("1 + 1", 60)).result == "2"
+    await session.close()
+
+
+async def test_a_harness_with_many_descriptors_runs_programs(many_descriptors: None):
+    async with Process(memory_mib=512) as place:
+        ended = await place.run("echo hi", wall_s=60.0)
+    assert (ended.exit_status, ended.stdout) == (0, b"hi\n")
