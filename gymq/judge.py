@@ -7,8 +7,9 @@ can be read in it; what that is worth is for each verifier to say.
 from __future__ import annotations
 
 import asyncio
+import re
 import string
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,7 @@ class JudgeOptions(WorkerOptions):
     judge_responses_create_params: JudgeParams = pydantic.Field({"input": []}, validate_default=True)
     judge_system_message: str | None = None
     judge_endpoint_max_concurrency: pydantic.PositiveInt | None = DEFAULT_CONCURRENCY  # in one process; None: no bound
+    hardened: bool = True  # see `Labels`; False: the peer's way of reading a verdict
 
 
 def check_distinct(*labels: str) -> None:
@@ -88,6 +90,8 @@ class PromptTemplate:
             if name is not None and (name not in fields or form or conversion):
                 raise ValueError(f"the template has the placeholder {{{name}}}; known are {known}, as they stand")
         self._text = text
+        tags = sorted(set(re.findall(r"</?[A-Za-z]\w*>", text)))
+        self.tags = re.compile("|".join(map(re.escape, tags)), re.IGNORECASE) if tags else None
 
     def fill(self, **values: str) -> str:
         """The text with the values in their places."""
@@ -274,6 +278,95 @@ def last_label(text: str, *labels: str) -> str | None:
     """The label that ends last in a text; of two at one place the longer. None if there is none of them."""
     found = [(text.rindex(label) + len(label), len(label), label) for label in labels if label in text]
     return max(found)[2] if found else None
+
+
+class Labels:
+    """The verdicts that a judge can give, and how one is read although the text under test may hold them all.
+
+    The last label counts that does not stand in a quotation, since a judge reasons first and decides last. The text
+    under test is shown to the judge with each label in it broken up, so that a judge who repeats it gives no verdict.
+    """
+
+    def __init__(self, forms: Mapping[str, str], *, ignore_case: bool = False) -> None:
+        """
+        Args:
+            forms: for each verdict the pattern of the label that gives it.
+        """
+        self._verdicts = sorted(forms, key=lambda verdict: -len(forms[verdict]))
+        pattern = "|".join(f"({forms[verdict]})" for verdict in self._verdicts)
+        self._pattern = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+
+    @classmethod
+    def exactly(cls, *labels: str) -> Labels:
+        """Return the labels that stand for themselves, in this case."""
+        return cls({label: re.escape(label) for label in labels})
+
+    def first(self, text: str) -> str | None:
+        """Return the verdict that begins first in a text, quoted or not, as peers read it."""
+        found = self._pattern.search(text)
+        return None if found is None else self._verdict(found)
+
+    def read(self, text: str) -> str | None:
+        """Return the last verdict outside of quotations, or else the one that the last line consists of."""
+        quoted = _quoted(text)
+        verdict = None
+        for found in self._pattern.finditer(text):
+            around = text[max(found.start() - 1, 0) : found.start()] + text[found.end() : found.end() + 1]
+            if not quoted[found.start()] and around != "''":
+                verdict = self._verdict(found)
+        return verdict if verdict is not None else self._alone(text)
+
+    def material(self, text: str, template: PromptTemplate) -> str:
+        """Return a text under test for its place in a template: none of its labels and of the template's tags is whole.
+
+        Labels that are plain words, such as `yes`, stay as they are.
+        """
+        text = self._pattern.sub(lambda found: found[0] if found[0].isalnum() else _broken(found[0]), text)
+        return text if template.tags is None else template.tags.sub(lambda found: _broken(found[0]), text)
+
+    def _alone(self, text: str) -> str | None:
+        lines = [line.strip(_DECORATION) for line in text.splitlines()]
+        found = self._pattern.fullmatch(next((line for line in reversed(lines) if line), ""))
+        return None if found is None else self._verdict(found)
+
+    def _verdict(self, found: re.Match[str]) -> str:
+        assert found.lastindex is not None  # each alternative is a group
+        return self._verdicts[found.lastindex - 1]
+
+
+_QUOTES = {'"': '"', "`": "`", "\u201c": "\u201d", "\u00ab": "\u00bb"}
+_DECORATION = " \t*_`'\".\u201c\u201d\u00ab\u00bb"
+
+
+def _broken(text: str) -> str:
+    return f"{text[0]} {text[1:]}"
+
+
+def _quoted(text: str) -> bytearray:
+    """Return for each character whether it stands in a fenced block, a quoted line, or quotation marks on one line."""
+    marks = bytearray(len(text))
+    fenced, start = False, 0
+    for line in text.splitlines(keepends=True):
+        beginning = line.lstrip()
+        fence = beginning.startswith("```")
+        if fenced or fence or beginning.startswith(">"):
+            marks[start : start + len(line)] = b"\1" * len(line)
+        else:
+            for begin, end in _quotations(line):
+                marks[start + begin : start + end] = b"\1" * (end - begin)
+        fenced ^= fence
+        start += len(line)
+    return marks
+
+
+def _quotations(line: str) -> Iterable[tuple[int, int]]:
+    closing, begin = None, 0
+    for position, character in enumerate(line):
+        if closing is None and character in _QUOTES:
+            closing, begin = _QUOTES[character], position
+        elif character == closing:
+            yield begin, position
+            closing = None
 
 
 def thoughts(text: str) -> str | None:

@@ -5,11 +5,21 @@ from typing import Any
 
 import pytest
 
-from .cases import CASE_FILE, BadLine, CaseFile, CoreCase, MalformedCaseError, cases_folder, read_folder
+from .cases import (
+    CASE_FILE,
+    OWN_CASES,
+    BadLine,
+    CaseFile,
+    CoreCase,
+    MalformedCaseError,
+    ResourcesCase,
+    cases_folder,
+    read_folder,
+)
 from .comparison import Mismatch
 from .core import check_core, find_suite
 from .not_built_yet import NOT_BUILT_YET
-from .suites.resources import check_resources, find_worker
+from .suites.resources import OURS, check_resources, find_worker
 
 EMPTY_FOLDER = CaseFile(cases_folder(), cases_folder().name, False, ())
 
@@ -63,3 +73,35 @@ def _not_built(file: CaseFile) -> None:
 def test_what_is_listed_as_not_built_does_not_exist(name: str) -> None:
     assert find_suite(name) is None
     assert find_worker(name) is None
+
+
+HARDENED = frozenset({"over_refusal_detection-s05"})
+"""Cases whose reward is another with the worker's defaults, since they succeed by what `hardened` closes."""
+
+
+def _recorded() -> list[Any]:
+    files = read_folder(OWN_CASES)
+    return [
+        pytest.param(file, case, id=case.id)
+        for file in files
+        for case in file.cases
+        if isinstance(case, ResourcesCase) and case.source != OURS and _can_be_hardened(file)
+    ]
+
+
+def _can_be_hardened(file: CaseFile) -> bool:
+    worker = find_worker(file.name)
+    return worker is not None and "hardened" in worker.Options.model_fields
+
+
+@pytest.mark.parametrize(("file", "case"), _recorded())
+async def test_a_recorded_case_succeeds_with_the_defaults_unless_it_is_a_hack(file: CaseFile, case: Any) -> None:
+    worker = find_worker(file.name)
+    assert worker is not None
+    try:
+        await check_resources(worker, case, file.path.parent, as_recorded=False)
+    except Mismatch as mismatch:
+        if case.id not in HARDENED:
+            pytest.fail(f"{case.id}: {case.note}\n{mismatch}", pytrace=False)
+    else:
+        assert case.id not in HARDENED

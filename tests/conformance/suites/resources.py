@@ -37,6 +37,9 @@ FAILURES = {
 }
 """How a case names the failures it can expect; any other failure is never expected."""
 
+OURS = "spec"
+"""The `source` of a case whose expectation is not the peer's."""
+
 PATH_OPTIONS = ("data_dir",)
 """Keys of `config` that hold a path relative to the case files."""
 
@@ -55,8 +58,14 @@ def find_worker(name: str) -> type[Resources[Any]] | None:
     return cast(type[Resources[Any]], registry.find("resources", name))
 
 
-async def check_resources(worker: type[Resources[Any]], case: ResourcesCase, folder: Path) -> None:
+async def check_resources(
+    worker: type[Resources[Any]], case: ResourcesCase, folder: Path, *, as_recorded: bool = True
+) -> None:
     """Run `case`, whose files lie in `folder`.
+
+    Args:
+        as_recorded: run a case that was recorded from the peer by the peer's rules, that is, with `hardened` false
+            where the worker has that option. Otherwise with the worker's own default.
 
     Raises:
         Mismatch: something differs from what the case expects.
@@ -64,7 +73,10 @@ async def check_resources(worker: type[Resources[Any]], case: ResourcesCase, fol
     judge = ScriptedJudge(case.judge_replies)
     components = ScriptedComponents(case.component_replies)
     try:
-        harness = Harness(worker, options_for(worker, case.config, folder), models=ScriptedModel(judge.respond))
+        options = options_for(worker, case.config, folder)
+        if as_recorded and case.source != OURS and "hardened" in worker.Options.model_fields:
+            options.setdefault("hardened", False)
+        harness = Harness(worker, options, models=ScriptedModel(judge.respond))
     except OptionsError as error:
         raise Mismatch([f"the worker refuses the configuration: {error}"]) from None
     stand_in_for_components(harness.author, case, components)

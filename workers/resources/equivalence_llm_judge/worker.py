@@ -15,9 +15,9 @@ from gymq.judge import (
     EqualityOptions,
     Judge,
     Judgement,
+    Labels,
     chosen_template,
     compare,
-    first_label,
     last_text,
     text_of,
     user_contents,
@@ -85,6 +85,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
             default_template(options.judge_equal_label, options.judge_not_equal_label),
             *FIELDS,
         )
+        self._labels = Labels.exactly(options.judge_equal_label, options.judge_not_equal_label)
         self._judge = Judge.of(self, options)
         self._patterns = KillableProcesses(cpu_s=self.pattern_cpu_s)
 
@@ -99,7 +100,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         # A long answer was hardly meant to be cut out, so it is judged once, against the whole reply.
         too_long = own_pattern is not None and self._is_long(row.expected)
         pattern = None if too_long else own_pattern or options.response_extract_regex
-        answer = await self._cut_out(pattern, reply) if reply else options.msg_extraction_failure
+        answer = self._material(await self._cut_out(pattern, reply)) if reply else options.msg_extraction_failure
 
         async def ask(expected: str, generated: str) -> Judgement:
             return await self._judge.ask(
@@ -117,7 +118,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         else:
             reward = 0.0
             if options.check_full_generation_on_fail and own_pattern is not None and not too_long:
-                judgements.append(await ask(row.expected, reply or options.msg_extraction_failure))
+                judgements.append(await ask(row.expected, self._material(reply) or options.msg_extraction_failure))
                 if judgements[-1].label == options.judge_equal_label:
                     reward = options.reward_if_full_generation_succeeds
         evaluations = [_members(judgement) for judgement in judgements]
@@ -135,8 +136,12 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         threshold = self.options.extraction_length_threshold
         return threshold is not None and len(expected) > threshold
 
+    def _material(self, text: str) -> str:
+        return self._labels.material(text, self._template) if self.options.hardened else text
+
     def _verdict(self, response: dict[str, Any]) -> str | None:
-        return first_label(last_text(response), self.options.judge_equal_label, self.options.judge_not_equal_label)
+        text = last_text(response)
+        return self._labels.read(text) if self.options.hardened else self._labels.first(text)
 
 
 def _question(params: dict[str, Any]) -> str:

@@ -147,15 +147,15 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
         )
 
     def _safety_verifier(self) -> Verifier:
-        options = self.options
+        options, hardened = self.options, self.options.hardened
         rewards = Rewards(options.reward_if_safe, options.reward_if_unsafe, options.reward_if_unclear)
         if options.use_nemotron_format:
             text = nemotron_template(options.nemotron_safety_taxonomy, reasoning=options.nemotron_enable_reasoning)
             template = PromptTemplate(text, *FIELDS)
-            return NemotronVerifier(template, NemotronVerifier.POSITIVE, NemotronVerifier.NEGATIVE, rewards)
+            return NemotronVerifier(template, NemotronVerifier.POSITIVE, NemotronVerifier.NEGATIVE, rewards, hardened)
         default = safety_template(options.safe_label, options.unsafe_label)
         template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
-        return Verifier(template, options.safe_label, options.unsafe_label, rewards)
+        return Verifier(template, options.safe_label, options.unsafe_label, rewards, hardened)
 
     def _quality_verifier(self) -> Verifier | None:
         options = self.options
@@ -168,15 +168,19 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
             raise gymq.OptionsError(f"{self.name}: quality_judge_prompt_template: {error}") from None
         low = options.reward_if_quality_low
         rewards = Rewards(options.reward_if_quality_high, low, low)
-        return Verifier(template, options.has_explanation_label, options.no_explanation_label, rewards)
+        return Verifier(
+            template, options.has_explanation_label, options.no_explanation_label, rewards, options.hardened
+        )
 
     def _read_policies(self) -> dict[str, Policy]:
-        given = self.options.policy_verifier_templates_path
+        given, hardened = self.options.policy_verifier_templates_path, self.options.hardened
         if given is None:
             inline = self.options.policy_verifier_templates
-            return {} if inline is None else make_policies(inline, f"{self.name}: policy_verifier_templates")
+            place = f"{self.name}: policy_verifier_templates"
+            return {} if inline is None else make_policies(inline, place, hardened=hardened)
         beside = HERE / given
-        return read_policies(beside if beside.is_file() and not Path(given).is_file() else Path(given))
+        path = beside if beside.is_file() and not Path(given).is_file() else Path(given)
+        return read_policies(path, hardened=hardened)
 
 
 def _verdict(reward: float, **members: Any) -> gymq.Verdict:

@@ -12,7 +12,9 @@ import importlib.util
 import io
 import logging
 import os
+import resource
 import signal
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gymq import OptionsError
@@ -20,6 +22,12 @@ from gymq.processes import CpuTimeUsedUp, KillableProcesses
 
 # An expansion can need tens of gigabytes before its time is over. Beyond this it fails, and only it.
 MAX_MEMORY_BYTES = 4 * 1024**3
+
+# Of the processor time that a check has left, for one step of it: the rest is for the others.
+STEP_SHARE = 0.8
+
+# Sides of an equation further apart than this share of the larger are no roundings of one another.
+LARGEST_ROUNDING = 0.01
 
 # On a machine that has other things to do a check takes longer than it computes. Only past this is it given up.
 LONGEST_WAIT = 20.0  # times the processor time it is given
@@ -49,15 +57,18 @@ class EquivalenceChecker:
         self._timeout_s = LONGEST_WAIT * cpu_s
         self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare, cpu_s, MAX_MEMORY_BYTES)
 
-    async def check(self, expected_answer: str, reply: str) -> Equivalence:
-        """Compare what the reply says with the expected answer. No decision after all that computing is a "no".
+    async def check(self, expected_answer: str, reply: str, *, hardened: bool = True) -> Equivalence:
+        """Compare what the reply says with the expected answer. What uses up the processor time is a "no".
+
+        Args:
+            hardened: see `check`.
 
         Raises:
             TimeoutError: the machine did not get round to it; nothing is known about the answer.
             ChildProcessError: the process died; the same.
         """
         try:
-            return await self._processes.run(self._timeout_s, check, expected_answer, reply)
+            return await self._processes.run(self._timeout_s, check, expected_answer, reply, hardened)
         except CpuTimeUsedUp:
             return Equivalence(0.0, None)
 
@@ -75,10 +86,14 @@ def prepare() -> None:
 
 
 def _let_alarms_count_processor_time() -> None:
-    """The library gives each of its steps some seconds, by `signal.alarm`; on a busy machine they pass by too soon."""
+    """Ring the library's alarms after processor time, and only when little of the check's own is left.
+
+    The library gives each of its steps some seconds, by `signal.alarm`, and takes a step that is cut off for a "no". On
+    a busy machine they pass by too soon: processor time too is spent faster there.
+    """
 
     def alarm(seconds: int) -> None:
-        signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_PROF, max(seconds, STEP_SHARE * _cpu_left_s()) if seconds else 0)
 
     def ring(number: int, frame: Any) -> None:
         handler = signal.getsignal(signal.SIGALRM)
@@ -89,12 +104,26 @@ def _let_alarms_count_processor_time() -> None:
     signal.alarm = alarm  # type: ignore[assignment] # this process does nothing but checks
 
 
-def check(expected_answer: str, reply: str) -> Equivalence:
-    """One check, without any limit of ours. Whatever goes wrong in the library counts as not equivalent."""
+def _cpu_left_s() -> float:
+    """Return the processor time that this process may still use; 0 without a limit."""
+    limit = resource.getrlimit(resource.RLIMIT_CPU)[0]
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return 0.0 if limit == resource.RLIM_INFINITY else limit - used.ru_utime - used.ru_stime
+
+
+def check(expected_answer: str, reply: str, hardened: bool = True) -> Equivalence:
+    """Return the library's decision, without any limit of ours. An error in the library counts as not equivalent.
+
+    Args:
+        hardened: whether an answer that is an equation of different numbers, such as `999 = 7`, is none. The library
+            reads its last side.
+    """
     metric, timeout_exception = _library()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             reward, readings = metric([boxed(expected_answer)], [reply])
+            if hardened and reward and _is_contradiction(reply):
+                reward = 0.0
     except (Exception, timeout_exception):
         return Equivalence(0.0, None)
     expected, extracted = readings or ([], [])
@@ -112,15 +141,47 @@ def boxed(expected_answer: str) -> str:
     return f"\\boxed{{{answer}}}"
 
 
+def _is_contradiction(reply: str) -> bool:
+    """Return whether what the library reads in a reply says that different numbers are equal."""
+    from math_verify.parser import parse
+
+    return any(_differ(numbers) for read in parse(reply, _targets()) for numbers in _equated_numbers(read))
+
+
+def _equated_numbers(read: Any) -> Iterator[list[float]]:
+    """Yield the numbers of each chain of equations, such as 3 = x = 7."""
+    from sympy import And, Eq
+
+    chain: list[float] = []
+    last_side = None
+    for equation in read._unsorted_args if isinstance(read, And) else [read]:
+        if not isinstance(equation, Eq):
+            continue
+        if equation.lhs != last_side:
+            yield chain
+            chain = []
+        chain += [float(side) for side in equation.args if side.is_number and side.is_real]
+        last_side = equation.rhs
+    yield chain
+
+
+def _differ(numbers: list[float]) -> bool:
+    return bool(numbers) and max(numbers) - min(numbers) > LARGEST_ROUNDING * max(map(abs, numbers))
+
+
+def _targets() -> tuple[Any, ...]:
+    """Return the kinds of answers that the library looks for in a reply."""
+    from math_verify.parser import ExprExtractionConfig, LatexExtractionConfig
+
+    return ExprExtractionConfig(), LatexExtractionConfig()
+
+
 @functools.cache
 def _library() -> tuple[Any, type[BaseException]]:
     """math-verify's metric, and the exception of its own time limits, which is no `Exception`."""
     from math_verify.errors import TimeoutException
     from math_verify.metric import math_metric
-    from math_verify.parser import ExprExtractionConfig, LatexExtractionConfig
+    from math_verify.parser import LatexExtractionConfig
 
-    metric = math_metric(
-        gold_extraction_target=(LatexExtractionConfig(),),
-        pred_extraction_target=(ExprExtractionConfig(), LatexExtractionConfig()),
-    )
+    metric = math_metric(gold_extraction_target=(LatexExtractionConfig(),), pred_extraction_target=_targets())
     return metric, TimeoutException

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.judge import first_label, last_text
+from gymq.judge import Labels, PromptTemplate, last_text
 
 EQUAL = "[[A=B]]"
 DIFFERENT = "[[A!=B]]"
@@ -21,22 +21,36 @@ Explain your reasoning briefly, then finish with exactly one of these labels:
 {EQUAL} if the answers are equivalent,
 {DIFFERENT} if they are not."""
 
-QUESTION = """\
+QUESTION = PromptTemplate(
+    """\
 Problem:
 {problem}
 
 Answer A:
+<answer_a>
 {answer_a}
+</answer_a>
 
 Answer B:
-{answer_b}"""
+<answer_b>
+{answer_b}
+</answer_b>""",
+    *("problem", "answer_a", "answer_b"),
+)
+
+LABELS = Labels.exactly(EQUAL, DIFFERENT)
 
 
 def prompt(problem: str, answer_a: str, answer_b: str) -> str:
     """The user's message for one comparison."""
-    return QUESTION.format(problem=problem, answer_a=answer_a, answer_b=answer_b)
+    return QUESTION.fill(problem=problem, answer_a=answer_a, answer_b=answer_b)
 
 
-def verdict(response: dict[str, Any]) -> str | None:
-    """The label that comes first in the last text of the judge's last output item; None if there is none."""
-    return first_label(last_text(response), EQUAL, DIFFERENT)
+def hardened_verdict(response: dict[str, Any]) -> str | None:
+    """Return the label that `Labels` reads in the last text of the judge's last output item, if there is one."""
+    return LABELS.read(last_text(response))
+
+
+def first_verdict(response: dict[str, Any]) -> str | None:
+    """Return the label that comes first in the last text of the judge's last output item, if there is one."""
+    return LABELS.first(last_text(response))

@@ -10,7 +10,15 @@ import pydantic
 import gymq
 from gymq.judge import Judge, JudgeOptions, compare
 from workers.resources.math_with_judge.equivalence import EquivalenceChecker
-from workers.resources.math_with_judge.judge import EQUAL, INSTRUCTIONS, prompt, verdict
+from workers.resources.math_with_judge.judge import (
+    EQUAL,
+    INSTRUCTIONS,
+    LABELS,
+    QUESTION,
+    first_verdict,
+    hardened_verdict,
+    prompt,
+)
 
 
 class MathRow(gymq.Row):
@@ -52,10 +60,13 @@ class Math(gymq.Resources[MathRow]):
 
     async def verify(self, request: gymq.VerifyRequest[MathRow]) -> gymq.Verdict:
         row, reply = request.row, request.reply_text
-        library = await self._library.check(row.expected_answer, reply)
+        library = await self._library.check(row.expected_answer, reply, hardened=self.options.hardened)
         reward, evaluations = library.reward, None
         if self._judge is not None and not library.reward:
             answer = reply if library.extracted_answer is None else library.extracted_answer
+            verdict = first_verdict
+            if self.options.hardened:
+                answer, verdict = LABELS.material(answer, QUESTION), hardened_verdict
             comparison = await compare(
                 lambda a, b: self._judge.ask(prompt(row.question, a, b), verdict),
                 row.expected_answer,

@@ -11,13 +11,25 @@ from typing import Any, Literal
 import pydantic
 
 import gymq
-from gymq.judge import Judge, Judgement, JudgeOptions, Label, all_of, check_distinct, chosen_template, last_label
+from gymq.judge import (
+    Judge,
+    Judgement,
+    JudgeOptions,
+    Label,
+    Labels,
+    all_of,
+    check_distinct,
+    chosen_template,
+    last_label,
+)
 from gymq.responses import last_assistant_text
 from workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, default_template
 from workers.resources.multichallenge.rows import ChallengeRow, RubricItem
 from workers.resources.multichallenge.thinking import without_thinking
 
 PASSED = 0.99
+
+_WORDS = Labels({"YES": r"\byes\b", "NO": r"\bno\b"}, ignore_case=True)
 
 
 class ChallengeOptions(JudgeOptions):
@@ -46,6 +58,7 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
         options = self.options
         default = default_template(options.yes_label, options.no_label)
         self._template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
+        self._labels = Labels.exactly(options.yes_label, options.no_label)
         self._judge = Judge.of(self, options)
 
     async def verify(self, request: gymq.VerifyRequest[ChallengeRow]) -> gymq.Verdict:
@@ -73,18 +86,22 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
         )
 
     async def _ask(self, item: RubricItem, context: str, reply: str) -> Judgement:
+        shown = self._labels.material(reply, self._template) if self.options.hardened else reply
         prompt = self._template.fill(
-            context=context, response=reply, question=item.question, pass_criteria=item.pass_criteria
+            context=context, response=shown, question=item.question, pass_criteria=item.pass_criteria
         )
         return await self._judge.ask(prompt, self._verdict)
 
     def _verdict(self, response: dict[str, Any]) -> str:
-        """YES or NO. Without a label the last line decides; whatever does not say yes there is a no."""
-        text = _reply(response)
-        label = last_label(text, self.options.yes_label, self.options.no_label)
+        """Return YES or NO. Without a label the last line decides; one that does not say yes is a no."""
+        text, yes, no = _reply(response), self.options.yes_label, self.options.no_label
+        label = self._labels.read(text) if self.options.hardened else last_label(text, yes, no)
+        last_line = text.rpartition("\n")[2]
         if label is not None:
-            return "YES" if label == self.options.yes_label else "NO"
-        return "YES" if "YES" in text.rpartition("\n")[2].upper() else "NO"
+            return "YES" if label == yes else "NO"
+        if self.options.hardened:
+            return _WORDS.read(last_line) or "NO"
+        return "YES" if "YES" in last_line.upper() else "NO"
 
 
 def _reply(response: dict[str, Any]) -> str:

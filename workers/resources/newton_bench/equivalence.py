@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
 import gymq
-from gymq.judge import Judge, PromptTemplate
+from gymq.judge import Judge, Labels, PromptTemplate
 from gymq.responses import output_text
 from workers.resources.newton_bench.laws import Module
 
@@ -26,29 +27,42 @@ True law:
 {formula}
 
 Submitted law:
+<law>
 {law}
+</law>
 
 Explain briefly. Then end with one line, either "Answer: YES" or "Answer: NO".""",
     "parameters",
     "formula",
     "law",
 )
-_ANSWER = re.compile(r"answer:\s*(yes|no)", re.IGNORECASE)
+_ANSWER = Labels({"yes": r"answer:[\s*]*yes", "no": r"answer:[\s*]*no"}, ignore_case=True)
+_FIRST_ANSWER = re.compile(r"answer:\s*(yes|no)", re.IGNORECASE)
+_WORDS = Labels({"yes": r"\byes\b", "no": r"\bno\b"}, ignore_case=True)
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
-async def is_equivalent(judge: Judge, module: Module, formula: str, law: str) -> bool:
-    """Whether the judge finds the laws equivalent. A judge that says neither in any of three tries means no.
+async def is_equivalent(judge: Judge, module: Module, formula: str, law: str, *, hardened: bool) -> bool:
+    """Return whether the judge finds the laws equivalent. A judge that says neither in any of three tries means no.
+
+    Args:
+        hardened: show the judge the law without comments, and read its verdict as `Labels` do.
 
     Raises:
         JudgeFailed: it could not be asked in any of them.
     """
+    if hardened:
+        try:
+            law = _ANSWER.material(without_comments(law), _PROMPT)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return False
+    read = read_hardened_verdict if hardened else read_verdict
     parameters = "\n".join(f"- {name}: {parameter.meaning}" for name, parameter in module.parameters.items())
     prompt = _PROMPT.fill(parameters=parameters, formula=f"{module.result} = {formula}", law=law)
     failures: list[gymq.JudgeFailed] = []
     for _ in range(TRIES):
         try:
-            verdict = (await judge.ask(prompt, read_verdict)).label
+            verdict = (await judge.ask(prompt, read)).label
         except gymq.JudgeFailed as error:
             failures.append(error)
             continue
@@ -62,6 +76,30 @@ async def is_equivalent(judge: Judge, module: Module, formula: str, law: str) ->
 def read_verdict(response: dict[str, Any]) -> str | None:
     """`yes` or `no`, if the judge says either: what follows the first `Answer:`, or else the last of the two words."""
     text = output_text(response)
-    answer = _ANSWER.search(text)
+    answer = _FIRST_ANSWER.search(text)
     said = [answer[1]] if answer else _WORD.findall(text)
     return said[-1].lower() if said else None
+
+
+def read_hardened_verdict(response: dict[str, Any]) -> str | None:
+    """Return `yes` or `no`, if the judge says either: the last `Answer:`, or else the last of the two words."""
+    text = output_text(response)
+    return _ANSWER.read(text) or _WORDS.read(text)
+
+
+def without_comments(law: str) -> str:
+    """Return the law's code without comments, docstrings and other constants that stand as statements.
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: it is not Python.
+    """
+    tree = ast.parse(law)
+    for node in ast.walk(tree):
+        for name, value in ast.iter_fields(node):
+            if isinstance(value, list) and value and isinstance(value[0], ast.stmt):
+                setattr(node, name, [one for one in value if not _is_constant(one)] or [ast.Pass()])
+    return ast.unparse(tree)
+
+
+def _is_constant(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)

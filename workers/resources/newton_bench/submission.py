@@ -80,12 +80,20 @@ async def predictions(
     return values
 
 
-def rmsle(predicted: list[float], true: list[float]) -> float | None:
-    """Root mean square of the differences of ln(1 + |value|), where both are numbers.
+def rmsle(predicted: list[float], true: list[float], *, hardened: bool = True) -> float | None:
+    """Return the root mean square of the differences of ln(1 + |value|).
 
-    None if they nowhere are, or a value is infinite. Rounded, so that the order of operations makes no difference.
+    None if a value is infinite, or the law gives no number where the true one does. Rounded, so that the order of
+    operations makes no difference.
+
+    Args:
+        hardened: False: points where either is NaN are left out, so that a law need not hold but where it likes.
     """
-    pairs = [pair for pair in zip(predicted, true, strict=True) if not any(map(math.isnan, pair))]
+    pairs = [pair for pair in zip(predicted, true, strict=True) if not math.isnan(pair[1])]
+    if not hardened:
+        pairs = [pair for pair in pairs if not math.isnan(pair[0])]
+    elif any(math.isnan(value) for value, _ in pairs):
+        return None
     if not pairs or any(math.isinf(value) for pair in pairs for value in pair):
         return None
     squares = math.fsum((math.log1p(abs(a)) - math.log1p(abs(b))) ** 2 for a, b in pairs)

@@ -187,9 +187,10 @@ class NewtonBench(gymq.Resources[gymq.Row]):
             problem = str(failure)
         else:
             true_law = module.law(difficulty, version)
-            error = rmsle(predicted, [true_law(point) for point in points])
+            error = rmsle(predicted, [true_law(point) for point in points], hardened=self.options.hardened)
             problem = "the law gives no numbers, or infinite ones" if error is None else None
-        equivalent = await is_equivalent(self._judge, module, module.formula(difficulty, version), law)
+        formula = module.formula(difficulty, version)
+        equivalent = await is_equivalent(self._judge, module, formula, law, hardened=self.options.hardened)
         return Evaluation(error, equivalent, float(equivalent), problem)
 
 

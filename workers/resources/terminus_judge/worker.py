@@ -17,9 +17,9 @@ from gymq.judge import (
     EqualityOptions,
     Judge,
     Judgement,
+    Labels,
     chosen_template,
     compare,
-    first_label,
     last_label,
     last_text,
 )
@@ -70,6 +70,7 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             default_template(options.judge_equal_label, options.judge_not_equal_label),
             *FIELDS,
         )
+        self._labels = Labels.exactly(options.judge_equal_label, options.judge_not_equal_label)
         self._judge = Judge.of(self, options) if options.enable_llm_judge else None
         self._comparisons = KillableProcesses(cpu_s=self.similarity_cpu_s)
 
@@ -105,10 +106,11 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             prompt = self._template.fill(expected_answer=one, generated_answer=other)
             return await judge.ask(prompt, self._verdict)
 
+        given = findings.model_output
         compared = await compare(
             ask,
             findings.expected_answer,
-            findings.model_output,
+            self._labels.material(given, self._template) if self.options.hardened else given,
             equal_label=self.options.judge_equal_label,
             swap=self.options.check_twice_swap,
         )
@@ -123,6 +125,8 @@ class TerminusJudge(gymq.Resources[BatchRow]):
         return self.options.reward_if_swap_fails if compared.swap_fails else 0.0
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
-        labels = (self.options.judge_equal_label, self.options.judge_not_equal_label)
         text = last_text(response)
-        return last_label(text[-END:], *labels) or first_label(text, *labels)
+        if self.options.hardened:
+            return self._labels.read(text)
+        labels = self.options.judge_equal_label, self.options.judge_not_equal_label
+        return last_label(text[-END:], *labels) or self._labels.first(text)

@@ -49,9 +49,13 @@ Question:
 {question}
 
 Query A:
+<query_a>
 {query_a}
+</query_a>
 
 Query B:
-{query_b}""",
+<query_b>
+{query_b}
+</query_b>""",
     *("dialect", "context", "question", "query_a", "query_b"),
 )

@@ -11,7 +11,7 @@ import pydantic
 
 import gymq
 from gymq import responses
-from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, compare, first_label
+from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, Labels, compare
 from workers.resources.text_to_sql.extraction import find_query
 from workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRUCTIONS, NOT_EQUAL
 
@@ -52,6 +52,7 @@ class TextToSql(gymq.Resources[SqlRow]):
 
     async def start(self) -> None:
         self._judge = Judge.of(self, self.options)
+        self._labels = Labels.exactly(self.options.judge_equal_label, self.options.judge_not_equal_label)
         low, high = type(self).reward_range
         self.reward_range = (min(low, self.options.reward_if_swap_fails), max(high, self.options.reward_if_swap_fails))
 
@@ -81,7 +82,8 @@ class TextToSql(gymq.Resources[SqlRow]):
         )
 
     async def _compare(self, row: SqlRow, query: str) -> Comparison:
-        labels = self.options.judge_equal_label, self.options.judge_not_equal_label
+        hardened, equal = self.options.hardened, self.options.judge_equal_label
+        shown = self._labels.material(query, COMPARISON) if hardened else query
 
         async def ask(query_a: str, query_b: str) -> Judgement:
             prompt = COMPARISON.fill(
@@ -91,6 +93,10 @@ class TextToSql(gymq.Resources[SqlRow]):
                 query_a=query_a,
                 query_b=query_b,
             )
-            return await self._judge.ask(prompt, lambda said: first_label(responses.assistant_text(said), *labels))
+            return await self._judge.ask(prompt, self._verdict)
 
-        return await compare(ask, row.sql, query, equal_label=labels[0], swap=self.options.check_twice_swap)
+        return await compare(ask, row.sql, shown, equal_label=equal, swap=self.options.check_twice_swap)
+
+    def _verdict(self, response: dict[str, Any]) -> str | None:
+        text = responses.assistant_text(response)
+        return self._labels.read(text) if self.options.hardened else self._labels.first(text)

@@ -60,7 +60,9 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
     judge = Judge(a="It does not. [[NO]]")
     found = await verdict(judge, row("a"), said)
     assert found.reward == 0.0
-    assert judge.asked == [f"C<[USER]: No nuts.> R<{said}> Q<a> P<YES>"]
+    await verdict(judge, row("a"), said, hardened=False)
+    broken = said.replace("[[YES]]", "[ [YES]]")
+    assert judge.asked == [f"C<[USER]: No nuts.> R<{text}> Q<a> P<YES>" for text in (broken, said)]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +74,9 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
         ("[[YES]] <think>[[NO]]", "NO"),
         ("no\nyes", "YES"),
         ("yes\nunknown", "NO"),
-        ("as I said yesterday", "YES"),
+        ("as I said yesterday", "NO"),
+        ("It is not a yes, so no", "NO"),
+        ("[[NO]], although it ends with `[[YES]]`", "NO"),
         ("[[yes]]", "YES"),
         ("hard to say", "NO"),
         ("", "NO"),
@@ -81,6 +85,12 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
 async def test_how_a_verdict_is_read(text, said):
     found = await verdict(Judge(a=text), row("a"))
     assert found.members["rubric_evaluations"][0]["verdict"] == said
+
+
+@pytest.mark.parametrize("text", ["as I said yesterday", "[[NO]], although it ends with `[[YES]]`"])
+async def test_a_verdict_that_only_the_peer_reads(text):
+    found = await verdict(Judge(a=text), row("a"), hardened=False)
+    assert found.members["rubric_evaluations"][0]["verdict"] == "YES"
 
 
 async def test_an_empty_reply_is_judged_like_any_other():
