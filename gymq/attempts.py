@@ -15,7 +15,7 @@ from gymq.journal import DiedAlone, Journal
 from gymq.messages import BadMessage, Failure, FailureClass, Outcome, Stage, Task, Unresolved, check_members
 from gymq.messages import Rollout as RolloutMessage
 from gymq.outcome_store import OutcomeStore
-from gymq.outcomes import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone
+from gymq.outcomes import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, raised_by_author
 from gymq.resources import Verdict
 from gymq.staleness import Staleness, StalenessLimit
 
@@ -113,7 +113,7 @@ class Attempts:
                 failed = error
             except (Exception, SystemExit) as error:
                 log.exception("agent %s failed", self.agent.name)
-                failed = RolloutError(FailureClass.AGENT_FAILED, f"{type(error).__name__}: {error}", stage=Stage.AGENT)
+                failed = RolloutError(FailureClass.AGENT_FAILED, raised_by_author(error), stage=Stage.AGENT)
             common["duration_s"] = loop.time() - started
             if rollout is not None:
                 common |= _of_calls(rollout)

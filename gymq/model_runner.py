@@ -16,7 +16,7 @@ from gymq.bus import BusError
 from gymq.calls import Calls
 from gymq.messages import Claim, FailureClass, Generate, Generated, Load, decoder, encode
 from gymq.model import Model, ModelRequest
-from gymq.outcomes import JudgeFailed, RolloutError
+from gymq.outcomes import JudgeFailed, RolloutError, raised_by_author
 from gymq.replicas import Replicas
 from gymq.rounds import Turns
 from gymq.serving import Server, Service
@@ -140,7 +140,7 @@ class ModelRunner:
                 FailureClass.MODEL_FAILED, f"{self.model.name} answered with nonsense: {error}"
             ) from error
         except Exception as error:
-            text = f"{self.model.name}: {type(error).__name__}: {error}"
+            text = f"{self.model.name}: {raised_by_author(error)}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
         versions = [version] if version == self.model.policy_version else [version, self.model.policy_version]
         return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])

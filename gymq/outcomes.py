@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 import random
+import traceback
 from dataclasses import dataclass
+from pathlib import Path
 
 from gymq.messages import FailureClass, Stage
 from gymq.redaction import redact
@@ -111,8 +113,27 @@ INTERRUPTED = Retry(tries=1000, first_pause_s=0.1, longest_pause_s=0.5)
 # A session that others took with them says little about the rollout, but each new attempt is paid for.
 SESSION_GONE = Retry(tries=10, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
 
+MAX_FRAMES = 10
+"""Frames of an author's traceback that a failure shows."""
+
+_PACKAGE = str(Path(__file__).parent)
+
 # Argument of the CancelledError that ends a rollout here which another agent process goes on with.
 GOES_ON_ELSEWHERE = "goes on elsewhere"
+
+
+def raised_by_author(error: BaseException) -> str:
+    """Describe an exception of an author's code: its class, its text, and the frames from the author's code on.
+
+    Returns:
+        A line with class and text, then for each of the last `MAX_FRAMES` frames a line `FILE:LINE in FUNCTION: CODE`.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and frames[0].filename.startswith(_PACKAGE):
+        del frames[0]
+    lines = [f"{type(error).__name__}: {error}"]
+    lines += [f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in frames[-MAX_FRAMES:]]
+    return "\n".join(lines)
 
 
 class RolloutError(Exception):

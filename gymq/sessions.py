@@ -30,7 +30,7 @@ from gymq.messages import (
     Verify,
     check_members,
 )
-from gymq.outcomes import InvalidTask, RolloutError, ToolError
+from gymq.outcomes import InvalidTask, RolloutError, ToolError, raised_by_author
 from gymq.processes import KillableProcesses
 from gymq.redaction import redact
 from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
@@ -268,7 +268,7 @@ class ResourcesWorker:
                 FailureClass.VERIFIER_FAILED, f"{self.author.name} did not finish its {stage} in time", stage=stage
             ) from None
         except Exception as error:
-            text = f"{self.author.name} failed to {stage}: {type(error).__name__}: {error}"
+            text = f"{self.author.name} failed to {stage}: {raised_by_author(error)}"
             raise RolloutError(FailureClass.VERIFIER_FAILED, text, stage=stage) from error
 
     async def close(self, session_id: str) -> None:

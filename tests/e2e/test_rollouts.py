@@ -1,5 +1,7 @@
 """What becomes of a task: every way in which a rollout can go, seen from its stored outcome."""
 
+import re
+
 import pytest
 import pytest_asyncio
 
@@ -156,6 +158,9 @@ async def test_an_error_in_an_agents_own_code_is_a_failure_that_says_what_it_was
     failed = failure(outcomes[f"odd: {how}"])
     assert (failed.failure_class, failed.stage) == (FailureClass.AGENT_FAILED, Stage.AGENT)
     assert said in failed.message
+    if how == "raise":
+        assert re.search(r"\n  \S+\.py:\d+ in run: raise KeyError", failed.message)
+        assert "gymq/attempts.py" not in failed.message
 
 
 async def test_a_task_that_kills_its_agent_every_time_ends_as_a_failure(outcomes: dict[str, Outcome]) -> None:
