@@ -86,6 +86,17 @@ class Runs:
         """
         return await self._js.count(streams.ROLLOUTS, subjects.rollouts_of_run(run))
 
+    async def exists(self, run: str) -> bool:
+        """Return whether anything is known of a run: its record, an outcome, or a task in the queue.
+
+        Raises:
+            BusError, BadToken
+        """
+        if await self.record(run) is not None or await self.num_stored(run):
+            return True
+        queues = (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run))
+        return any([await self._js.count_by_subject(streams.TASKS, queue) for queue in queues])
+
     async def last_sequence(self, run: str) -> int:
         """Stream sequence of the latest outcome of a run that has one.
 

@@ -10,7 +10,8 @@ from cyclopts import Parameter
 from gymq.bus import Bus
 from gymq.cancel import cancel as cancel_run
 from gymq.cli.cluster import running_url
-from gymq.cli.errors import told_plainly
+from gymq.cli.errors import Refused, told_plainly
+from gymq.runs import Runs
 
 
 def cancel(
@@ -33,6 +34,8 @@ def cancel(
 async def _cancel(run: str, task: int | None, nats: str | None) -> int:
     bus = await Bus.connect(await running_url(nats), role="client", name="gymq cancel")
     try:
+        if not await Runs(bus).exists(run):
+            raise Refused(f"there is no run {run!r}; `gymq rollouts` lists the runs")
         queued = await cancel_run(bus, run, task)
     finally:
         await bus.close()

@@ -109,3 +109,9 @@ def test_a_cluster_is_found_by_its_url(gymq, cluster, here, command):
     called = gymq(command, "--nats", url, "--json")
     assert called.status == 0
     assert json.dumps(cluster.run) in called.out
+
+
+def test_a_run_that_does_not_exist_cannot_be_cancelled(cluster, gymq):
+    called = gymq("cancel", "--run", "no-such-run")
+    assert called.status == 2
+    assert "there is no run 'no-such-run'" in called.err
