@@ -4,16 +4,18 @@ from typing import Any
 
 from gymq.sandbox import SandboxFailed
 from workers.resources.swerl_gen.container import instance_of
+from workers.resources.swerl_gen.edits import Repair
 from workers.resources.swerl_gen.grading import Resolution, resolution_of
+from workers.resources.swerl_gen.reproduction import new_file_patch
 from workers.resources.swerl_gen.worker import SwerlGen
 
 from ..scripted import ScriptedComponents
 
 
 def install(author: SwerlGen, components: ScriptedComponents) -> None:
-    def answer(mode: str, image: str, patch: str | None, **others: Any) -> dict[str, Any]:
+    def answer(mode: str, image: str, **others: Any) -> dict[str, Any]:
         timeout = author.options.sandbox_timeout
-        call = {"mode": mode, "image": image, "timeout": timeout, "patch": patch, **others}
+        call = {"mode": mode, "image": image, "timeout": timeout, **others}
         reply = components.next("sandbox", call, SandboxFailed)
         if "raise" in reply:
             raise SandboxFailed(reply["raise"])
@@ -21,18 +23,17 @@ def install(author: SwerlGen, components: ScriptedComponents) -> None:
             raise TimeoutError
         return reply
 
-    async def evaluate(instance: dict[str, Any], image: str, patch: str) -> Resolution:
-        reply = answer("eval", image, patch)
+    async def evaluate(instance: dict[str, Any], image: str, repair: Repair) -> Resolution:
+        reply = answer("eval", image, patch=repair.patch)
         if "resolution" in reply:
             return reply["resolution"]  # type: ignore[no-any-return]
         log = "\n".join(reply[name] for name in ("setup_output", "apply_output", "test_output"))
         issue = instance_of(instance)
-        return resolution_of(log, issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS)
+        return resolution_of(log, issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS, hardened=author.options.hardened)
 
-    async def reproduce(
-        instance: dict[str, Any], image: str, test_patch: str, _name: str
-    ) -> tuple[list[int], list[int]]:
-        reply = answer("repro-gen", image, instance.get("patch"), test_patch=[test_patch])
+    async def reproduce(instance: dict[str, Any], image: str, name: str, script: str) -> tuple[list[int], list[int]]:
+        test_patch = new_file_patch(name, script)
+        reply = answer("repro-gen", image, patch=instance.get("patch"), test_patch=[test_patch])
         return reply["return_codes_before"], reply["return_codes_after"]
 
     author.evaluate = evaluate  # type: ignore[method-assign]

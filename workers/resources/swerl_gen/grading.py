@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.resources.swerl_gen.logs import Statuses, cleaned, statuses_in
+from workers.resources.swerl_gen.logs import Statuses, cleaned, statuses_in, statuses_of_own_parser
 
 Resolution = Literal["RESOLVED_FULL", "RESOLVED_PARTIAL", "RESOLVED_NO"]
 
@@ -21,17 +21,24 @@ _BROKEN = (
 
 
 def resolution_of(
-    log: str, repository: str, fail_to_pass: list[str], pass_to_pass: list[str], own: Statuses | None = None
+    log: str,
+    repository: str,
+    fail_to_pass: list[str],
+    pass_to_pass: list[str],
+    own: str | None = None,
+    hardened: bool = True,
 ) -> Resolution:
-    """
+    """Return what the log of an evaluation says of the listed tests.
+
     Args:
-        log: of the setup, of applying the patch and of the tests.
-        own: what the instance's own parser found, if it has one.
+        log: of the setup, of applying the edits and of the tests.
+        own: what the instance's own parser wrote, if it has one.
+        hardened: a later line of pytest does not undo a failure.
     """
     log = cleaned(log)
     if any(text in log for text in _BROKEN) or "applied patch" not in log.lower():
         return "RESOLVED_NO"
-    statuses = statuses_in(log, repository) if own is None else own
+    statuses = statuses_in(log, repository, hardened) if own is None else statuses_of_own_parser(own)
     new, old = (_share_passed(names, statuses) for names in (fail_to_pass, pass_to_pass))
     if old < 1.0 or new == 0.0:
         return "RESOLVED_NO"
@@ -39,7 +46,10 @@ def resolution_of(
 
 
 def _share_passed(names: list[str], statuses: Statuses) -> float:
-    """Of those that ran; a test that is absent failed, a skipped one does not count, and no tests are all passed."""
+    """Return it of those that ran.
+
+    A test that is absent failed, a skipped one does not count, and of no tests all passed.
+    """
     passed = sum(statuses.get(name) == "PASSED" for name in names)
     failed = sum(statuses.get(name, "FAILED") in ("FAILED", "ERROR") for name in names)
     return passed / (passed + failed) if passed + failed else 1.0

@@ -1,19 +1,22 @@
-"""The status of each test, read from a log. Which tests a log names how follows SWE-bench."""
+"""The status of each test, read from a log. Which tests a log names how follows SWE-bench.
+
+Logs are written by the code under test: each line is read once, however long it is.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator
 
 STATUSES = ("FAILED", "PASSED", "SKIPPED", "ERROR")
+FAILURES = frozenset({"FAILED", "ERROR"})
 
 Statuses = dict[str, str]
+Reported = Iterator[tuple[str, str]]  # names and statuses, in the order of the lines
 
-_COLOUR = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
-_COLOUR_REMNANT = re.compile(r"\[\d+m")
-_PERCENTAGE = re.compile(r"\s*\[\s*\d+%\]\s*$")
-_PARAMETER = re.compile(r"(.*?)\[(.*)\]")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*+[A-Za-z]")
+_COLOUR_REMNANT = re.compile(r"\[\d++m")
 _DJANGO_ENDS = {
     " ... ok": "PASSED",
     " ... OK": "PASSED",
@@ -26,94 +29,121 @@ _SYMPY_ENDS = {" ok": "PASSED", " F": "FAILED", " E": "ERROR"}
 
 
 def cleaned(log: str) -> str:
-    """Without colours."""
+    """Return a log without colours."""
     return _COLOUR.sub("", log).replace("…", "...")
 
 
-def statuses_in(log: str, repository: str) -> Statuses:
-    """Status by test name; a later line counts more than an earlier one."""
-    return _PARSERS.get(repository.rpartition("/")[2], _any_pytest)(log)
+def statuses_in(log: str, repository: str, hardened: bool) -> Statuses:
+    """Return the status by test name.
+
+    Args:
+        hardened: a later line of pytest does not undo a failure. pytest itself reports failures last.
+    """
+    name = repository.rpartition("/")[2]
+    if name == "django":
+        return dict(_django(log))
+    if name == "sympy":
+        return dict(_sympy(log))
+    reported = _pytest_itself(log) if name == "pytest" else _any_pytest(log)
+    return _with_failures_kept(reported) if hardened else dict(reported)
 
 
 def statuses_of_own_parser(text: str) -> Statuses:
-    """What an instance's own parser wrote: `{"tests": [{"name", "status"}]}`; nothing if it wrote something else."""
+    """Return what an instance's own parser wrote: `{"tests": [{"name", "status"}]}`; nothing otherwise."""
     try:
         return {test["name"]: test["status"] for test in json.loads(text)["tests"]}
     except (ValueError, KeyError, TypeError, RecursionError):
         return {}
 
 
-def _any_pytest(log: str) -> Statuses:
-    found = {}
-    for line in log.split("\n"):
-        line = _PERCENTAGE.sub("", _COLOUR_REMNANT.sub("", line)).rstrip("\r")
-        name, status = _name_and_status(line)
-        if status in STATUSES:
-            found[_without_folders(name)] = status
-    return found
-
-
-def _name_and_status(line: str) -> tuple[str, str]:
-    """What a line of pytest begins or ends with; nothing if it names no test."""
-    words = line.split()
-    if len(words) < 2:
-        return "", ""
-    if line.startswith(STATUSES):
-        return words[1], words[0]
-    return (words[0], words[-1]) if line.endswith(STATUSES) else ("", "")
-
-
-def _without_folders(name: str) -> str:
-    """A parameter that is an absolute path differs from machine to machine, so only its last element counts."""
-    parameter = _PARAMETER.fullmatch(name)
-    if parameter is None or not parameter[2].startswith("/") or parameter[2].startswith("//"):
-        return name
-    if "*" in parameter[2] or "-/" in parameter[2]:  # a pattern, or more than one path
-        return name
-    return f"{parameter[1]}[/{parameter[2].rpartition('/')[2]}]"
-
-
-def _pytest_itself(log: str) -> Statuses:
-    found = {}
-    for line in log.split("\n"):
-        name, status = _name_and_status(line)
-        if status in STATUSES:
+def _with_failures_kept(reported: Iterable[tuple[str, str]]) -> Statuses:
+    found: Statuses = {}
+    for name, status in reported:
+        if found.get(name) not in FAILURES:
             found[name] = status
     return found
 
 
-def _django(log: str) -> Statuses:
-    found: Statuses = {}
+def _any_pytest(log: str) -> Reported:
+    for line in log.split("\n"):
+        line = _without_percentage(_COLOUR_REMNANT.sub("", line)).rstrip("\r")
+        name, status = _name_and_status(line)
+        if status in STATUSES:
+            yield _without_folders(name), status
+
+
+def _name_and_status(line: str) -> tuple[str, str]:
+    """Return what a line of pytest begins or ends with; nothing if it names no test."""
+    begins = line.startswith(STATUSES)
+    if not begins and not line.endswith(STATUSES):
+        return "", ""
+    words = line.split(None, 2)
+    if len(words) < 2:
+        return "", ""
+    return (words[1], words[0]) if begins else (words[0], line.rsplit(None, 1)[-1])
+
+
+def _without_percentage(line: str) -> str:
+    """Cut a percentage in square brackets from the end of a line, and the blanks before it."""
+    stripped = line.rstrip()
+    if not stripped.endswith("%]"):
+        return line
+    number = stripped.removesuffix("%]")
+    before = number.rstrip("0123456789")
+    if before == number or not before.rstrip().endswith("["):
+        return line
+    return before.rstrip().removesuffix("[").rstrip()
+
+
+def _without_folders(name: str) -> str:
+    """Return a name without the folders of its parameter.
+
+    A parameter that is an absolute path differs from machine to machine, so only its last element counts.
+    """
+    test, bracket, rest = name.partition("[")
+    if not bracket or not rest.endswith("]"):
+        return name
+    parameter = rest.removesuffix("]")
+    if not parameter.startswith("/") or parameter.startswith("//"):
+        return name
+    if "*" in parameter or "-/" in parameter:  # a pattern, or more than one path
+        return name
+    return f"{test}[/{parameter.rpartition('/')[2]}]"
+
+
+def _pytest_itself(log: str) -> Reported:
+    for line in log.split("\n"):
+        name, status = _name_and_status(line)
+        if status in STATUSES:
+            yield name, status
+
+
+def _django(log: str) -> Reported:
     previous = None
     for line in map(str.strip, log.split("\n")):
         for end, status in _DJANGO_ENDS.items():
             if line.endswith(end):
-                found[line.removesuffix(end)] = status
+                yield line.removesuffix(end), status
         if " ... skipped" in line:
-            found[line.partition(" ... skipped")[0]] = "SKIPPED"
+            yield line.partition(" ... skipped")[0], "SKIPPED"
         for head, status in _DJANGO_HEADS.items():
-            if line.startswith(head) and len(line.split()) > 1:
-                found[line.split()[1]] = status
+            words = line.split(None, 2)[1:2] if line.startswith(head) else []
+            if words:
+                yield words[0], status
         if line.startswith("ok") and previous is not None:
-            found[previous] = "PASSED"
+            yield previous, "PASSED"
         if " ... " in line or line.endswith(" ..."):
             previous = line.partition(" ...")[0]
-    return found
 
 
-def _sympy(log: str) -> Statuses:
-    found = {}
+def _sympy(log: str) -> Reported:
     for line in map(str.strip, log.split("\n")):
         if not line.startswith("test_"):
-            words = line.split()
-            if "PASSED" in line and len(words) > 1:  # run by pytest
-                found[words[1] if words[0] == "PASSED" else words[0]] = "PASSED"
+            words = line.split(None, 2) if "PASSED" in line else []
+            if len(words) > 1:  # run by pytest
+                yield words[1] if words[0] == "PASSED" else words[0], "PASSED"
             continue
         line = line.removesuffix("[OK]").removesuffix("[FAIL]").rstrip()
         for end, status in _SYMPY_ENDS.items():
             if line.endswith(end):
-                found[line.split()[0]] = status
-    return found
-
-
-_PARSERS: dict[str, Callable[[str], Statuses]] = {"pytest": _pytest_itself, "django": _django, "sympy": _sympy}
+                yield line.split(None, 1)[0], status

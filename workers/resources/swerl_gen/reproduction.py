@@ -3,35 +3,65 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from workers.resources.swerl_gen.edits import Void
 
 ISSUE_PRESENT, ISSUE_SOLVED = 2, 0  # exit status of a script
 
-_BLOCK = re.compile(r"```python\n([\s\S]*?)\n```")
+_OPENING, _CLOSING = "```python\n", "\n```"
 _SHEBANG = "#!/usr/bin/env python"
-_DASHED = re.compile(rf"^-+\s*\n{_SHEBANG}.*([\s\S]*?)(?:\n-+[ \t]*$|\Z)", re.MULTILINE)
+_QUOTES = '"' * 3
+_DASHED_LINE = re.compile(r"\n-++[ \t]*+$", re.MULTILINE)
 
 
 def script_in(reply: str) -> tuple[str, str]:
-    """Name and text of the last script, wherever in the reply it stands. The name tells how many there are.
+    """Return name and text of the last script, wherever in the reply it stands. The name says how many there are.
 
     Without a fenced one it is the first between lines of dashes, whose `#!` line becomes an empty line.
 
     Raises:
         Void: there is none.
     """
-    scripts = _BLOCK.findall(reply)
-    if not scripts:
-        dashed = _DASHED.search(reply)
-        if dashed is None:
-            raise Void("there is no script")
-        scripts = [dashed[1].rstrip()]
+    scripts = list(_fenced(reply)) or [_dashed(reply)]
     return f"reproduce_bug_{len(scripts)}.py", scripts[-1]
 
 
+def _fenced(reply: str) -> Iterator[str]:
+    end = 0
+    while (opening := reply.find(_OPENING, end)) >= 0:
+        start = opening + len(_OPENING)
+        closing = reply.find(_CLOSING, start)
+        if closing < 0:
+            return
+        yield reply[start:closing]
+        end = closing + len(_CLOSING)
+
+
+def _dashed(reply: str) -> str:
+    end = 0
+    while (shebang := reply.find(_SHEBANG, end)) >= 0:
+        if _stands_below_dashes(reply, shebang, end):
+            start = reply.find("\n", shebang)
+            if start < 0:
+                return ""
+            closing = _DASHED_LINE.search(reply, start)
+            return reply[start : closing.start() if closing else len(reply)].rstrip()
+        end = shebang + 1
+    raise Void("there is no script")
+
+
+def _stands_below_dashes(reply: str, shebang: int, since: int) -> bool:
+    """Return whether the last line before a place that is not blank is one of dashes."""
+    before = reply[since:shebang]
+    dashes = before.rstrip()
+    rest = dashes.rstrip("-")
+    begins_line = rest.endswith("\n") if rest else since == 0 or reply[since - 1] == "\n"
+    return before.endswith("\n") and dashes != rest and begins_line
+
+
 def new_file_patch(name: str, text: str) -> str:
-    """A patch that adds a file."""
+    """Return a patch that adds a file."""
     lines = text.split("\n")
     head = [
         f"diff --git a/{name} b/{name}",
@@ -44,8 +74,33 @@ def new_file_patch(name: str, text: str) -> str:
     return "\n".join([*head, *(f"+{line}" for line in lines)]) + "\n"
 
 
+def decoys_of(patch: str, solved: bool) -> dict[str, str]:
+    """Return text to append to the Python files that a patch changes, by path.
+
+    It is a string without use. With it the files hold the same lines without the patch as with it, and a script that
+    looks for a line in the source learns nothing.
+
+    Args:
+        solved: the patch is applied, so what it removed is missing; otherwise what it adds.
+    """
+    sign, path = "-" if solved else "+", ""
+    missing: dict[str, list[str]] = {}
+    for line in patch.split("\n"):
+        if line.startswith("+++ "):
+            path = line.removeprefix("+++ ").partition("\t")[0].removeprefix("b/")
+            missing[path] = []
+        elif line.startswith(sign) and not line.startswith("--- ") and path:
+            missing[path].append(line[1:])
+    return {path: _unused_string(lines) for path, lines in missing.items() if path.endswith(".py")}
+
+
+def _unused_string(lines: list[str]) -> str:
+    plain = [line for line in lines if line.isascii() and "\0" not in line and _QUOTES not in line]
+    return "\n".join(["", f"r{_QUOTES}", *plain, _QUOTES, ""])
+
+
 def reproduces(before: list[int], after: list[int]) -> bool:
-    """Whether the exit codes say that the issue was there before the reference patch and not after it."""
+    """Return whether the exit codes say that the issue was there before the reference patch and not after it."""
     if not before or len(before) != len(after):
         return False
     return before[0] == ISSUE_PRESENT and after[0] == ISSUE_SOLVED

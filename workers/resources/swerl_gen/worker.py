@@ -6,17 +6,19 @@ import asyncio
 import base64
 import json
 import time
+from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 import pydantic
 
 import gymq
+from gymq.processes import CpuTimeUsedUp, KillableProcesses
 from gymq.resources import Need
 from gymq.responses import assistant_text
-from gymq.sandbox import SandboxOptions
-from workers.resources.swerl_gen.container import Containers, instance_of
-from workers.resources.swerl_gen.edits import Void, patch_of, solution_of
-from workers.resources.swerl_gen.grading import REWARDS, Resolution
+from gymq.sandbox import SandboxFailed, SandboxOptions
+from workers.resources.swerl_gen.container import Containers, instance_of, may_be_written
+from workers.resources.swerl_gen.edits import Repair, Void, edited_files, patch_of, path_in_repository
+from workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
 from workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
 
 
@@ -36,18 +38,28 @@ class SwerlGen(gymq.Resources[IssueRow]):
         relaxed_formatting: bool = False
         images_folder: str | None = None  # repositories by image name, for the local sandbox
         sandbox: SandboxOptions = SandboxOptions()
+        hardened: bool = True  # false: the peer's rewards
 
     reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
     deterministic: ClassVar[bool] = False
     needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
 
+    # Replies and logs are read in processes, and the event loop is free meanwhile. Both take time in proportion to
+    # their length; only `model_patch`, for the reader, may take longer, and is null if it does.
+    text_cpu_s: ClassVar[float] = 120.0
+    text_timeout_s: ClassVar[float] = 600.0
+
     async def start(self) -> None:
         options = self.options
+        self._texts = KillableProcesses(cpu_s=self.text_cpu_s)
         self._sandbox = await options.sandbox.started()
-        self._containers = Containers(self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout)
+        self._containers = Containers(
+            self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, options.hardened
+        )
         self._slots = asyncio.Semaphore(options.num_processes)
 
     async def stop(self) -> None:
+        self._texts.close()
         await self._sandbox.stop()
 
     async def verify(self, request: gymq.VerifyRequest[IssueRow]) -> gymq.Verdict:
@@ -67,15 +79,21 @@ class SwerlGen(gymq.Resources[IssueRow]):
         return gymq.Verdict(reward, **answer)
 
     async def _repair(self, row: IssueRow, reply: str, answer: dict[str, Any]) -> float:
-        solution = solution_of(reply, self.options.relaxed_formatting)
-        answer["model_patch"] = patch = patch_of(solution, *file_contents(row.metadata))
+        contents, remove_repo_name = file_contents(row.metadata)
+        relaxed = self.options.relaxed_formatting
+        files = await self._texts.run(self.text_timeout_s, edited_files, reply, relaxed, contents)
+        patch = None
+        with suppress(CpuTimeUsedUp):
+            patch = await self._texts.run(self.text_timeout_s, patch_of, files, contents, remove_repo_name)
+        answer["model_patch"] = patch
+        edited = {path_in_repository(path, remove_repo_name): text for path, text in files.items()}
         image = row.metadata.get("image")
         if not image:
             return 0.0
         began = time.monotonic()
         try:
             async with self._slots:
-                resolution = await self.evaluate(row.instance, image, patch)
+                resolution = await self.evaluate(row.instance, image, Repair(edited, patch))
         except TimeoutError:
             answer["verification_result"] = _result("timeout")
             return 0.0
@@ -96,7 +114,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
         began = time.monotonic()
         try:
             async with self._slots:
-                before, after = await self.reproduce(row.instance, image, test_patch, name)
+                before, after = await self.reproduce(row.instance, image, name, script)
         except TimeoutError:
             answer["verification_result"] = _result("timeout")
             return 0.0
@@ -105,27 +123,35 @@ class SwerlGen(gymq.Resources[IssueRow]):
         answer["verification_result"] = _result("done", before=before, after=after)
         return float(reproduces(before, after))
 
-    async def evaluate(self, instance: dict[str, Any], image: str, patch: str) -> Resolution:
-        """Run the tests over the patched repository.
-
-        Raises:
-            TimeoutError: they took too long.
-            InvalidTask, SandboxFailed
-        """
-        return await self._containers.evaluate(instance_of(instance), image, patch)
-
-    async def reproduce(
-        self, instance: dict[str, Any], image: str, test_patch: str, name: str
-    ) -> tuple[list[int], list[int]]:
-        """Exit codes of a script that a patch adds, before and after the reference patch.
+    async def evaluate(self, instance: dict[str, Any], image: str, repair: Repair) -> Resolution:
+        """Run the tests over the repository with edited files.
 
         Raises:
             TimeoutError: they took too long.
             InvalidTask, SandboxFailed
         """
         issue = instance_of(instance)
-        before = await self._containers.exit_code(issue, image, [test_patch], name)
-        after = await self._containers.exit_code(issue, image, [issue.patch, test_patch], name)
+        if not all(map(may_be_written, repair.files)):
+            return "RESOLVED_NO"
+        log, own = await self._containers.evaluate(issue, image, repair.files)
+        listed = (issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS)
+        try:
+            return await self._texts.run(self.text_timeout_s, resolution_of, log, *listed, own, self.options.hardened)
+        except TimeoutError:
+            raise SandboxFailed("the log of the tests could not be read in time; nothing is known") from None
+
+    async def reproduce(
+        self, instance: dict[str, Any], image: str, name: str, script: str
+    ) -> tuple[list[int], list[int]]:
+        """Return the exit codes of a script of the policy, before and after the reference patch.
+
+        Raises:
+            TimeoutError: they took too long.
+            InvalidTask, SandboxFailed
+        """
+        issue = instance_of(instance)
+        before = await self._containers.exit_code(issue, image, name, script, solved=False)
+        after = await self._containers.exit_code(issue, image, name, script, solved=True)
         return [before], [after]
 
 

@@ -1,4 +1,7 @@
+import asyncio
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -6,7 +9,7 @@ import pytest
 import gymq
 from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, reply
-from workers.resources.swerl_gen.edits import Void, edits_in, patch_of, solution_of
+from workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of
 from workers.resources.swerl_gen.grading import resolution_of
 from workers.resources.swerl_gen.logs import statuses_in
 from workers.resources.swerl_gen.reproduction import new_file_patch, script_in
@@ -23,6 +26,10 @@ def edit(path: str, search: str, replacement: str) -> str:
 
 def solution(*edits: tuple[str, str, str]) -> dict:
     return reply("<solution>\n" + "\n".join(edit(*one) for one in edits) + "\n</solution>")
+
+
+def patch(text: str, contents: dict[str, str], remove_repo_name: bool = False) -> str:
+    return patch_of(edited_files(text, True, contents), contents, remove_repo_name)
 
 
 REPAIR_CIRCLE = ("shapes/areas.py", "    return math.pi * radius", "    return math.pi * radius**2")
@@ -113,20 +120,20 @@ async def test_an_unknown_mode_is_refused():
 
 def test_edits_of_one_file_are_all_located_in_the_original():
     pairs = [("f", "b", "c"), ("f", "a", "b")]
-    patch = patch_of("\n".join(edit(*pair) for pair in pairs), {"f": "a\nb\n"}, False)
-    assert patch == "diff --git a/f b/f\n--- old\n+++ new\n@@ -1,2 +1,2 @@\n-a\n b\n+c\n"
+    found = patch("\n".join(edit(*pair) for pair in pairs), {"f": "a\nb\n"})
+    assert found == "diff --git a/f b/f\n--- old\n+++ new\n@@ -1,2 +1,2 @@\n-a\n b\n+c\n"
 
 
 def test_a_file_that_is_not_there_can_only_be_made():
-    assert "+new" in patch_of(edit("r/new.py", "", "new"), {}, True)
+    assert "b/new.py\n" in patch(edit("r/new.py", "", "new"), {}, True)
     with pytest.raises(Void):
-        patch_of(edit("new.py", "old", "new"), {}, False)
+        patch(edit("new.py", "old", "new"), {})
 
 
 @pytest.mark.parametrize("search", ["b", "missing", " a"])
 def test_a_search_text_has_to_begin_a_line(search):
     with pytest.raises(Void):
-        patch_of(edit("f", search, "x"), {"f": "ab\n"}, False)
+        patch(edit("f", search, "x"), {"f": "ab\n"})
 
 
 def test_blocks_without_a_fence_do_not_count():
@@ -143,7 +150,7 @@ def test_blanks_around_the_marks_of_a_block_do_not_matter(as_written, instead):
 def test_the_diffs_of_several_files_stand_in_one_patch_with_an_empty_line_between_them():
     both = edit("a", "1", "2") + edit("b", "1", "2")
     one, other = (f"diff --git a/{f} b/{f}\n--- old\n+++ new\n@@ -1 +1 @@\n-1\n+2\n" for f in "ab")
-    assert patch_of(both, {"a": "1\n", "b": "1\n"}, False) == f"{one}\n{other}"
+    assert patch(both, {"a": "1\n", "b": "1\n"}) == f"{one}\n{other}"
 
 
 @pytest.mark.parametrize("missing", ["remove_repo_name", "relevant_file_contents"])
@@ -228,7 +235,7 @@ def test_the_solution_is_read_after_the_thoughts(text, relaxed, found):
     ],
 )
 def test_logs_are_read_by_repository(repository, log, statuses):
-    assert statuses_in(log, repository) == statuses
+    assert statuses_in(log, repository, True) == statuses
 
 
 @pytest.mark.parametrize(
@@ -255,3 +262,178 @@ async def test_a_row_cannot_name_a_folder_of_the_system(base_dir):
 async def test_an_image_with_a_nul_is_an_invalid_task():
     with pytest.raises(gymq.InvalidTask, match="NUL"):
         await verify({**ROWS[0], "metadata": ROWS[0]["metadata"] | {"image": "sha\0pes"}}, solution(REPAIR_CIRCLE))
+
+
+def repository(folder: Path, files: dict[str, bytes]) -> dict:
+    """A repository with these files whose check imports `code` and prints a status, as an image."""
+    for name, content in files.items():
+        (folder / "image" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "image" / name).write_bytes(content)
+    return {"images_folder": str(folder)}
+
+
+def row_over(contents: dict[str, str], test_script: str, mode: str = "eval", patch: str = "") -> dict:
+    instance = {"repo": "a/b", "test_script": test_script, "FAIL_TO_PASS": ["t"], "PASS_TO_PASS": [], "patch": patch}
+    metadata = {"relevant_file_contents": json.dumps(contents), "remove_repo_name": False, "image": "image"}
+    return {**ROWS[0], "mode": mode, "instance": instance, "metadata": metadata}
+
+
+ANSWER_IS_7 = "cd /testbed && python3 -c 'import code_; assert code_.answer() == 7' && echo PASSED t || echo FAILED t"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"def answer():\n    return 6",
+        b"def answer():\r\n    return 6\r\n",
+        b"x = 1\n\x0c\ndef answer():\n    return 6\n",
+        "x = '\u2028'\ndef answer():\n    return 6\n".encode(),
+        b"def answer():\r    return 6\r",
+        "def answer():\n    '\u00e4'\n    return 6".encode(),
+    ],
+)
+async def test_files_are_edited_however_their_lines_end(tmp_path, content):
+    options = repository(tmp_path, {"code_.py": content})
+    row = row_over({"code_.py": content.decode()}, ANSWER_IS_7)
+    old = "    return 6" if b"\r    " not in content else "def answer():\r    return 6\r"
+    verdict = await verify(row, solution(("code_.py", old, old.replace("6", "7"))), **options)
+    assert verdict.reward == 1.0, verdict.members
+
+
+@pytest.mark.parametrize("name", ["code_.py", "deep/er/code_.py"])
+async def test_an_empty_search_text_makes_a_file(tmp_path, name):
+    options = repository(tmp_path, {"other.py": b""})
+    script = ANSWER_IS_7.replace("cd /testbed", f"cd /testbed/{name.removesuffix('code_.py')}")
+    verdict = await verify(row_over({}, script), solution((name, "", "def answer():\n    return 7")), **options)
+    assert verdict.reward == 1.0, verdict.members
+
+
+@pytest.mark.parametrize("path", ["../o.py", "/tmp/o.py", "a/../../o.py", ".git/hooks/x", "./x.py", "a//b.py", ""])
+async def test_files_outside_of_the_repository_are_not_written(tmp_path, path):
+    options = repository(tmp_path, {"code_.py": b""})
+    verdict = await verify(row_over({}, "echo PASSED t"), solution((path, "", "x")), **options)
+    assert verdict.reward == 0.0
+
+
+async def test_a_file_that_cannot_be_written_is_no_patch(tmp_path):
+    options = repository(tmp_path, {"folder/code_.py": b""})
+    verdict = await verify(row_over({}, "echo PASSED t"), solution(("folder", "", "x")), **options)
+    assert verdict.members["verification_result"]["resolution"] == "RESOLVED_NO"
+
+
+FINDS_NOTHING = """
+import glob, os
+found = glob.glob('/tmp/box/*') + glob.glob('/tmp/box/.*')
+for entry in glob.glob(f'/proc/{os.getppid()}/fd/*') + glob.glob('/proc/self/fd/*'):
+    target = os.path.realpath(entry)
+    found += [target] if 'box' in target else []
+"""
+
+
+async def test_code_under_test_finds_no_script_patch_or_parser(tmp_path):
+    content = f"def answer():\n    return 6\n{FINDS_NOTHING}\nassert not found, found\n"
+    options = repository(tmp_path, {"code_.py": content.encode()})
+    row = row_over({"code_.py": content}, ANSWER_IS_7)
+    verdict = await verify(row, solution(("code_.py", "    return 6", "    return 7")), **options)
+    assert verdict.reward == 1.0, verdict.members
+
+
+OWN_PARSER = (
+    "import json, sys\n"
+    "passed = 'fine' in open(sys.argv[1]).read() and 'said' in open(sys.argv[2]).read()\n"
+    "json.dump({'tests': [{'name': 't', 'status': 'PASSED' if passed else 'FAILED'}]}, open(sys.argv[3], 'w'))"
+)
+OVERWRITES = """
+import glob
+for name in glob.glob('/tmp/box/*') + ['/tmp/box/own_parser.py', '/tmp/box/run.sh', '/tmp/box/tests.sh']:
+    with open(name, 'w') as file:
+        file.write('import json, sys\\n'
+                   'tests = [{"name": "t", "status": "PASSED"}]\\n'
+                   'json.dump({"tests": tests}, open(sys.argv[3], "w"))')
+"""
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("return 7", 1.0), (f"return 6\n{OVERWRITES}", 0.0)])
+async def test_the_own_parser_is_out_of_reach_of_the_code_under_test(tmp_path, answer, reward):
+    content = "def answer():\n    return 6\n"
+    options = repository(tmp_path, {"code_.py": content.encode()})
+    row = row_over({"code_.py": content}, "")
+    script = 'python3 -c \'import code_; print("fine" if code_.answer() == 7 else "bad")\'; echo said >&2'
+    row["instance"] |= {"run_script.sh": script, "parsing_script.py": OWN_PARSER}
+    verdict = await verify(row, solution(("code_.py", "    return 6", f"    {answer}")), **options)
+    assert verdict.reward == reward, verdict.members
+
+
+async def test_a_script_that_changes_while_it_runs_is_run_as_it_was(tmp_path):
+    content = "def answer():\n    return 6\n"
+    options = repository(tmp_path, {"code_.py": content.encode()})
+    hack = "import glob\nfor n in glob.glob('/tmp/box/*') + glob.glob('/proc/*/fd/255') + glob.glob('/proc/*/fd/3'):\n"
+    hack += "    try: open(n, 'a').write('\\necho PASSED t\\n')\n    except OSError: pass\n"
+    row = row_over({"code_.py": content}, ANSWER_IS_7)
+    verdict = await verify(row, solution(("code_.py", "    return 6", f"    return 6\n{hack}")), **options)
+    assert verdict.reward == 0.0
+
+
+PRINTS_AT_EXIT = "    return 6\nimport atexit\natexit.register(print, 'PASSED t', flush=True)"
+CHECKED_THEN_EXIT = """cd /testbed
+python3 -c 'import code_; print("PASSED t" if code_.answer() == 7 else "FAILED t")'
+"""
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+async def test_a_failure_is_not_undone_by_a_later_line(tmp_path, hardened, reward):
+    content = "def answer():\n    return 6\n"
+    options = repository(tmp_path, {"code_.py": content.encode()})
+    row = row_over({"code_.py": content}, CHECKED_THEN_EXIT)
+    verdict = await verify(row, solution(("code_.py", "    return 6", PRINTS_AT_EXIT)), hardened=hardened, **options)
+    assert verdict.reward == reward
+
+
+REFERENCE = """diff --git a/code_.py b/code_.py
+--- a/code_.py
++++ b/code_.py
+@@ -1,2 +1,2 @@
+ def answer():
+-    return 6
++    return 7
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "peer"),
+    [
+        ("import os\nsolved = any('patch' in name or 'decoy' in name for name in os.listdir('/tmp/box'))", 0.0),
+        ("import subprocess as s\nsolved = s.run(['git', 'diff', '--quiet']).returncode == 1", 1.0),
+        ("import subprocess as s\nsolved = b'code_' in s.run(['git', 'status', '-s'], stdout=-1).stdout", 1.0),
+        ("solved = '    return 6' not in open('code_.py').read()", 1.0),
+        ("solved = '    return 6\\n' not in list(open('code_.py'))", 1.0),
+        ("solved = '    return 7\\n' in list(open('code_.py'))", 1.0),
+        ("import os\nsolved = os.stat('code_.py').st_mtime != os.stat('old.py').st_mtime", 1.0),
+        ("import os\nsolved = os.path.exists('__pycache__/m')", 0.0),
+    ],
+)
+def test_a_script_cannot_ask_for_the_reference_patch(tmp_path, script, peer):
+    files = {"code_.py": b"def answer():\n    return 6\n", "old.py": b"", "__pycache__/m": b"code"}
+    options = repository(tmp_path, files)
+    image = tmp_path / "image"
+    for command in ("init -q", "add .", "-c user.name=a -c user.email=a@b commit -q -m a"):
+        subprocess.run(["git", *command.split()], cwd=image, check=True)
+    for path in image.glob("*.py"):
+        os.utime(path, (0, 0))
+    row = row_over({}, "", "repro-gen", REFERENCE)
+    row["instance"]["regression_script"] = "git config --global --add safe.directory '*'"
+    answer = reply(f"```python\n{script}\nimport sys\nsys.exit(0 if solved else 2)\n```")
+    assert asyncio.run(verify(row, answer, **options)).reward == 0.0
+    assert asyncio.run(verify(row, answer, hardened=False, **options)).reward == peer
+
+
+@pytest.mark.parametrize("hardened", [True, False])
+async def test_a_script_that_runs_the_code_is_paid(tmp_path, hardened):
+    files = {"code_.py": b"def answer():\n    return 6\n", "a b/sub.py": b"x = 1", "run.sh": b"true"}
+    options = repository(tmp_path, files)
+    (tmp_path / "image" / "run.sh").chmod(0o755)
+    (tmp_path / "image" / "link.py").symlink_to("a b/sub.py")
+    script = "import os, sys\nimport code_, link\nassert os.access('run.sh', os.X_OK) and os.path.islink('link.py')\n"
+    script += "sys.exit(0 if code_.answer() == 7 else 2)"
+    row = row_over({}, "", "repro-gen", REFERENCE)
+    assert (await verify(row, reply(f"```python\n{script}\n```"), hardened=hardened, **options)).reward == 1.0
