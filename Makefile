@@ -65,9 +65,13 @@ lint: $(VENV)/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy gymq
 
+# -rR lists the tests that passed only when they were run again.
+RERUNS := --reruns 2 --reruns-delay 1 -rfER
+
+# The tests of chaos wait more than they compute, so two at a time leave each other room; four would not.
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --ignore tests/chaos --reruns 2 --reruns-delay 1
-	$(BIN)/python -m pytest tests/chaos --reruns 2 --reruns-delay 1
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --ignore tests/chaos $(RERUNS)
+	$(BIN)/python -m pytest tests/chaos --numprocesses 2 --dist loadfile --no-loadscope-reorder $(RERUNS)
 
 SEEDS ?= 3
 FIRST_SEED ?= 1
@@ -101,7 +105,7 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 	@touch $@
 
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model --reruns 2 --reruns-delay 1
+	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model $(RERUNS)
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \

@@ -20,7 +20,7 @@ _QUERY = re.compile(rf"([?&][^=&#\s]*(?:{'|'.join(_WORDS)})[^=&#\s]*=)[^&#\s]+",
 
 _MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
 _CREDENTIAL = re.compile(r"[^\s\"\\]{16,}")
-"""What is cut out of replies too, if there are letters and digits in it: nobody writes it by chance, as `EMPTY`."""
+"""What is cut out of replies too, if it has letters and digits: unlike `EMPTY`, no model writes it by chance."""
 
 _hidden: set[str] = set()
 _credentials: set[bytes] = set()

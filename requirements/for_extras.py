@@ -72,7 +72,7 @@ def needed(entries: list[tuple[str, set[str], str]], names: set[str]) -> set[str
         LookupError: one of them is not in the lock.
     """
     if missing := names - {package for package, _, _ in entries}:
-        raise LookupError(f"requirements/locked.txt: {', '.join(sorted(missing))} not in it; run `make lock`")
+        raise LookupError(f"requirements/locked.txt: {', '.join(sorted(missing))} missing; run `make lock`")
     found: set[str] = set()
     while names:
         found |= names
@@ -86,7 +86,7 @@ def main() -> None:
     try:
         chosen = needed(entries, direct(filter(None, ",".join(sys.argv[1:]).split(","))))
     except KeyError as error:
-        sys.exit(f"pyproject.toml: there is no extra {error}; say one of those that it lists")
+        sys.exit(f"pyproject.toml: the extra {error} is unknown; use one of those that it lists")
     except LookupError as error:
         sys.exit(str(error))
     sys.stdout.writelines(text for package, _, text in entries if package in chosen)

@@ -27,7 +27,7 @@ def secrets(lab: Lab) -> list[str]:
 async def test_no_secret_gets_into_files_outcomes_or_logs_even_when_a_model_shouts_it(
     lab: Lab, secrets: list[str], tmp_path: Path
 ) -> None:
-    rows = [row("plain"), row("fails", script={"model_fails": 99}), row("tells", script={"model_tells": True})]
+    rows = [row("plain"), row("fails", script={"model_fails": 99}), row("echoes", script={"model_echoes_key": True})]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(content) + "\n" for content in rows))
     options = CollectOptions(
         tmp_path / "rows.jsonl", tmp_path / "out" / "rollouts.jsonl", MaterialiseOptions(agent_name="asker")

@@ -95,7 +95,7 @@ def test_the_part_for_an_image_leaves_the_rest_out() -> None:
     assert not {"pytest", "mypy", "llama-index-core", "wandb"} & chosen("resources", "observability")
 
 
-@pytest.mark.parametrize(("extra", "says"), [("nope", "no extra 'nope'"), ("verifiers", "verifiers not in it")])
+@pytest.mark.parametrize(("extra", "says"), [("nope", "'nope' is unknown"), ("verifiers", "verifiers missing")])
 def test_what_is_not_locked_is_refused(extra: str, says: str) -> None:
     command = [sys.executable, ROOT / "requirements" / "for_extras.py", extra]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)

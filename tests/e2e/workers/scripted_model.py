@@ -35,7 +35,7 @@ class ScriptedModel(gymq.Model):
             raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, f"the engine refuses {self.options.api_key}")
         if script.get("model_nonsense"):
             return {"no": "response"}
-        if script.get("model_tells"):
+        if script.get("model_echoes_key"):
             return reply(f"the key is {self.options.api_key}, and so are the headers")
         turn = sum(item.get("type") == "function_call" for item in request.params["input"])
         tools = script.get("tools", [])
