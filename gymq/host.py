@@ -261,8 +261,8 @@ def _hide_secrets(spec: HostSpec) -> None:
         hide_credential(urlsplit(url).password or "")
 
 
-def _raise_open_files() -> None:
-    """A model worker may hold thousands of connections; the usual soft limit is 1024."""
+def raise_open_files() -> None:
+    """Raise the limit of this process: it may hold thousands of connections; the usual soft limit is 1024."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -271,7 +271,7 @@ def _raise_open_files() -> None:
 
 def main() -> int:
     parent_death.die_with_parent(os.getppid())
-    _raise_open_files()
+    raise_open_files()
     first_line = sys.stdin.buffer.readline()
     if not first_line:
         return 1  # the parent was gone before it said anything

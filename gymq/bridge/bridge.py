@@ -14,6 +14,7 @@ from typing import Self
 from aiohttp import web
 
 from gymq.bridge.agent_routes import AgentRoutes
+from gymq.bridge.connections import Listener
 from gymq.bridge.context import Context
 from gymq.bridge.cookies import SessionCookies
 from gymq.bridge.directory import Directory
@@ -34,7 +35,6 @@ from gymq.routing import RoutedCalls, Routes
 
 log = logging.getLogger("gymq.bridge")
 
-BACKLOG = 16_384  # connections that the system accepts before we do; it may allow fewer
 LARGE_BODIES_BYTES = 512 << 20  # of large request bodies that are being read, together
 KEEP_ALIVE_S = 3630.0  # longer than clients and proxies keep idle connections, so that they close them and not we
 MAX_HEADER_BYTES = 16_384
@@ -65,6 +65,7 @@ class Bridge:
         )
         hosts = (settings.host, directory.head_host, *(place.host for place in directory), *settings.allowed_hosts)
         self._origins = OriginCheck(hosts, settings.host, with_key=settings.api_key is not None)
+        self._listener: Listener
         self._runner: web.AppRunner | None = None
         self._in_hand = 0
 
@@ -87,6 +88,7 @@ class Bridge:
             log.warning("whoever reaches %s may use the bridge: the setting `api_key` is not set", settings.host)
         await self._routes.start()
         await self.rollouts.start()
+        self._listener = Listener()
         self._runner = web.AppRunner(
             self._app(),
             handler_cancellation=True,  # who hangs up does not wait any more
@@ -124,20 +126,21 @@ class Bridge:
             if not self._in_hand:
                 break
             await asyncio.sleep(0.02)
+        self._listener.close()
         await self._runner.cleanup()
 
     async def _listen(self, ports: Iterable[int]) -> None:
         assert self._runner is not None
+        assert self._runner.server is not None
         for port in ports:
-            site = web.TCPSite(self._runner, self._settings.host, port, backlog=BACKLOG)
             try:
-                await site.start()
+                await self._listener.open(self._runner.server, self._settings.host, port)
             except OSError as error:
                 reason = error.strerror or str(error)
                 raise PortTaken(f"the bridge cannot listen on {self._settings.host}:{port}: {reason}") from None
 
     def _app(self) -> web.Application:
-        app = web.Application(middlewares=[self._counted, told_in_json, self._checked])
+        app = web.Application(middlewares=[self._listener.serving, self._counted, told_in_json, self._checked])
         context = self._context
         agents = AgentRoutes(context)
         secret = self._settings.session_secret

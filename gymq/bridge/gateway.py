@@ -20,6 +20,7 @@ from typing import Any, Self
 from aiohttp import web
 
 from gymq.agent import Rollout
+from gymq.bridge.connections import Listener
 from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
 from gymq.bridge.http import check_key, connections_log, read_body, told_in_json
@@ -87,10 +88,12 @@ class Gateway:
         self._host = host
         self._port = port
         self._admitted: dict[str, tuple[Admission, Ask]] = {}
+        self._listener: Listener
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> Self:
-        app = web.Application(middlewares=[told_in_json])
+        self._listener = Listener()
+        app = web.Application(middlewares=[self._listener.serving, told_in_json])
         for dialect in DIALECTS:
             for prefix in (PREFIX, PREFIX + CAPTURE):
                 app.router.add_post(prefix + dialect.path, self._handler(dialect))
@@ -103,17 +106,21 @@ class Gateway:
             shutdown_timeout=0.1,
         )
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
+        assert self._runner.server is not None
         try:
-            await site.start()
+            await self._listener.open(self._runner.server, self._host, self._port)
         except OSError:
-            await self._runner.cleanup()
+            await self._close()
             raise
-        self._port = self._runner.addresses[0][1]
+        self._port = self._listener.ports[0]
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._close()
+
+    async def _close(self) -> None:
         assert self._runner is not None
+        self._listener.close()
         await self._runner.cleanup()
 
     @asynccontextmanager

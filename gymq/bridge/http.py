@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any
 
 import msgspec
@@ -13,15 +14,16 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from gymq.bridge.failures import BridgeError, invalid
-from gymq.bridge.memory import MemoryBudget
+from gymq.bridge.memory import MemoryBudget, Share
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bridge")
 connections_log = logging.getLogger("gymq.bridge.connections")
 
 JSON = "application/json"
-SMALL_BYTES = 1 << 20  # bodies up to this size are read at once, so that slow large ones cannot hold them up
-ASSUMED_BYTES = 16 << 20  # of a body that does not say how long it is
+SMALL_BYTES = 1 << 20  # of each body, which no budget counts, so that large ones cannot hold small ones up
+BODY_GRACE_S = 30.0  # for a body to begin; after that it must come at the least rate
+LEAST_BYTES_PER_S = 128 << 10
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -90,10 +92,11 @@ async def read_body(
     """The body of a request.
 
     Args:
-        budget: what large bodies that are being read may take together; further ones wait for it.
+        timeout_s: for all of it. It must come at `LEAST_BYTES_PER_S` too.
+        budget: what large bodies that are being read may take together; when it is spent, they are not read on.
 
     Raises:
-        BridgeError: 415 it is compressed; 413 it is larger than `max_bytes`; 408 it takes too long to arrive.
+        BridgeError: 415 it is compressed; 413 it is larger than `max_bytes`; 408 it comes too slowly.
     """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() != "identity":
@@ -101,24 +104,36 @@ async def read_body(
     length = request.content_length
     if length is not None and length > max_bytes:
         raise _too_large(max_bytes)
-    if budget is None or (length is not None and length <= SMALL_BYTES):
-        return await _read(request, max_bytes, timeout_s)
-    async with budget.taken(ASSUMED_BYTES if length is None else length):
-        return await _read(request, max_bytes, timeout_s)
+    with ExitStack() as held:
+        return await _read(request, max_bytes, timeout_s, budget, held)
 
 
-async def _read(request: web.Request, max_bytes: int, timeout_s: float) -> bytes:
+async def _read(
+    request: web.Request, max_bytes: int, timeout_s: float, budget: MemoryBudget | None, held: ExitStack
+) -> bytes:
     parts = []
     size = 0
+    share: Share | None = None
+    now = asyncio.get_running_loop().time
+    begun = now()  # moved by what is not the client's fault
     try:
-        async with asyncio.timeout(timeout_s):
+        async with asyncio.timeout_at(begun + min(timeout_s, BODY_GRACE_S)) as limit:
             async for part in request.content.iter_any():
                 size += len(part)
                 if size > max_bytes:
                     raise _too_large(max_bytes)
                 parts.append(part)
+                if budget is not None and size > SMALL_BYTES:
+                    share = share or held.enter_context(budget.share())
+                    if not share.take(len(part)):
+                        limit.reschedule(None)
+                        waits_since = now()
+                        await share.wait(len(part))
+                        begun += now() - waits_since
+                limit.reschedule(begun + min(timeout_s, BODY_GRACE_S + size / LEAST_BYTES_PER_S))
     except TimeoutError:
-        raise BridgeError(408, "timeout", f"the body did not arrive within {timeout_s:g} s") from None
+        text = f"the body came too slowly: {size} bytes in {now() - begun:.1f} s"
+        raise BridgeError(408, "timeout", text) from None
     except web.RequestPayloadError as error:
         raise BridgeError(400, "bad_request", f"the body cannot be read: {error}") from None
     return b"".join(parts)

@@ -1,51 +1,77 @@
-"""How much memory requests may take together; whoever finds none left waits."""
+"""How much memory large request bodies may take together while they arrive."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class MemoryBudget:
-    """Bytes, given out in the order in which they are asked for."""
+    """Bytes, taken as they come.
+
+    Nothing is reserved: a body that has announced much and sent little holds little. When all is taken, bodies wait for
+    those that began before them. The one that began first never waits, so one of them always gets on; it may exceed
+    the budget by its own size.
+    """
 
     def __init__(self, num_bytes: int) -> None:
-        self._total = num_bytes
         self._free = num_bytes
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._shares: dict[Share, None] = {}  # in the order in which they began
 
-    @asynccontextmanager
-    async def taken(self, num_bytes: int) -> AsyncIterator[None]:
-        """Holds so many bytes of the budget; more than there are count as all of them."""
-        num_bytes = min(num_bytes, self._total)
-        await self._take(num_bytes)
+    @contextmanager
+    def share(self) -> Iterator[Share]:
+        """Open the share of one body, which is given back when the block ends."""
+        share = Share(self)
+        self._shares[share] = None
         try:
-            yield
+            yield share
         finally:
-            self._give_back(num_bytes)
+            del self._shares[share]
+            self._free += share.num_bytes
+            self._wake()
 
-    async def _take(self, num_bytes: int) -> None:
-        if not self._waiting and num_bytes <= self._free:
-            self._free -= num_bytes
-            return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((num_bytes, turn))
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
-                self._give_back(num_bytes)
-            else:
-                self._waiting.remove((num_bytes, turn))
-                self._give_back(0)  # those behind may fit
-            raise
+    def _has_room(self, share: Share, num_bytes: int) -> bool:
+        return num_bytes <= self._free or share is next(iter(self._shares))
 
-    def _give_back(self, num_bytes: int) -> None:
-        self._free += num_bytes
-        while self._waiting and self._waiting[0][0] <= self._free:
-            wanted, turn = self._waiting.popleft()
-            if not turn.cancelled():
-                self._free -= wanted
+    def _wake(self) -> None:
+        """Let those take that have room now, in their order."""
+        for share in self._shares:
+            turn = share.turn
+            if turn is not None and not turn.done():
+                if not self._has_room(share, share.num_wanted):
+                    break
+                self._grant(share, share.num_wanted)
                 turn.set_result(None)
+
+    def _grant(self, share: Share, num_bytes: int) -> None:
+        self._free -= num_bytes
+        share.num_bytes += num_bytes
+
+
+class Share:
+    """What one body holds of a budget."""
+
+    __slots__ = ("_budget", "num_bytes", "num_wanted", "turn")
+
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget = budget
+        self.num_bytes = 0
+        self.num_wanted = 0
+        self.turn: asyncio.Future[None] | None = None
+
+    def take(self, num_bytes: int) -> bool:
+        """Take bytes; False if there is no room now."""
+        if not self._budget._has_room(self, num_bytes):
+            return False
+        self._budget._grant(self, num_bytes)
+        return True
+
+    async def wait(self, num_bytes: int) -> None:
+        """Take bytes as soon as there is room."""
+        self.num_wanted = num_bytes
+        self.turn = asyncio.get_running_loop().create_future()
+        try:
+            await self.turn
+        finally:
+            self.turn = None

@@ -17,6 +17,7 @@ from gymq.bus import Bus
 from gymq.cli.errors import Refused
 from gymq.config import Config
 from gymq.discovery import find_workers
+from gymq.host import raise_open_files
 
 
 @asynccontextmanager
@@ -28,6 +29,7 @@ async def bridge_for(config: Config, url: str) -> AsyncIterator[str]:
         BusError
     """
     settings = read_settings(config.tree)
+    raise_open_files()
     bus = await Bus.connect(url, role="bridge", name="gymq bridge")
     try:
         if not config.instances:

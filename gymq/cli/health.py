@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 
+from gymq.bridge.connections import Listener
 from gymq.cli.errors import Refused
+from gymq.host import raise_open_files
 from gymq.launch import Cluster
 
 
@@ -25,15 +27,19 @@ async def health_at(port: int, cluster: Cluster) -> AsyncIterator[None]:
         missing = cluster.not_serving
         return web.json_response({"not_serving": missing}, status=503 if missing else 200)
 
-    app = web.Application()
+    raise_open_files()
+    listener = Listener()
+    app = web.Application(middlewares=[listener.serving])
     app.router.add_get("/health", answer)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
         try:
-            await web.TCPSite(runner, None, port).start()
+            assert runner.server is not None
+            await listener.open(runner.server, None, port)
         except OSError as error:
             raise Refused(f"cannot listen on the port {port} of --health-port: {error.strerror}") from None
         yield
     finally:
+        listener.close()
         await runner.cleanup()
