@@ -75,7 +75,7 @@ def test_what_is_listed_as_not_built_does_not_exist(name: str) -> None:
     assert find_worker(name) is None
 
 
-HARDENED = frozenset({"over_refusal_detection-s05"})
+HARDENED = frozenset({"instruction_following-s07", "over_refusal_detection-s05"})
 """Cases whose reward is another with the worker's defaults, since they succeed by what `hardened` closes."""
 
 

@@ -47,6 +47,9 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
 
     reward_range = (0.0, 1.0)
 
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # a text without a letter or digit follows nothing
+
     # Patterns of the rows may need exponential time on an unlucky text, which then follows nothing. Only what the
     # machine did not get round to in the time on the clock is a failure.
     checks_cpu_s: ClassVar[float] = 20.0
@@ -65,14 +68,18 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
         metadata = request.row.verifier_metadata
         instructions = list(zip(metadata.instruction_id_list, metadata.kwargs, strict=False))
         text = first_text_of_last_item(request.response)
+        says_something = not self.options.hardened or any(map(str.isalnum, text))
         try:
             followed = await self._checks.run(self.checks_timeout_s, check_all, instructions, text)
         except CpuTimeUsedUp:
             followed = [False] * len(instructions)
+        if not says_something:
+            followed = [False] * len(instructions)
+        follows_all = says_something and all(followed)
         share = sum(followed) / len(followed) if followed else 0.0
         return gymq.Verdict(
-            share if metadata.grading_mode == "fraction" else float(all(followed)),
-            follow_all_instructions=all(followed),
+            share if metadata.grading_mode == "fraction" else float(follows_all),
+            follow_all_instructions=follows_all,
             follow_instruction_list=followed,
             verifier_metadata=metadata.model_dump(exclude_unset=True),
         )

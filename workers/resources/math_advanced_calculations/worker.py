@@ -7,11 +7,24 @@ from __future__ import annotations
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from typing import Any
 
 import pydantic
 
 import gymq
+
+PASSING_ON = frozenset({"negate", "return_constant"})
+"""Tools that give back what they are given."""
+
+_NUMERAL = re.compile(r"\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+")
+_WORD = re.compile(r"[a-z]+")
+_UP_TO_TWENTY = """
+zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
+nineteen twenty
+"""
+_SPELLED = {word: float(number) for number, word in enumerate(_UP_TO_TWENTY.split())}
 
 
 class CalculationRow(gymq.Row):
@@ -50,6 +63,9 @@ class Calculators(gymq.Resources[CalculationRow]):
     """Reward 1 if all expected values are among the tools' results."""
 
     reward_range = (0.0, 1.0)
+
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # False: a number that a tool was only given to pass on counts too
 
     # Values are compared exactly, so the order of the operations is part of the task.
 
@@ -123,8 +139,12 @@ class Calculators(gymq.Resources[CalculationRow]):
         return {"solution": result}
 
     async def verify(self, request: gymq.VerifyRequest[CalculationRow]) -> gymq.Verdict:
-        outputs = [item for item in request.response["output"] if item.get("type") == "function_call_output"]
-        results = [solution(item.get("output")) for item in outputs]
+        items = request.response["output"]
+        results = (
+            results_of_tools(items, stated_numbers(request.row.responses_create_params["input"]))
+            if self.options.hardened
+            else [solution(item.get("output")) for item in items if item.get("type") == "function_call_output"]
+        )
         # `in` would find a NaN by its identity; a null stands for a result that could not be read.
         met = [any(value == result for result in results) for value in request.row.ground_truth]
         return gymq.Verdict(float(all(met)))
@@ -136,3 +156,40 @@ def solution(output: Any) -> float | None:
         return float(json.loads(output)["solution"])
     except (TypeError, ValueError, LookupError, OverflowError, RecursionError):
         return None
+
+
+def results_of_tools(items: list[dict[str, Any]], stated: set[float]) -> list[float | None]:
+    """Return the results of tools, but not what a tool only passed on although no task and no tool had named it.
+
+    Args:
+        items: the output items of a response.
+        stated: the numbers in the task.
+    """
+    names = {item.get("call_id"): item.get("name") for item in items if item.get("type") == "function_call"}
+    results: list[float | None] = []
+    for item in items:
+        if item.get("type") != "function_call_output":
+            continue
+        result = solution(item.get("output"))
+        passed_on = names.get(item.get("call_id")) in PASSING_ON and result is not None
+        if not passed_on or result in results or abs(result or 0.0) in stated:
+            results.append(result)
+    return results
+
+
+def stated_numbers(given: Any) -> set[float]:
+    """Return the numbers in a request's `input`, without their signs: in digits, or spelled up to twenty."""
+    text = "\n".join(_texts(given))
+    spelled = {_SPELLED[word] for word in _WORD.findall(text.lower()) if word in _SPELLED}
+    return {float(numeral.replace(",", "")) for numeral in _NUMERAL.findall(text)} | spelled
+
+
+def _texts(given: Any) -> Iterator[str]:
+    if isinstance(given, str):
+        yield given
+    elif isinstance(given, list):
+        for one in given:
+            yield from _texts(one)
+    elif isinstance(given, dict):
+        for name in ("content", "text"):
+            yield from _texts(given.get(name))

@@ -12,6 +12,17 @@ class Tolerance(NamedTuple):
 
     word_similarity: float  # two texts of two words or more have to reach it
     difference: float  # two fractions have to be closer than this
+    hardened: bool = True  # words that any text has do not make two alike, and a text is not like its negation
+
+
+_NEGATIONS = frozenset({"not", "no", "never", "without", "cannot"})
+_COMMON = """
+a about all also an and any are as at be been but by can could did do does for from had has have he her his how i if in
+into is it its just me more my no not of on or our please she should so some than that the their them then there these
+they this to up us was we were what when which who will with would you your
+"""
+_COMMON_WORDS = frozenset(_COMMON.split())
+_MOSTLY = 0.8  # share of the words of both texts that a text has in common with its negation
 
 
 def parse_json(text: str) -> Any:
@@ -51,14 +62,38 @@ def _same_scalar(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
     if isinstance(expected, float):
         return abs(expected - actual) < tolerance.difference
     if isinstance(expected, str):
-        return _similar_texts(expected, actual, tolerance.word_similarity)
+        return _similar_texts(expected, actual, tolerance)
     return bool(expected == actual)
 
 
-def _similar_texts(expected: str, actual: str, threshold: float) -> bool:
+def _similar_texts(expected: str, actual: str, tolerance: Tolerance) -> bool:
     """Words in common, divided by the words of both texts together: texts that are the same reach 0.5."""
     expected_words, actual_words = Counter(expected.lower().split()), Counter(actual.lower().split())
     if min(expected_words.total(), actual_words.total()) < 2:
         return expected == actual
-    common = (expected_words & actual_words).total()
-    return common / (expected_words.total() + actual_words.total()) >= threshold
+    threshold = tolerance.word_similarity
+    if not tolerance.hardened or threshold <= 0:
+        return _similarity(expected_words, actual_words) >= threshold
+    if _is_negation(expected_words, actual_words):
+        return False
+    telling = _telling(expected_words)
+    return _similarity(telling or expected_words, _telling(actual_words) if telling else actual_words) >= threshold
+
+
+def _similarity(one: Counter[str], other: Counter[str]) -> float:
+    total = one.total() + other.total()
+    return (one & other).total() / total if total else 0.0
+
+
+def _telling(words: Counter[str]) -> Counter[str]:
+    return Counter({word: count for word, count in words.items() if word.strip(".,;:!?") not in _COMMON_WORDS})
+
+
+def _is_negation(one: Counter[str], other: Counter[str]) -> bool:
+    """Return whether two texts are nearly the same, but only one of them says no."""
+    mostly_the_same = 2 * _similarity(one, other) >= _MOSTLY
+    return mostly_the_same and _says_no(one) != _says_no(other)
+
+
+def _says_no(words: Counter[str]) -> bool:
+    return any(word in _NEGATIONS or word.endswith(("n't", "n\u2019t")) for word in words)

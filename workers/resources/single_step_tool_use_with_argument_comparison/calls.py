@@ -55,11 +55,19 @@ class Outcome(NamedTuple):
     category: str
 
 
-def compare_calls(expected: list[Call], actual: list[Call], options: ComparatorOptions) -> Outcome:
-    """Score the calls that were made against the expected ones, at least one each."""
-    if not _admissible(len(expected), len(actual), options):
+def compare_calls(
+    expected: list[Call], actual: list[Call], options: ComparatorOptions, *, hardened: bool = True
+) -> Outcome:
+    """Score the calls that were made against the expected ones, at least one each.
+
+    Args:
+        hardened: whether more calls than expected need `allow_superset` in any case: each of them is a guess.
+    """
+    if not _admissible(len(expected), len(actual), options, hardened):
         return Outcome(0.0, OTHER_NUMBER)
-    tolerance = Tolerance(options.word_count_similarity_threshold, options.floating_point_comparison_threshold)
+    tolerance = Tolerance(
+        options.word_count_similarity_threshold, options.floating_point_comparison_threshold, hardened
+    )
     results = [[_compare(one, other, tolerance) for other in actual] for one in expected]
     if len(expected) == len(actual) == 1:
         return Outcome(float(results[0][0] == SAME), results[0][0])
@@ -82,9 +90,11 @@ def _compare(expected: Call, actual: Call, tolerance: Tolerance) -> str:
     return first_difference(expected.arguments, actual.arguments, tolerance) or SAME
 
 
-def _admissible(expected: int, actual: int, options: ComparatorOptions) -> bool:
-    if not options.parallel_tool_call_rewarding or actual == expected:
+def _admissible(expected: int, actual: int, options: ComparatorOptions, hardened: bool) -> bool:
+    if actual == expected:
         return True
+    if not options.parallel_tool_call_rewarding:
+        return actual < expected or not hardened
     return options.allow_subset if actual < expected else options.allow_superset
 
 

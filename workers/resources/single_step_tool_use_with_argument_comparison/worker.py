@@ -53,6 +53,7 @@ class SingleStep(gymq.Resources[StepRow]):
 
     class Options(gymq.WorkerOptions):
         tool_call_comparator_config: ComparatorOptions = ComparatorOptions()
+        hardened: bool = True  # False: surplus calls are free, common words count as any, an empty message is one
 
     async def verify(self, request: gymq.VerifyRequest[StepRow]) -> gymq.Verdict:
         outcome = self._compare(request.row.expected_action, request)
@@ -62,7 +63,7 @@ class SingleStep(gymq.Resources[StepRow]):
         self, expected: ExpectedMessage | ExpectedCall | ExpectedBatch, request: gymq.VerifyRequest[StepRow]
     ) -> Outcome:
         made = [Call.of(call["name"], call.get("arguments") or "") for call in request.function_calls]
-        if not made and not has_text(request.response):
+        if not made and not has_text(request.response, blank=not self.options.hardened):
             return Outcome(0.0, "no_action_found")
         if isinstance(expected, ExpectedMessage):
             return Outcome(0.0, "no_expected_chat_message") if made else Outcome(1.0, "expected_chat_message_found")
@@ -70,16 +71,21 @@ class SingleStep(gymq.Resources[StepRow]):
             return Outcome(0.0, "no_expected_tool_call")
         calls = expected.calls if isinstance(expected, ExpectedBatch) else [expected]
         wanted = [Call.of(call.name, call.arguments) for call in calls]
-        return compare_calls(wanted, made, self.options.tool_call_comparator_config)
+        return compare_calls(wanted, made, self.options.tool_call_comparator_config, hardened=self.options.hardened)
 
 
-def has_text(response: dict[str, Any]) -> bool:
-    """Whether an assistant message has a text, be it empty. A refusal is none."""
+def has_text(response: dict[str, Any], *, blank: bool) -> bool:
+    """Return whether an assistant message has a text. A refusal is none.
+
+    Args:
+        blank: whether an empty text, or one of white space, is a text.
+    """
     messages = [item for item in response["output"] if is_message(item) and item.get("role") == "assistant"]
-    return any(_has_text(message.get("content")) for message in messages)
+    texts = [text for message in messages for text in _texts(message.get("content"))]
+    return any(blank or text.strip() for text in texts)
 
 
-def _has_text(content: str | list[dict[str, Any]] | None) -> bool:
+def _texts(content: str | list[dict[str, Any]] | None) -> list[str]:
     if isinstance(content, list):
-        return any(isinstance(part.get("text"), str) for part in content)
-    return content is not None
+        return [part["text"] for part in content if isinstance(part.get("text"), str)]
+    return [] if content is None else [content]

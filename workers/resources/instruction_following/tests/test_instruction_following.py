@@ -110,3 +110,21 @@ def test_members_beside_the_metadata_fill_it_up():
 def test_a_row_that_does_not_fit_is_refused(members, named):
     with pytest.raises(gymq.InvalidTask, match=named):
         InstructionFollowing().parse_row(row(NO_COMMA, **members))
+
+
+CALL = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "call_1"}
+
+
+@pytest.mark.parametrize("said", [[], [""], [" \n"], ["...!"], [CALL], ["No comma.", CALL]])
+@pytest.mark.parametrize("grading_mode", ["binary", "fraction"])
+async def test_saying_nothing_follows_nothing(said, grading_mode):
+    metadata = {
+        "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
+        "kwargs": [{}, {"num_words": 5, "relation": "less than"}],
+        "prompt": "Write.",
+        "grading_mode": grading_mode,
+    }
+    for hardened, reward in ((True, 0.0), (False, 1.0)):
+        async with Harness(InstructionFollowing, {"hardened": hardened}) as env:
+            verdict = await env.verify(row(metadata), reply(*said))
+        assert (verdict.reward, verdict.members["follow_all_instructions"]) == (reward, hardened is False)

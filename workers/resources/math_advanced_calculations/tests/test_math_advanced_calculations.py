@@ -97,3 +97,33 @@ async def test_an_expectation_that_is_no_list_is_refused(ground_truth):
 @pytest.mark.parametrize("text", [None, 5, [], '"solution"', "[1]", '{"solution": null}', '{"solution": "five"}'])
 def test_an_output_without_a_number_gives_none(text):
     assert solution(text) is None
+
+
+def called(name, value, call_id="call_1", **arguments):
+    call = {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+    return call, {**output(json.dumps({"solution": value})), "call_id": call_id}
+
+
+@pytest.mark.parametrize("name", ["return_constant", "negate"])
+@pytest.mark.parametrize(
+    ("task", "before", "number", "paid_if_hardened"),
+    [
+        ("1 + 3?", [], 5.2, 0.0),
+        ("Is it 5.2?", [], 5.2, 1.0),
+        ("1 + 3?", called("add", 5.2, "call_0", a=1, b=3), 5.2, 1.0),
+        ("The negative of seven, please", [], 7.0, 1.0),
+        ("The negative of 1,234", [], -1234.0, 1.0),
+        ([{"role": "user", "content": [{"type": "input_text", "text": "-2.5e3"}]}], [], -2500.0, 1.0),
+    ],
+)
+async def test_a_number_from_nowhere_is_not_passed_on(name, task, before, number, paid_if_hardened):
+    items = [*before, *called(name, number, a=number)]
+    given = {**row([number]), "responses_create_params": {"input": task}}
+    for hardened, paid in ((True, paid_if_hardened), (False, 1.0)):
+        async with Harness(Calculators, {"hardened": hardened}) as env:
+            assert (await env.verify(given, reply(*items))).reward == paid
+
+
+async def test_other_tools_need_no_stated_numbers():
+    async with Harness(Calculators) as env:
+        assert (await env.verify(row([5.2]), reply(*called("add", 5.2, a=4, b=0)))).reward == 1.0

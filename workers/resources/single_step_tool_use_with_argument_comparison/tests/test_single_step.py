@@ -24,8 +24,10 @@ def batch(*calls: dict[str, Any]) -> dict[str, Any]:
     return {"type": "function_call_batch", "calls": list(calls)}
 
 
-async def verdict_on(expected: Any, *output: Any, **options: Any) -> tuple[float, str]:
-    config = {"tool_call_comparator_config": options} if options else {}
+async def verdict_on(expected: Any, *output: Any, hardened: bool = True, **options: Any) -> tuple[float, str]:
+    config: dict[str, Any] = {"hardened": hardened}
+    if options:
+        config["tool_call_comparator_config"] = options
     async with Harness(SingleStep, config) as env:
         verdict = await env.verify({**prompt("Go on."), "expected_action": expected}, reply(*output))
     return verdict.reward, verdict.members["category"]
@@ -152,7 +154,8 @@ ONE, TWO, THREE = call("one"), call("two"), call("three")
 @pytest.mark.parametrize(
     ("options", "calls", "outcome"),
     [
-        ({}, [TWO, ONE, THREE], (1.0, "expected_tool_call_batch")),
+        ({}, [TWO, ONE], (1.0, "expected_tool_call_batch")),
+        ({}, [TWO, ONE, THREE], (0.0, "function_call_batch_length_different")),
         ({}, [ONE], (0.0, "function_call_batch_length_different")),
         ({}, [ONE, THREE], (0.0, "unexpected_tool")),
         ({}, [ONE, call("two", 5)], (0.0, "argument_value_type_different")),
@@ -169,6 +172,39 @@ ONE, TWO, THREE = call("one"), call("two"), call("three")
 )
 async def test_the_number_of_calls(options, calls, outcome):
     assert await verdict_on(batch(ONE, TWO), *made(*calls), **options) == outcome
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+async def test_two_hundred_guesses_win_only_where_the_peer_is_followed(hardened, reward):
+    guesses = [call("one", {"x": number}) for number in range(200)]
+    assert (await verdict_on(guesses[150], *made(*guesses), hardened=hardened))[0] == reward
+
+
+EXPECTED = "Cancel the booking of the large boat for Tuesday"
+
+
+@pytest.mark.parametrize(
+    ("text", "hardened", "same"),
+    [
+        ("the of for the", False, True),
+        ("the of for the", True, False),
+        ("Do not " + EXPECTED, False, True),
+        ("Do not " + EXPECTED, True, False),
+        ("Don't " + EXPECTED, True, False),
+        (EXPECTED, True, True),
+        ("Please cancel the large boat on Tuesday", True, True),
+        ("There is no boat", True, True),
+    ],
+)
+async def test_common_words_make_no_texts_alike(text, hardened, same):
+    expected, given = call("note", {"text": EXPECTED}), call("note", {"text": text})
+    assert (await verdict_on(expected, *made(given), hardened=hardened))[0] == float(same)
+
+
+async def test_texts_of_common_words_are_compared_by_them():
+    expected = call("say", {"text": "it is what it is"})
+    assert (await verdict_on(expected, *made(expected)))[0] == 1.0
+    assert (await verdict_on(expected, *made(call("say", {"text": "you are"}))))[0] == 0.0
 
 
 @pytest.mark.parametrize(
@@ -200,16 +236,23 @@ async def test_the_reason_is_that_of_the_first_expected_call_without_a_partner()
     ("content", "category"),
     [
         ("Which port?", "expected_chat_message_found"),
-        ("", "expected_chat_message_found"),
-        ([{"type": "output_text", "text": " "}], "expected_chat_message_found"),
+        ("", "no_action_found"),
+        ([{"type": "output_text", "text": " "}], "no_action_found"),
         ([{"type": "refusal", "refusal": "No."}], "no_action_found"),
         ([], "no_action_found"),
     ],
 )
-async def test_an_empty_text_is_a_message_and_a_refusal_is_none(content, category):
+async def test_an_empty_text_and_a_refusal_are_no_messages(content, category):
     message = {**reply("x")["output"][0], "content": content}
     outcome = await verdict_on({"type": "message", "content": "Which port?"}, message)
     assert outcome[1] == category
+
+
+@pytest.mark.parametrize("content", ["", [{"type": "output_text", "text": " "}]])
+async def test_an_empty_text_is_a_message_for_the_peer(content):
+    message = {**reply("x")["output"][0], "content": content}
+    outcome = await verdict_on({"type": "message", "content": "Which port?"}, message, hardened=False)
+    assert outcome == (1.0, "expected_chat_message_found")
 
 
 @pytest.mark.parametrize(
