@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gymq.config import Config, ConfigError
-from gymq.config.instances import Instance
 from gymq.host import InstanceSpec, build
 from gymq.jsonl import parse_object
 from gymq.resources import Resources
@@ -88,23 +86,11 @@ def specs_of(config: Config, source: WorkerSource) -> list[InstanceSpec]:
         InstanceSpec(
             found.name,
             found.kind,
-            source.implementation if runs_worker(found, source) else found.implementation,
+            source.implementation if source.is_run_by(found) else found.implementation,
             found.options,
         )
         for found in config.instances
     ]
-
-
-def runs_worker(found: Instance, source: WorkerSource) -> bool:
-    """Whether an instance runs the worker under test."""
-    if found.kind != source.kind:
-        return False
-    place = found.implementation.partition(":")[0]
-    if not place.endswith(".py"):
-        return found.implementation == source.implementation
-    path = Path(place)
-    # Its configuration may name it from the folder it was made in.
-    return path.resolve() == source.file or (not path.is_file() and path.parts[-2:] == source.file.parts[-2:])
 
 
 def _agent(reference: msgspec.Raw | None) -> str | None:

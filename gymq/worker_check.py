@@ -17,7 +17,7 @@ from gymq.authoring import OptionsError
 from gymq.bus import Bus, BusError
 from gymq.collect import CollectError, Collection, CollectOptions
 from gymq.config import Config, ConfigError
-from gymq.example_rows import ExampleRow, RowChecker, runs_worker, specs_of
+from gymq.example_rows import ExampleRow, RowChecker, specs_of
 from gymq.jsonl import JsonlError, JsonlFile
 from gymq.launch import Cluster, LaunchError
 from gymq.materialise import MaterialiseOptions
@@ -118,7 +118,7 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
     name = "in this process"
     options: dict[str, Any] = {}
     if config is not None:
-        options = next((found.options for found in config.instances if runs_worker(found, source)), {})
+        options = next((found.options for found in config.instances if source.is_run_by(found)), {})
     assert issubclass(source.cls, Resources)
     problems: list[str] = []
     rewards: list[float] = []

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from gymq import file_modules, registry
 from gymq.authoring import Worker
+from gymq.config import Instance
 from gymq.registry import BASES, Kind, WorkerNotFound
 
 WORKER_FILE = "worker.py"
@@ -41,16 +43,39 @@ class WorkerSource:
         return found if found is not None and found.is_file() else None
 
     @property
+    def gold(self) -> Path | None:
+        found = None if self.folder is None else self.folder / "data" / "gold.jsonl"
+        return found if found is not None and found.is_file() else None
+
+    @property
+    def mocks(self) -> Path | None:
+        found = None if self.folder is None else self.folder / "tests" / "mocks.py"
+        return found if found is not None and found.is_file() else None
+
+    @property
     def config(self) -> Path | None:
         found = None if self.folder is None else self.folder / "config.yaml"
         return found if found is not None and found.is_file() else None
 
+    def is_run_by(self, instance: Instance) -> bool:
+        """Return whether an instance of a configuration runs this worker."""
+        if instance.kind != self.kind:
+            return False
+        place = instance.implementation.partition(":")[0]
+        if not place.endswith(".py"):
+            return instance.implementation == self.implementation
+        path = Path(place)
+        # Its configuration may name it from the folder it was made in.
+        return path.resolve() == self.file or (not path.is_file() and path.parts[-2:] == self.file.parts[-2:])
 
-def find_worker(named: str) -> WorkerSource:
+
+def find_worker(named: str, kinds: Collection[Kind] = tuple(BASES)) -> WorkerSource:
     """The worker that a person means.
 
     Args:
-        named: a name (`mcqa`), a folder with worker.py, or a Python file, also as `file.py:Class`.
+        named: a name (`mcqa`), a folder with worker.py, a Python file, also as `file.py:Class`, or a module, also as
+            `package.module:Class`.
+        kinds: the kinds of worker that are meant.
 
     Raises:
         WorkerNotFound: there is none, it cannot be loaded, or workers of two kinds have this name.
@@ -63,41 +88,50 @@ def find_worker(named: str) -> WorkerSource:
         if not path.is_file():
             raise WorkerNotFound(f"the folder {named} has no {WORKER_FILE}")
     if path.is_file():
-        return _in_file(path.resolve(), class_name)
+        return _in_file(path.resolve(), class_name, kinds)
+    if "." in place and "/" not in place and not place.endswith(".py"):
+        return _of_some_kind(named, kinds)
     if "/" in place or place.endswith(".py"):
         raise WorkerNotFound(f"there is no file or folder {place}")
-    kinds = [kind for kind in BASES if place.isidentifier() and _exists(kind, place)]
-    if not kinds:
-        folders = ", ".join(f"workers/{kind}" for kind in BASES)
+    found = [kind for kind in kinds if place.isidentifier() and _exists(kind, place)]
+    if not found:
+        folders = ", ".join(f"workers/{kind}" for kind in kinds)
         raise WorkerNotFound(f"there is no worker named {place!r}, neither in the folder here nor in {folders}")
-    if len(kinds) > 1:
-        folders = " or ".join(f"workers/{kind}/{place}" for kind in kinds)
+    if len(found) > 1:
+        folders = " or ".join(f"workers/{kind}/{place}" for kind in found)
         raise WorkerNotFound(f"there are several workers named {place!r}: give the folder {folders}")
-    return _by_name(kinds[0], named)
+    return _by_name(found[0], named)
 
 
-def _in_file(file: Path, class_name: str) -> WorkerSource:
+def _in_file(file: Path, class_name: str, kinds: Collection[Kind]) -> WorkerSource:
     name = file.parent.name if file.name == WORKER_FILE else file.stem
-    for kind in BASES:
+    for kind in kinds:
         # Under its name its module is the same one that the rest of its package imports.
         spec = _spec(kind, name)
         if spec is not None and spec.origin is not None and Path(spec.origin).resolve() == file:
             return _by_name(kind, f"{name}:{class_name}" if class_name else name)
-    implementation = f"{file}:{class_name}" if class_name else str(file)
+    return _of_some_kind(f"{file}:{class_name}" if class_name else str(file), kinds)
+
+
+def _of_some_kind(implementation: str, kinds: Collection[Kind]) -> WorkerSource:
+    """The worker in a file or module, whose class says of which kind it is."""
     problems: list[WorkerNotFound] = []
-    for kind in BASES:
+    for kind in kinds:
         try:
             cls = registry.find(kind, implementation)
         except WorkerNotFound as error:
             problems.append(error)
             continue
-        folder = file.parent if file.name == WORKER_FILE else None
-        return WorkerSource(kind, name, implementation, cls, file, folder)
+        file = Path(inspect.getfile(cls)).resolve()
+        is_folder = file.name == WORKER_FILE
+        name = file.parent.name if is_folder else file.stem
+        return WorkerSource(kind, name, implementation, cls, file, file.parent if is_folder else None)
     if len({str(problem) for problem in problems}) == 1:
         raise problems[0]
-    bases = ", ".join(f"gymq.{base.__name__}" for base in BASES.values())
+    bases = ", ".join(f"gymq.{BASES[kind].__name__}" for kind in kinds)
+    place = implementation.partition(":")[0]
     raise WorkerNotFound(
-        f"{file} holds no class, or more than one, derived from one of {bases}; name one as FILE:Class"
+        f"{place} holds no class, or more than one, derived from one of {bases}; name one as {place}:Class"
     )
 
 

@@ -25,6 +25,7 @@ COMMANDS = {
     "score": "Verify stored rollouts again, without a model.",
     "list": "The workers there are, and what each needs.",
     "test": "Run the tests and the example rows of a worker.",
+    "audit": "Look for what fools or holds up an environment.",
     "init": "Make the files of a new environment.",
     "config": "Show or check a configuration.",
     "auth": "A NATS server where each role may do only what it needs.",

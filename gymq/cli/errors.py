@@ -27,11 +27,13 @@ def told_plainly() -> Iterator[None]:
     from gymq.scaffold import ScaffoldError
     from gymq.server import ServerError
     from gymq.subjects import BadToken
+    from gymq.testing import AuditError
     from gymq.verifiers import ScoreError
 
     try:
         yield
     except (
+        AuditError,
         BadToken,
         BusError,
         CollectError,

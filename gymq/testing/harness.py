@@ -1,69 +1,16 @@
-"""Try a Resources class without a server: the same code paths as in a cluster, in this process.
-
-async def test_capital():
-    async with Harness(Capitals) as env:
-        verdict = await env.verify({"answer": "Bern", **prompt("Capital?")}, reply("Bern, of course"))
-        assert verdict.reward == 1.0
-"""
+"""Try a Resources class without a server: the same code paths as in a cluster, in this process."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gymq.messages import Seed, ToolCall, ToolResult, Verify
 from gymq.processes import KillableProcesses
 from gymq.resources import ModelCaller, Resources, Verdict
-from gymq.responses import response_without_model
 from gymq.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
-
-
-def prompt(text: str, **params: Any) -> dict[str, Any]:
-    """The part of a row that asks the model: `responses_create_params` with one user message."""
-    return {"responses_create_params": {"input": [{"role": "user", "content": text}], **params}}
-
-
-def reply(*parts: str | dict[str, Any]) -> dict[str, Any]:
-    """A Responses object: a text makes an assistant message, a dict is taken as an output item."""
-    output = [
-        {
-            "id": f"msg_{position}",
-            "type": "message",
-            "role": "assistant",
-            "status": "completed",
-            "content": [{"type": "output_text", "text": part, "annotations": []}],
-        }
-        if isinstance(part, str)
-        else part
-        for position, part in enumerate(parts)
-    ]
-    return response_without_model("test", output)
-
-
-def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[str, Any]:
-    """A `function_call` output item; `arguments` that are no text are written as JSON."""
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
-    return {
-        "type": "function_call",
-        "id": call_id,
-        "call_id": call_id,
-        "name": name,
-        "arguments": text,
-        "status": "completed",
-    }
-
-
-class ScriptedModel(ModelCaller):
-    """Answers for a model worker: `answer(model, params)` gives a Responses object or raises."""
-
-    def __init__(self, answer: Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]) -> None:
-        self._answer = answer
-
-    async def respond(self, model: str, params: dict[str, Any]) -> dict[str, Any]:
-        return await self._answer(model, params)
 
 
 class HarnessSession:
@@ -95,6 +42,11 @@ class HarnessSession:
         request = Verify(rollout="test", timeout_s=_TIMEOUT_S, number=self._calls, row=_json(row), response=response)
         answer = await self._send(request)
         return Verdict(answer.reward, **answer.verdict)
+
+    async def close(self) -> None:
+        """Close it, as the end of its rollout does."""
+        if self._id is not None:
+            await self._worker.close(self._id)
 
     async def _send(self, request: ToolCall | Verify) -> Any:
         if self._id is None:

@@ -1,0 +1,110 @@
+"""Auditing an environment: what a right reply earns, what fools it, and what holds it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from gymq import file_modules
+from gymq.config import Config, load
+from gymq.redaction import hide, names_secret
+from gymq.registry import Kind
+from gymq.resources import Resources
+from gymq.testing.checks import Checks
+from gymq.testing.gold import read_gold
+from gymq.testing.harness import Harness
+from gymq.testing.report import CHECKS, AuditError, AuditReport, Check, check_names
+from gymq.testing.scripts import ScriptedJudge
+from gymq.testing.trial import PLANTED_SECRET, Trial
+from gymq.worker_source import WorkerSource, find_worker
+
+_KINDS: tuple[Kind, ...] = ("resources",)
+_POLICY = Path("workers/models/simulated_model/config.yaml")
+
+
+async def audit(
+    environment: str,
+    *,
+    only: Collection[str] = (),
+    config: Config | None = None,
+    options: dict[str, Any] | None = None,
+    on_check: Callable[[Check], None] | None = None,
+) -> AuditReport:
+    """Audit an environment in this process.
+
+    Beside the worker, `data/gold.jsonl` holds the right replies (see `gymq.testing.gold`), and `tests/mocks.py` may
+    have an async context manager `mocked(worker)` that stands for what the worker asks elsewhere.
+
+    Args:
+        environment: name, folder, file or configuration of a resources worker, or `module:Class`.
+        only: names of checks and replies; by default all of `gymq.testing.report.CHECKS`.
+        config: the configuration to take the worker's options from; by default the config.yaml beside it.
+        options: options to use instead.
+        on_check: is given each outcome as soon as it is known.
+
+    Raises:
+        AuditError: the environment cannot be audited, or something cannot be decided.
+        WorkerNotFound, OptionsError, ConfigError, JsonlError
+    """
+    chosen = check_names(only)
+    source, config = _found(environment, config)
+    cls = source.cls
+    assert issubclass(cls, Resources)
+    gold = read_gold(source)
+    if options is None:
+        options = _options_of(source, config)
+    secrets = _secret_options(cls)
+    hide(PLANTED_SECRET)  # as a worker process hides the secrets among its options
+    judge = ScriptedJudge([rule for row in gold for rule in row.gold.judge])
+    harness = Harness(cls, {**options, **dict.fromkeys(secrets, PLANTED_SECRET)}, models=judge)
+    report = AuditReport(source.name)
+    trial = Trial(source.name, harness, gold, judge, has_secrets=bool(secrets))
+    async with _mocked(source, harness.author), trial:
+        checks = Checks(trial, chosen)
+        with trial.reading_logs():
+            # The last two sum up what all the others have seen.
+            for name in (name for name in CHECKS if name in chosen):
+                check = await checks.run(name)
+                report.checks.append(check)
+                if on_check is not None:
+                    on_check(check)
+    report.verdicts = trial.verdicts
+    report.slowest_s = round(trial.slowest_s, 4)
+    report.limit_s = trial.limit_s
+    return report
+
+
+def _found(environment: str, config: Config | None) -> tuple[WorkerSource, Config | None]:
+    path = Path(environment)
+    if path.suffix not in (".yaml", ".yml"):
+        return find_worker(environment, _KINDS), config
+    if not path.is_file():
+        raise AuditError(f"there is no file {environment}")
+    source = find_worker(str(path.absolute().parent), _KINDS)
+    return source, config or load([str(path.absolute()), str(_POLICY)], env_yaml=None)
+
+
+def _options_of(source: WorkerSource, config: Config | None) -> dict[str, Any]:
+    if config is None:
+        if source.config is None:
+            return {}
+        config = load([str(source.config), str(_POLICY)], env_yaml=None)
+    return next((found.options for found in config.instances if source.is_run_by(found)), {})
+
+
+def _secret_options(cls: type[Resources[Any]]) -> list[str]:
+    """The names of the options that hold a secret."""
+    fields = cls.Options.model_fields
+    return [name for name, field in fields.items() if names_secret(name) and "str" in str(field.annotation).lower()]
+
+
+def _mocked(source: WorkerSource, worker: Resources[Any]) -> AbstractAsyncContextManager[None]:
+    if source.mocks is None:
+        return nullcontext()
+    mocked = getattr(file_modules.load(source.mocks), "mocked", None)
+    if mocked is None:
+        raise AuditError(f"{source.mocks}: there is no `mocked(worker)`; write an async context manager of this name")
+    found: AbstractAsyncContextManager[None] = mocked(worker)
+    return found

@@ -1,0 +1,183 @@
+"""Gold replies: for rows of an environment, the reply that earns the full reward.
+
+They stand in `data/gold.jsonl` beside the worker, one JSON object a line. Without that file, the rows of
+`data/example.jsonl` may bring them: the solution for the simulated model, `metadata.simulated_solution`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from gymq.jsonl import JsonlFile
+from gymq.resources import Resources
+from gymq.testing.harness import HarnessSession
+from gymq.testing.report import REPLIES, AuditError
+from gymq.testing.scripts import JudgeRule, function_call, reply, texts_in
+from gymq.worker_source import WorkerSource
+
+
+class Call(msgspec.Struct, forbid_unknown_fields=True):
+    """A call of a tool. If the worker has tools, it is made, and its output becomes part of the reply."""
+
+    name: str
+    arguments: Any = {}
+
+
+class Action(msgspec.Struct, forbid_unknown_fields=True):
+    """One thing that the policy does: it writes a message or calls a tool."""
+
+    text: str | None = None
+    call: Call | None = None
+
+    def __post_init__(self) -> None:
+        if (self.call is None) == (self.text is None):
+            raise ValueError("an action has either `call` or `text`")
+
+
+class Gold(msgspec.Struct, forbid_unknown_fields=True):
+    """One line of the file.
+
+    Attributes:
+        reply: a text, or texts and calls in order.
+        row: the line of data/example.jsonl, counted from 1, or the row itself.
+        reward: the reward it earns; by default the upper end of the worker's `reward_range`.
+        floor: the highest reward of a reply that deserves none, where some credit is given to any; by default 0, or
+            the lower end of the range if that is higher.
+        judge: rules of a judge that stands in; the rules of all lines are used together.
+        may_pass: names of replies (`gymq.testing.report.REPLIES`) that may be rewarded for this row, with the reason.
+    """
+
+    reply: str | list[Action]
+    row: int | dict[str, Any] = 1
+    reward: float | None = None
+    floor: float | None = None
+    judge: list[JudgeRule] = []
+    may_pass: dict[str, str] = {}
+
+    @property
+    def actions(self) -> list[Action]:
+        """The reply as actions."""
+        return [Action(text=self.reply)] if isinstance(self.reply, str) else self.reply
+
+    @property
+    def text(self) -> str:
+        """Everything that the reply says, the arguments of calls included."""
+        parts = [action.text if action.call is None else json.dumps(action.call.arguments) for action in self.actions]
+        return "\n".join(part for part in parts if part)
+
+
+class GoldRow(msgspec.Struct):
+    """A gold reply with its row.
+
+    Attributes:
+        where: file and line.
+        reward: the reward that the reply earns.
+        floor: the highest reward of a reply that deserves none.
+    """
+
+    where: str
+    gold: Gold
+    row: dict[str, Any]
+    reward: float
+    floor: float
+
+    @property
+    def prompt_text(self) -> str:
+        """All texts that the policy is asked with."""
+        params = self.row.get("responses_create_params", {})
+        asked = params.get("input", "")
+        messages = [asked] if isinstance(asked, str) else [message.get("content") for message in asked]
+        return "\n".join(text for message in messages for text in texts_in(message) if not text.startswith("data:"))
+
+    @property
+    def tool_names(self) -> list[str]:
+        """The names of the functions that the row offers."""
+        tools = self.row.get("responses_create_params", {}).get("tools") or ()
+        return [tool["name"] for tool in tools if tool.get("type") == "function"]
+
+
+def read_gold(source: WorkerSource) -> list[GoldRow]:
+    """Read the gold replies beside a worker.
+
+    Raises:
+        AuditError: there are none, or one cannot be used.
+        JsonlError: a file cannot be read.
+    """
+    examples = [] if source.examples is None else [json.loads(line) for line in JsonlFile(source.examples)]
+    if source.gold is None:
+        found = _of_examples(examples)
+    else:
+        numbered = ((f"{source.gold.name}:{number}", line) for number, line in enumerate(JsonlFile(source.gold), 1))
+        found = [(where, _decoded(line, where)) for where, line in numbered]
+    if not found:
+        raise AuditError(
+            f"{source.name}: there are no gold replies; write some into data/gold.jsonl beside the worker, or give the "
+            "rows of data/example.jsonl a `simulated_solution`"
+        )
+    assert issubclass(source.cls, Resources)
+    return [_with_row(where, gold, examples, source.cls) for where, gold in found]
+
+
+def _decoded(line: bytes, where: str) -> Gold:
+    try:
+        gold = msgspec.json.decode(line, type=Gold)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise AuditError(f"{where}: {error}") from None
+    unknown = gold.may_pass.keys() - set(REPLIES)
+    if unknown:
+        raise AuditError(f"{where}: `may_pass` names {', '.join(sorted(unknown))}; choose from {', '.join(REPLIES)}")
+    return gold
+
+
+def _of_examples(examples: list[dict[str, Any]]) -> list[tuple[str, Gold]]:
+    found = []
+    for number, row in enumerate(examples, 1):
+        metadata = row.get("responses_create_params", {}).get("metadata") or {}
+        script = metadata.get("simulated_solution")
+        if isinstance(script, str):
+            try:
+                turns = msgspec.json.decode(script, type=list[list[Action]])
+            except (msgspec.MsgspecError, RecursionError) as error:
+                raise AuditError(f"example.jsonl:{number}: metadata.simulated_solution: {error}") from None
+            found.append((f"example.jsonl:{number}", Gold([action for turn in turns for action in turn], number)))
+    return found
+
+
+def _with_row(where: str, gold: Gold, examples: list[dict[str, Any]], cls: type[Resources[Any]]) -> GoldRow:
+    if isinstance(gold.row, dict):
+        row = gold.row
+    elif 1 <= gold.row <= len(examples):
+        row = examples[gold.row - 1]
+    else:
+        raise AuditError(f"{where}: `row` is {gold.row}, but data/example.jsonl has {len(examples)} rows")
+    low, high = cls.reward_range
+    reward = high if gold.reward is None else gold.reward
+    if not math.isfinite(reward):
+        raise AuditError(f"{where}: the worker declares no `reward_range`; give the reply's `reward`")
+    return GoldRow(where, gold, row, reward, max(low, 0.0) if gold.floor is None else gold.floor)
+
+
+async def play(actions: Iterable[Action], session: HarnessSession, *, has_tools: bool) -> dict[str, Any]:
+    """Return the response of a policy that does these things in a session.
+
+    Args:
+        has_tools: the worker runs tools, so each call is made, and its output follows it.
+
+    Raises:
+        RolloutError: a call has no result.
+    """
+    items: list[str | dict[str, Any]] = []
+    for number, action in enumerate(actions, 1):
+        if action.call is None:
+            items.append(action.text or "")
+            continue
+        items.append(function_call(action.call.name, action.call.arguments, f"call_{number}"))
+        if has_tools:
+            result = await session.call(action.call.name, action.call.arguments)
+            items.append({"type": "function_call_output", "call_id": f"call_{number}", "output": result.output})
+    return reply(*items)

@@ -1,0 +1,83 @@
+"""What an audit found, and the names of everything that it can look at."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Literal
+
+import msgspec
+
+# Replies that deserve no reward. An audit gives each of them to the rows of the gold replies.
+REPLIES = (
+    "empty",
+    "echo",
+    "refusal",
+    "all options",
+    "repeated text",
+    "NaN",
+    "huge",
+    "deep",
+    "unicode",
+    "tool calls only",
+)
+
+CHECKS = (
+    "gold",
+    *REPLIES,
+    "malformed rows",
+    "same twice",
+    "under load",
+    "growth",
+    "event loop",
+    "an idle session",
+    "tools",
+    "secrets",
+    "time",
+)
+"""Every name that `only` knows, in the order of the report."""
+
+
+class AuditError(Exception):
+    """An environment that cannot be audited; one sentence."""
+
+
+class Check(msgspec.Struct):
+    """The outcome of one check."""
+
+    name: str
+    status: Literal["ok", "failed", "none"]  # none: the environment has nothing of that kind
+    summary: str
+    details: list[str] = []  # one line each
+
+
+class AuditReport(msgspec.Struct):
+    """The outcome of an audit."""
+
+    environment: str
+    checks: list[Check] = []
+    verdicts: int = 0
+    slowest_s: float = 0.0  # of the verdicts that were asked for one at a time
+    limit_s: float | None = None  # for one verdict; None: the rollout's own
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check passed."""
+        return all(check.status != "failed" for check in self.checks)
+
+    @property
+    def problems(self) -> list[str]:
+        """The details of the checks that failed, each with the check's name."""
+        failed = [check for check in self.checks if check.status == "failed"]
+        return [f"{check.name}: {line}" for check in failed for line in check.details or [check.summary]]
+
+
+def check_names(only: Collection[str]) -> frozenset[str]:
+    """Return the names that were chosen; all if none was.
+
+    Raises:
+        AuditError: one of them is unknown.
+    """
+    for name in only:
+        if name not in CHECKS:
+            raise AuditError(f"--only {name}: there is no such check or reply; choose from {', '.join(CHECKS)}")
+    return frozenset(only or CHECKS)

@@ -1,0 +1,26 @@
+"""Every environment that comes with gymq passes the audit."""
+
+from pathlib import Path
+
+import pytest
+
+import gymq
+from gymq.registry import WorkerNotFound
+from gymq.testing import audit
+
+RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
+NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("name", NAMES)
+async def test_it_passes(name):
+    try:
+        report = await audit(name)
+    except (WorkerNotFound, gymq.OptionsError) as error:
+        if "pip install" in str(error):
+            pytest.skip(str(error))  # an extra is missing
+        raise
+    assert report.ok, "\n".join(report.problems)
+    gold = next(check for check in report.checks if check.name == "gold")
+    assert gold.status == "ok"
