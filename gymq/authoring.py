@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NoReturn
+from typing import Annotated, Any, ClassVar, Literal, NoReturn
 
 import pydantic
+
+from gymq.passed_environment import check_name
 
 
 class WorkerOptions(pydantic.BaseModel):
@@ -29,6 +31,8 @@ class WorkerOptions(pydantic.BaseModel):
     datasets: list[dict[str, Any]] | None = None
     num_workers: pydantic.PositiveInt = 1  # processes that serve this instance
     isolated: bool = False  # a process of its own, with a Python environment of its own
+    # Environment variables for it, beside those that all of its kind are given; then it has a process of its own.
+    pass_env: list[Annotated[str, pydantic.AfterValidator(check_name)]] = []
     max_concurrency: pydantic.PositiveInt | None = None  # calls at a time in one process; default: the worker's own
 
 

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from gymq import logs, parent_death, registry, subjects, tracing
+from gymq import credentials, logs, parent_death, registry, subjects, tracing
 from gymq.agent import Agent
 from gymq.agent_runner import AgentRunner
 from gymq.authoring import OptionsError, Worker
@@ -271,6 +271,7 @@ def raise_open_files() -> None:
 
 def main() -> int:
     parent_death.die_with_parent(os.getppid())
+    credentials.hide_memory()
     raise_open_files()
     first_line = sys.stdin.buffer.readline()
     if not first_line:

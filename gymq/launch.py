@@ -1,7 +1,8 @@
 """Starts a cluster on this machine: the embedded server if none is given, the streams, and the worker processes.
 
-Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own, and one that is
-`isolated` a process with its own Python environment. A process that dies is started again, with a growing pause.
+Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own, one that is
+`isolated` a process with its own Python environment, and one with `pass_env` a process with these variables. A process
+that dies is started again, with a growing pause.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from gymq.bus import Bus
 from gymq.environments import CannotIsolate, python_for
 from gymq.host import READY, ROLE_OF_KIND, HostSpec, InstanceSpec
 from gymq.jetstream import JetStream
+from gymq.passed_environment import passed
 from gymq.server import EmbeddedServer, ServerError
 
 log = logging.getLogger("gymq.launch")
@@ -193,7 +195,7 @@ class Cluster:
         planned: list[tuple[str, list[InstanceSpec], str]] = []
         for instance in self._instances:
             copies = instance.options.get("num_workers") or 1
-            if copies == 1 and not instance.options.get("isolated"):
+            if copies == 1 and not instance.options.get("isolated") and not instance.options.get("pass_env"):
                 shared.setdefault(instance.kind, []).append(instance)
                 continue
             for number in range(copies):
@@ -259,7 +261,7 @@ class Child:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=log_to,
                 start_new_session=True,
-                env={name: value for name, value in os.environ.items() if name != credentials.VARIABLE},
+                env=self._environment(),
             )
         try:
             said = await self._ask(process)
@@ -271,6 +273,13 @@ class Child:
             await _end(process, patience_s=ENDS_BY_ITSELF_S)
             raise LaunchError(f"{self.name}: {said or f'it did not get ready; see {self._log}'}")
         self.serves = True
+
+    def _environment(self) -> dict[str, str]:
+        asked = [name for instance in self.spec.instances for name in instance.options.get("pass_env") or ()]
+        try:
+            return passed(self.spec.role, os.environ, asked)
+        except LookupError as error:
+            raise LaunchError(f"{self.name}: {error.args[0]}") from None
 
     async def _ask(self, process: asyncio.subprocess.Process) -> str:
         """Tell a process what to do; its answer, empty if it ends without one."""

@@ -19,7 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
-from gymq import file_modules, parent_death
+from gymq import credentials, file_modules, parent_death
 
 NICE = 5
 
@@ -176,6 +176,7 @@ def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> 
     # nobody else holds the pipe by which it notices; each process is handed an end of it.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     parent_death.die_with_parent(os.getppid())
+    credentials.hide_memory()  # it is handed rows with their answers
     if max_memory_bytes is not None:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (max_memory_bytes, resource.RLIM_INFINITY))

@@ -7,6 +7,7 @@ from typing import Any
 
 import cyclopts
 
+from gymq import credentials
 from gymq.cli.errors import Refused
 
 COMMANDS = {
@@ -57,6 +58,7 @@ def _shown_default(value: Any) -> str | None:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
+    credentials.hide_memory()
     try:
         sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
     except Refused as refused:

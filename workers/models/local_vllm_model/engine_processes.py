@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 
-from gymq import parent_death
+from gymq import credentials, parent_death
 from workers.models.local_vllm_model.serve_args import OWNED
 
 
@@ -18,3 +18,5 @@ def end_with_the_worker() -> None:
     parent = multiprocessing.parent_process()
     if parent is not None and parent.pid is not None and OWNED in os.environ:
         parent_death.die_with_parent(parent.pid)
+        # The processes of an engine may hand each other descriptors of GPU memory, which a hidden one cannot.
+        credentials.hide_memory(False)

@@ -1,0 +1,119 @@
+"""What a worker process holds of the person who started it: named variables, and nothing that others can read."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+from pathlib import Path
+
+import pydantic
+import pytest
+
+from gymq.authoring import WorkerOptions
+from gymq.host import HostSpec, InstanceSpec
+from gymq.launch import Child, Cluster, LaunchError
+from gymq.passed_environment import passed
+from gymq.processes import KillableProcesses
+from gymq.subjects import token
+
+WORKER = """
+import ctypes, json, os
+import gymq
+
+class Telling(gymq.Resources[gymq.Row]):
+    class Options(gymq.WorkerOptions):
+        file: str
+
+    async def start(self):
+        with open(self.options.file, "w") as file:
+            json.dump({"environment": dict(os.environ), "dumpable": ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)}, file)
+
+    async def verify(self, request):
+        return gymq.Verdict(0.0)
+"""
+GIVEN = {
+    "PATH": "/bin",
+    "HOME": "/home/me",
+    "LC_ALL": "C.UTF-8",
+    "https_proxy": "http://proxy",
+    "SSL_CERT_FILE": "/ca.pem",
+    "PYTHONPATH": "/x",
+    "OTEL_TRACES_EXPORTER": "otlp",
+}
+SECRET = {
+    "OPENAI_API_KEY": "sk-1",
+    "ANTHROPIC_API_KEY": "sk-2",
+    "AWS_SECRET_ACCESS_KEY": "aws",
+    "WANDB_API_KEY": "w",
+    "GITHUB_TOKEN": "gh",
+    "SSH_AUTH_SOCK": "/tmp/ssh",
+    "GYMQ_AUTH": "auth",
+    "GYMQ_NATS": "nats://u:p@h",
+    "GYMQ_MODEL_API_KEY": "m",
+    "HF_TOKEN": "hf",
+}
+
+
+@pytest.mark.parametrize("role", ["agent", "resources", "services"])
+def test_no_worker_is_given_the_keys_of_a_person(role: str):
+    assert passed(role, GIVEN | SECRET | {"CUDA_VISIBLE_DEVICES": "0"}) == GIVEN
+
+
+def test_models_are_given_what_engines_need():
+    engine = {"CUDA_VISIBLE_DEVICES": "0", "VLLM_USE_V1": "1", "NCCL_DEBUG": "INFO", "HF_TOKEN": "hf"}
+    assert passed("model", GIVEN | SECRET | engine) == GIVEN | engine
+
+
+def test_an_instance_is_given_what_it_asks_for():
+    assert passed("resources", GIVEN | SECRET, ["WANDB_API_KEY"]) == GIVEN | {"WANDB_API_KEY": "w"}
+    with pytest.raises(LookupError, match="MISSING"):
+        passed("resources", GIVEN, ["MISSING"])
+
+
+@pytest.mark.parametrize("name", ["GYMQ_AUTH", "GYMQ_NATS", "", "A=B", "A\0", "A B", "É"])
+def test_what_cannot_be_passed_is_refused(name: str):
+    with pytest.raises(pydantic.ValidationError):
+        WorkerOptions(pass_env=[name])
+
+
+def instance(folder: Path, name: str, **options: object) -> InstanceSpec:
+    (folder / "telling.py").write_text(WORKER)
+    options = {"file": str(folder / f"{name}.json"), **options}
+    return InstanceSpec(token(name, "instance"), "resources", f"{folder / 'telling.py'}:Telling", options)
+
+
+async def test_a_process_has_what_is_named_and_shows_its_memory_to_nobody(shared_url, tmp_path, monkeypatch):
+    for name, value in {**SECRET, "LC_TELEPHONE": "C.UTF-8", "ASKED_FOR": "yes"}.items():
+        if name != "GYMQ_AUTH":
+            monkeypatch.setenv(name, value)
+    instances = [instance(tmp_path, "plain"), instance(tmp_path, "asking", pass_env=["ASKED_FOR"])]
+    async with Cluster(instances, folder=tmp_path / "cluster", url=shared_url, services=False) as cluster:
+        assert sorted(child.name for child in cluster.children) == ["asking-0", "resources"]
+    plain, asking = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plain", "asking"))
+    assert plain["environment"]["LC_TELEPHONE"] == asking["environment"]["LC_TELEPHONE"] == "C.UTF-8"
+    assert not SECRET.keys() & (plain["environment"].keys() | asking["environment"].keys())
+    assert "ASKED_FOR" not in plain["environment"]
+    assert asking["environment"]["ASKED_FOR"] == "yes"
+    if sys.platform == "linux":
+        assert plain["dumpable"] == asking["dumpable"] == 0
+
+
+async def test_a_variable_that_is_asked_for_and_not_there_is_a_sentence(shared_url, tmp_path, monkeypatch):
+    monkeypatch.delenv("MISSING", raising=False)
+    spec = HostSpec(shared_url, "resources", [instance(tmp_path, "asking", pass_env=["MISSING"])])
+    with pytest.raises(LaunchError, match="asking: pass_env names MISSING, which is not set here"):
+        await Child("asking", spec, None, tmp_path).start()
+
+
+def dumpable() -> int:
+    return ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hides the memory of a process")
+async def test_processes_that_compute_verdicts_are_hidden_too():
+    processes = KillableProcesses(max_workers=1)
+    try:
+        assert await processes.run(120.0, dumpable) == 0
+    finally:
+        processes.close()
