@@ -49,13 +49,25 @@ def _inbox(role: str) -> str:
     return f"{subjects.INBOX_PREFIX}{role}.>"
 
 
-def _replies_to(*roles: str) -> tuple[str, ...]:
-    """Where requesters of some roles wait for replies.
+def _replies(role: str, *to: str) -> tuple[str, ...]:
+    """Return where requesters of some roles wait for replies of one role.
 
-    The last token is random, so who was not asked cannot answer. Where tasks are delivered is a token deeper.
+    The last token is random, so a worker that was not asked cannot answer. What only the server answers has its own
+    place, and so has what people ask by hand.
     """
-    depths = ("*", "*.*")
-    return tuple(f"{subjects.INBOX_PREFIX}{role}.{depth}" for role in roles for depth in depths)
+    inboxes = [f"{subjects.INBOX_PREFIX}{asked_by}" for asked_by in to]
+    by_hand = [f"{inbox}.{subjects.ANYBODY}.{depth}" for inbox in inboxes for depth in ("*", "*.*")]
+    return (*(subjects.reply(asked_by, role, "*", "*") for asked_by in to), *by_hand)
+
+
+def _callee(role: str) -> tuple[str, ...]:
+    """Return the signs of life that a caller of one role needs."""
+    return tuple(_any(f"gym.{kind}.<role>.<worker>").replace("*", role, 1) for kind in ("ping", "cancel"))
+
+
+def _worker(role: str) -> tuple[str, ...]:
+    """Return what every worker of a role hears."""
+    return (*_callee(role), "$SRV.>")
 
 
 def _last(stream: str, subject: str) -> str:
@@ -93,8 +105,7 @@ WEIGHTS = _any("gym.weights.<model>")
 PUSHED = _any("gym.pushed.<model>")
 WEIGHTS_PARTS = _any("gym.weights.<model>.<push>.<n>")
 JUDGE = _any("gym.judge.<model>")
-PING = _any("gym.ping.<worker>")
-CANCEL_CALL = _any("gym.cancel.<worker>")
+TASK_PARTS = _any("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>")
 ROLLOUT_PARTS = _any("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>")
 CALL_PARTS = _any("gym.parts.call.<id>.<n>")
 RUNS = _any("gym.runs.<run>")
@@ -103,21 +114,21 @@ PROFILES = _any("gym.profiles.<run>")
 
 # What each side of a call needs: large bodies, signs of life, and whether a full worker lives.
 _CALL_BODIES = (CALL_PARTS, _last(streams.PARTS, CALL_PARTS))
-_CALLER = (*_CALL_BODIES, PING, CANCEL_CALL, "$SRV.PING.*")
-_WORKER = (PING, CANCEL_CALL, "$SRV.>")
+_JUDGE_CALLS = (JUDGE, *_CALL_BODIES, *_callee("model"), "$SRV.PING.*")
 
 _READ_OUTCOMES = (
     _range(streams.ROLLOUTS),
     _last(streams.ROLLOUTS, ROLLOUTS),
     _last(streams.PARTS, ROLLOUT_PARTS),
 )
+_READ_TASK_PARTS = _last(streams.PARTS, TASK_PARTS)
 _HAS_AGENT = f"$JS.API.CONSUMER.INFO.{streams.TASKS}.*"
 
 _CLIENT = (
     # Submitting.
-    *(SUBMISSIONS, TASKS, URGENT, RUNS, ROLLOUT_PARTS),
-    # What is still queued of a run that is gone on with.
-    _range(streams.TASKS),
+    *(SUBMISSIONS, TASKS, URGENT, RUNS, TASK_PARTS),
+    # What is still queued of a run that is resumed.
+    *(_range(streams.TASKS), _READ_TASK_PARTS),
     # Cancelling.
     CANCELLED,
     # Reading what was made of it.
@@ -132,10 +143,13 @@ _CLIENT = (
     *("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.LIST.*"),
     *("$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
     # Asking a judge, for `gymq score`.
-    *(JUDGE, *_CALLER),
+    *_JUDGE_CALLS,
 )
 
-_AGENT_CALLS = (MODEL, REPLICA, SEED, STATELESS, SESSION, *_CALLER)
+_AGENT_CALLS = (
+    *(MODEL, REPLICA, SEED, STATELESS, SESSION, *_CALL_BODIES),
+    *(*_callee("model"), *_callee("resources"), "$SRV.PING.*"),
+)
 
 _NEWEST_WEIGHTS = _last(streams.WEIGHTS, WEIGHTS)
 
@@ -169,15 +183,15 @@ ROLES: tuple[Role, ...] = (
         publish=(
             *_AGENT_CALLS,
             *_consume(streams.TASKS, "*"),
-            _HAS_AGENT,
+            *(_HAS_AGENT, _READ_TASK_PARTS),
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
             *(JOURNAL, _range(streams.JOURNAL), _last(streams.JOURNAL, JOURNAL)),
             *(subjects.dead_letters("agent"), f"{subjects.dead_letters('agent')}.*"),
             _range(streams.RUNS),  # which runs are cancelled
             _NEWEST_WEIGHTS,  # which policy is the newest
-            *_replies_to("client", TRAINER, "bridge", OPERATOR),  # that ask who is there
+            *_replies("agent", "client", TRAINER, "bridge", OPERATOR),  # that ask who is there
         ),
-        subscribe=(_inbox("agent"), CANCELLED, LOAD, PUSHED, *_WORKER),
+        subscribe=(_inbox("agent"), CANCELLED, LOAD, PUSHED, *_worker("agent")),
         never_publish=_consume(streams.TASKS, "intake"),
     ),
     Role(
@@ -186,7 +200,7 @@ ROLES: tuple[Role, ...] = (
         publish=(
             *(*_CALL_BODIES, LOAD),
             *(_NEWEST_WEIGHTS, _last(streams.WEIGHTS, WEIGHTS_PARTS)),
-            *_replies_to("agent", "resources", "client", TRAINER, "bridge", OPERATOR),
+            *_replies("model", "agent", "resources", "client", TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(
             _inbox("model"),
@@ -195,19 +209,19 @@ ROLES: tuple[Role, ...] = (
             f"{MODEL} {subjects.MODEL_GROUP}",
             f"{REPLICA} {subjects.MODEL_GROUP}",
             f"{JUDGE} {subjects.MODEL_GROUP}",
-            *_WORKER,
+            *_worker("model"),
         ),
     ),
     Role(
         "resources",
         "keeps sessions, runs tools, verifies; asks judges",
-        publish=(JUDGE, *_CALLER, *_replies_to("agent", "client", TRAINER, "bridge", OPERATOR)),
+        publish=(*_JUDGE_CALLS, *_replies("resources", "agent", "client", TRAINER, "bridge", OPERATOR)),
         subscribe=(
             _inbox("resources"),
             f"{SEED} {subjects.RESOURCES_GROUP}",
             f"{STATELESS} {subjects.RESOURCES_GROUP}",
             SESSION,
-            *_WORKER,
+            *_worker("resources"),
         ),
     ),
     Role(
@@ -220,15 +234,15 @@ ROLES: tuple[Role, ...] = (
             *(subjects.dead_letters("intake"), f"{subjects.dead_letters('intake')}.*"),
             # Janitor: tasks that nobody finished get an outcome.
             *_consume(streams.ADVISORIES, "janitor"),
-            *(_range(streams.TASKS), f"$JS.API.STREAM.MSG.GET.{streams.TASKS}"),
+            *(_range(streams.TASKS), _READ_TASK_PARTS, f"$JS.API.STREAM.MSG.GET.{streams.TASKS}"),
             f"$JS.API.STREAM.MSG.DELETE.{streams.TASKS}",
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
             *(subjects.dead_letters("janitor"), f"{subjects.dead_letters('janitor')}.*"),
             # Profiler: outcomes in, profiles out.
             *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
-            *_replies_to("client", TRAINER, "bridge", OPERATOR),
+            *_replies(SERVICES, "client", TRAINER, "bridge", OPERATOR),
         ),
-        subscribe=(_inbox(SERVICES), *_WORKER),
+        subscribe=(_inbox(SERVICES), *_worker(SERVICES)),
     ),
     Role(OPERATOR, "makes and changes streams, removes runs; may do everything", publish=(">",), subscribe=(">",)),
 )

@@ -88,7 +88,8 @@ class Bus:
 
     def __init__(self, client: Client, role: str) -> None:
         self._nc = client
-        self.inbox = f"{subjects.INBOX_PREFIX}{role}.{_random_token()}"
+        self.role = role
+        self.box = _random_token()
         self.max_body_bytes = client.max_payload - HEADER_ROOM_BYTES
         self.reconnects = 0
         self._reconnected_at = -math.inf
@@ -172,7 +173,8 @@ class Bus:
             reason = redact(str(error)) or (refused or problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         bus = cls(client, role)
-        await client.subscribe(bus.inbox + ".*", cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
+        replies = subjects.reply(role, "*", bus.box, "*")
+        await client.subscribe(replies, cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
         try:
             await bus.flush()
             if any(_DENIED.search(problem) for problem in problems):
@@ -278,10 +280,14 @@ class Bus:
         except (nats.errors.Error, TimeoutError, OSError) as error:
             log.warning("nats: a subscription did not end cleanly: %s", redact(f"{type(error).__name__} {error}"))
 
-    def expect(self, on_reply: Callable[[Msg], None]) -> str:
-        """A fresh reply subject; `on_reply` gets what arrives there until `forget`."""
-        # No number that somebody could guess: whoever knows the reply subject of a request can answer it.
-        reply = f"{self.inbox}.{int.from_bytes(os.urandom(7), 'big')}"
+    def expect(self, on_reply: Callable[[Msg], None], answered_by: str) -> str:
+        """Return a fresh reply subject; `on_reply` gets what arrives there until `forget`.
+
+        Args:
+            answered_by: the role that may answer, see `subjects.answered_by`.
+        """
+        # No name that somebody could guess: whoever knows the reply subject of a request can answer it.
+        reply = subjects.reply(self.role, answered_by, self.box, os.urandom(12).hex())
         self._expected[reply] = on_reply
         return reply
 
@@ -298,9 +304,18 @@ class Bus:
         self._expected["late"] = on_reply
 
     async def request(
-        self, subject: str, body: bytes, *, timeout_s: float, headers: dict[str, str] | None = None
+        self,
+        subject: str,
+        body: bytes,
+        *,
+        timeout_s: float,
+        headers: dict[str, str] | None = None,
+        answered_by: str | None = None,
     ) -> Msg:
-        """One request, one reply.
+        """Send one request and return its reply.
+
+        Args:
+            answered_by: the role whose reply counts; None: the one that serves the subject.
 
         Raises:
             NoResponders, NoAnswer, Denied, BusError
@@ -324,7 +339,7 @@ class Bus:
             else:
                 give_up()
 
-        reply = self.expect(on_reply)
+        reply = self.expect(on_reply, answered_by or subjects.answered_by(subject))
         self._requests[reply] = (subject, answer)
         # A timer is half the cost of asyncio.timeout, and this runs several times a rollout.
         timer = loop.call_later(timeout_s, too_late)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 from nats.aio.msg import Msg
@@ -26,14 +26,18 @@ from gymq.messages import (
     Closed,
     Fail,
     FailureClass,
+    Generate,
     Generated,
     Message,
     Ping,
     Pong,
+    Seed,
     Seeded,
     ToolCall,
     ToolResult,
     Verified,
+    Verify,
+    call_id,
     decoder,
     encode,
 )
@@ -43,6 +47,14 @@ ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also o
 PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 ASLEEP_S = 0.5  # a timer that is later than this was held up by this process itself, and what came meanwhile is unread
+
+ANSWERS: dict[type[Call], type[Message]] = {
+    Seed: Seeded,
+    ToolCall: ToolResult,
+    Verify: Verified,
+    Close: Closed,
+    Generate: Generated,
+}
 
 decode_reply = decoder(Accepted, Fail, Claim, Seeded, ToolResult, Verified, Closed, Generated)
 _decode_final = decoder(Fail, Seeded, ToolResult, Verified, Closed, Generated)
@@ -63,17 +75,22 @@ class NoWorker(RolloutError):
         super().__init__(FailureClass.NO_WORKER, f"no worker serves {subject}")
 
 
+class _Worker(NamedTuple):
+    role: str
+    id: str
+
+
 class _Pending:
-    __slots__ = ("deadline", "future", "number", "reply", "subject", "timer", "worker")
+    __slots__ = ("deadline", "future", "id", "reply", "subject", "timer", "worker")
 
     def __init__(self, subject: str, deadline: float, future: asyncio.Future[Message]) -> None:
         self.subject = subject
         self.deadline = deadline  # on the event loop's clock
         self.future = future
         self.reply = ""
-        self.number = 0
+        self.id = ""  # known once it is accepted
         self.timer: asyncio.TimerHandle | None = None
-        self.worker: str | None = None
+        self.worker: _Worker | None = None
 
     @property
     def in_session(self) -> bool:
@@ -118,8 +135,8 @@ class Calls:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._of_worker: dict[str, dict[int, _Pending]] = {}
-        self._probes: dict[str, asyncio.Task[None]] = {}
+        self._of_worker: dict[_Worker, dict[str, _Pending]] = {}  # by call id
+        self._probes: dict[_Worker, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
         bus.on_late_reply(self._on_late_reply)
 
@@ -179,7 +196,8 @@ class Calls:
         if timeout_s <= 0:
             return False
         try:
-            await self._bus.request(f"$SRV.PING.{subject.rpartition('.')[2]}", b"", timeout_s=timeout_s)
+            ping = f"$SRV.PING.{subject.rpartition('.')[2]}"
+            await self._bus.request(ping, b"", timeout_s=timeout_s, answered_by=subjects.answered_by(subject))
         except BusError:
             return False
         return True
@@ -204,14 +222,16 @@ class Calls:
         except BusError as error:
             raise CallLost(f"a large request could not be sent: {error}") from None
         pending = _Pending(subject, deadline, loop.create_future())
-        pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message))
-        pending.number = int(pending.reply.rpartition(".")[2])
+        answered_by = subjects.answered_by(subject)
+        pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message), answered_by)
         pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
         try:
             await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
             reply = await pending.future
             if isinstance(reply, Claim):
                 reply = _decode_final(await parts.get(self._bus, reply))
+            if not isinstance(reply, (ANSWERS[type(request)], Fail)):
+                raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
         except asyncio.CancelledError as error:
             # What a session works on for a rollout that goes on elsewhere is asked for again from there.
             if pending.worker is not None and not (pending.in_session and GOES_ON_ELSEWHERE in error.args):
@@ -220,7 +240,8 @@ class Calls:
                 self._give_up(pending.future.result())
             raise
         except BadMessage as error:
-            raise RolloutError(FailureClass.BAD_REQUEST, f"unreadable reply on {subject}: {error}") from None
+            nonsense = FailureClass.MODEL_FAILED if isinstance(request, Generate) else FailureClass.VERIFIER_FAILED
+            raise RolloutError(nonsense, f"unreadable reply on {subject}: {error}") from None
         except BusError as error:
             raise CallLost(str(error)) from None
         finally:
@@ -241,22 +262,22 @@ class Calls:
         try:
             reply = decode_reply(message.data)
         except BadMessage as error:
-            text = f"unreadable reply on {pending.subject}: {error}"
-            pending.future.set_exception(RolloutError(FailureClass.BAD_REQUEST, text))
+            pending.future.set_exception(error)
             return
         if isinstance(reply, Accepted):
-            self._accepted(pending, reply.worker)
+            self._accepted(pending, _Worker(reply.role, reply.worker))
         else:
             pending.future.set_result(reply)
 
-    def _accepted(self, pending: _Pending, worker: str) -> None:
+    def _accepted(self, pending: _Pending, worker: _Worker) -> None:
         if pending.worker is not None:
             return
         if pending.timer is not None:
             pending.timer.cancel()
         pending.timer = asyncio.get_running_loop().call_at(pending.deadline, self._too_late, pending)
         pending.worker = worker
-        self._of_worker.setdefault(worker, {})[pending.number] = pending
+        pending.id = call_id(pending.reply)
+        self._of_worker.setdefault(worker, {})[pending.id] = pending
         if worker not in self._probes:
             self._probes[worker] = asyncio.create_task(self._probe(worker))
 
@@ -285,14 +306,14 @@ class Calls:
             pending.timer.cancel()
         if pending.worker is not None:
             calls = self._of_worker.get(pending.worker, {})
-            calls.pop(pending.number, None)
+            calls.pop(pending.id, None)
             if not calls:
                 self._of_worker.pop(pending.worker, None)
                 probe = self._probes.pop(pending.worker, None)
                 if probe is not None:
                     probe.cancel()
 
-    async def _probe(self, worker: str) -> None:
+    async def _probe(self, worker: _Worker) -> None:
         """Ask a worker about its calls for as long as it has any."""
         loop = asyncio.get_running_loop()
         while True:
@@ -303,8 +324,8 @@ class Calls:
             if not self._bus.is_connected:
                 continue
             try:
-                ping = encode(Ping(inbox=self._bus.inbox, calls=list(calls)))
-                answer = await self._bus.request(subjects.ping(worker), ping, timeout_s=PROBE_TIMEOUT_S)
+                ping = encode(Ping(calls=list(calls)))
+                answer = await self._bus.request(subjects.ping(*worker), ping, timeout_s=PROBE_TIMEOUT_S)
                 gone = _decode_pong(answer.data).gone
                 reason = "finished, but its answer was lost"
             except NoResponders:
@@ -316,10 +337,10 @@ class Calls:
             asleep = loop.time() - asked_at > PROBE_TIMEOUT_S + ASLEEP_S
             if asleep or self._bus.reconnects != reconnects or not self._bus.is_settled:
                 continue  # the silence was ours, or the worker is not back yet
-            for number in gone:
-                pending = calls.get(number)
+            for call in gone:
+                pending = calls.get(call)
                 if pending is not None and not pending.future.done():
-                    pending.future.set_exception(CallLost(f"worker {worker} {reason} ({pending.subject})"))
+                    pending.future.set_exception(CallLost(f"worker {worker.id} {reason} ({pending.subject})"))
                     if not pending.in_session:
                         self._cancel(worker, pending.reply)  # it may only be frozen; the call is made elsewhere
 
@@ -330,7 +351,7 @@ class Calls:
         except BadMessage:
             return
         if isinstance(reply, Accepted):
-            self._cancel(reply.worker, message.subject)
+            self._cancel(_Worker(reply.role, reply.worker), message.subject)
         else:
             self._give_up(reply)
 
@@ -339,10 +360,10 @@ class Calls:
         if isinstance(reply, Seeded) and reply.session is not None:
             self._in_background(self.tell(reply.session, Close(rollout="-", timeout_s=60.0)))
 
-    def _cancel(self, worker: str, reply: str) -> None:
+    def _cancel(self, worker: _Worker, reply: str) -> None:
         async def send() -> None:
             try:
-                await self._bus.publish(subjects.cancel(worker), encode(Cancel(reply=reply)))
+                await self._bus.publish(subjects.cancel(*worker), encode(Cancel(call=call_id(reply))))
             except BusError:
                 return
 

@@ -19,6 +19,8 @@ from nats.aio.msg import Msg
 from gymq import subjects
 from gymq.bus import Bus, NoAnswer, NoResponders
 
+ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
+
 RUNNING_PATIENCE_S = 5.0
 VERBS = ("PING", "INFO", "STATS")
 
@@ -53,6 +55,7 @@ class Listing:
         self._bus = bus
         self._name = name
         self._worker = worker
+        self._role = ROLE_OF_KIND[kind]
         metadata = {"kind": kind, "implementation": implementation}
         self._identity = {"name": name, "id": worker, "version": _version(), "metadata": metadata}
         self._subjects = subjects
@@ -65,7 +68,7 @@ class Listing:
                 await self._bus.subscribe(f"$SRV.{verb}{suffix}", self._answer)
 
     async def _answer(self, message: Msg) -> None:
-        if not message.reply.startswith(subjects.INBOX_PREFIX) and not message.reply.startswith("_INBOX."):
+        if not self._should_answer(message.reply):
             return
         verb = message.subject.split(".")[1]
         body: dict[str, Any] = {"type": f"io.nats.micro.v1.{verb.lower()}_response", **self._identity}
@@ -86,27 +89,43 @@ class Listing:
             body |= {"started": self._started, "endpoints": [{**endpoints[0], **counted}, *endpoints[1:]]}
         await self._bus.publish(message.reply, msgspec.json.encode(body))
 
+    def _should_answer(self, reply: str) -> bool:
+        """Return whether a reply subject is an inbox, and not one that waits for another role."""
+        if reply.startswith("_INBOX."):  # of NATS tools that have no inbox prefix
+            return True
+        tokens = reply.split(".")
+        return reply.startswith(subjects.INBOX_PREFIX) and (
+            len(tokens) != 4 or tokens[1] in (self._role, subjects.ANYBODY)
+        )
+
 
 async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list[dict[str, Any]]:
-    """The STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
+    """Return the STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
+
+    Each kind of workers is asked by itself, so that those of one role cannot answer as another kind.
 
     Args:
         name: only those of this instance.
     """
     found: list[dict[str, Any]] = []
 
-    def on_reply(message: Msg) -> None:
-        # Anybody may answer; only what has a worker's identity is one.
-        with contextlib.suppress(msgspec.DecodeError):
-            _decode_identity(message.data)
-            found.append(msgspec.json.decode(message.data))
+    def hearing(kind: str) -> Callable[[Msg], None]:
+        def on_reply(message: Msg) -> None:
+            # Only what has the identity of a worker of this kind is one.
+            with contextlib.suppress(msgspec.DecodeError):
+                if _decode_identity(message.data).metadata.get("kind") == kind:
+                    found.append(msgspec.json.decode(message.data))
 
-    reply = bus.expect(on_reply)
+        return on_reply
+
+    replies = [bus.expect(hearing(kind), role) for kind, role in ROLE_OF_KIND.items()]
     try:
-        await bus.publish(f"$SRV.STATS.{name}" if name else "$SRV.STATS", b"", reply=reply)
+        for reply in replies:
+            await bus.publish(f"$SRV.STATS.{name}" if name else "$SRV.STATS", b"", reply=reply)
         await asyncio.sleep(wait_s)
     finally:
-        bus.forget(reply)
+        for reply in replies:
+            bus.forget(reply)
     return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
 
 
@@ -116,7 +135,7 @@ async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNN
     give_up = loop.time() + patience_s
     while True:
         try:
-            answer = await bus.request(f"$SRV.PING.{name}", b"", timeout_s=2.0)
+            answer = await bus.request(f"$SRV.PING.{name}", b"", timeout_s=2.0, answered_by=ROLE_OF_KIND[kind])
             return _decode_identity(answer.data).metadata.get("kind") == kind
         except (NoResponders, NoAnswer, msgspec.DecodeError):
             if loop.time() > give_up:

@@ -45,8 +45,6 @@ log = logging.getLogger("gymq.host")
 READY = "ready"
 MAX_ANSWER = 4000  # characters of the line that says why a process cannot start
 
-ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
-
 
 class WorkerFailed(Exception):
     """A worker whose own code fails while it is made or started; one line."""

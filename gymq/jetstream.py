@@ -14,6 +14,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.js.api import Header
 
+from gymq import subjects
 from gymq.bus import Bus, BusError, Denied, NoAnswer, NoResponders, TooLarge, is_no_responders
 
 # JetStream's error codes that this code acts upon.
@@ -180,7 +181,7 @@ class JetStream:
     ) -> tuple[list[Stored], bool]:
         """Some messages from `sequence` on, and whether there are more behind them."""
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
-        reply = self._bus.expect(arrived.put_nowait)
+        reply = self._bus.expect(arrived.put_nowait, subjects.SERVER)
         query = {"seq": sequence, "next_by_subj": subject, "batch": batch, "max_bytes": BATCH_BYTES}
         found: list[Stored] = []
         try:
@@ -286,7 +287,8 @@ class Pull:
     def __init__(self, bus: Bus, stream: str, consumer: str, on_delivery: Callable[[Delivery], None]) -> None:
         self._bus = bus
         self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
-        self._inbox = f"{bus.inbox}.pull.{consumer}"  # two tokens deep: the bus itself listens one token deep
+        # A token deeper than where the bus itself listens.
+        self._inbox = subjects.reply(bus.role, subjects.SERVER, bus.box, f"pull.{consumer}")
         self._on_delivery = on_delivery
         self._outstanding = 0
         self._last_asked = 0.0

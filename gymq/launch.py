@@ -23,8 +23,9 @@ import msgspec
 from gymq import credentials, streams
 from gymq.auth import OPERATOR, SERVICES
 from gymq.bus import Bus
+from gymq.discovery import ROLE_OF_KIND
 from gymq.environments import CannotIsolate, python_for
-from gymq.host import READY, ROLE_OF_KIND, HostSpec, InstanceSpec
+from gymq.host import READY, HostSpec, InstanceSpec
 from gymq.jetstream import JetStream
 from gymq.passed_environment import passed
 from gymq.server import EmbeddedServer, ServerError

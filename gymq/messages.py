@@ -11,6 +11,7 @@ dicts; on the wire they are little-endian binary, see `gymq.tokens`.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 from collections.abc import Callable
 from enum import StrEnum
@@ -329,9 +330,10 @@ class JournalEntry(Message, tag="journal_entry.v1", kw_only=True):
 # Frames of the call protocol -------------------------------------------------------------------------------------
 
 
-class Accepted(Message, tag="accepted.v1", kw_only=True):
-    """The worker has the call; `worker` can be pinged and told to cancel it."""
+class Accepted(Message, tag="accepted.v2", kw_only=True):
+    """The worker has the call; `worker` of `role` can be pinged and asked to cancel it."""
 
+    role: Token
     worker: Token
 
 
@@ -341,23 +343,22 @@ class Fail(Message, tag="fail.v1", kw_only=True):
     retryable: bool = False
 
 
-class Cancel(Message, tag="cancel.v1", kw_only=True):
-    """Stop the call that answers to `reply`."""
+class Cancel(Message, tag="cancel.v2", kw_only=True):
+    """Stop the call of this id, see `call_id`."""
 
-    reply: str
-
-
-class Ping(Message, tag="ping.v1", kw_only=True):
-    """Does the worker live, and does it still work on the calls `<inbox>.<number>`?"""
-
-    inbox: str
-    calls: list[int]
+    call: str
 
 
-class Pong(Message, tag="pong.v1", kw_only=True):
-    """The numbers of those calls that are not (any more) in the worker's hands."""
+class Ping(Message, tag="ping.v2", kw_only=True):
+    """Does the worker live, and does it still work on the calls of these ids?"""
 
-    gone: list[int] = []
+    calls: list[str]
+
+
+class Pong(Message, tag="pong.v2", kw_only=True):
+    """The ids of those calls that are not (any more) in flight at the worker."""
+
+    gone: list[str] = []
 
 
 class Claim(Message, tag="claim.v1", kw_only=True):
@@ -377,6 +378,11 @@ _encoder = msgspec.msgpack.Encoder(enc_hook=encode_ext)
 _json_encoder = msgspec.json.Encoder(enc_hook=encode_json)
 _compressor = zstandard.ZstdCompressor(level=3)
 _decompressor = zstandard.ZstdDecompressor()
+
+
+def call_id(reply: str) -> str:
+    """Return what names a call where others may hear it: whoever knows its reply subject could answer it."""
+    return hashlib.blake2b(reply.encode(), digest_size=16).hexdigest()
 
 
 def encode(message: Message) -> bytes:

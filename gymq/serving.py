@@ -30,6 +30,7 @@ from gymq.messages import (
     Message,
     Ping,
     Pong,
+    call_id,
     decoder,
     encode,
 )
@@ -52,12 +53,13 @@ Answer = Callable[[str, Any], Awaitable[Message]]
 
 
 class _Job:
-    __slots__ = ("deadline", "expired", "reply", "request", "service", "subject", "task", "timer", "trace")
+    __slots__ = ("deadline", "expired", "id", "reply", "request", "service", "subject", "task", "timer", "trace")
 
     def __init__(self, service: Service, subject: str, reply: str, request: Call | Claim, trace: str) -> None:
         self.service = service
         self.subject = subject
         self.reply = reply
+        self.id = ""  # known once it is accepted
         self.request = request
         self.trace = trace  # the caller's span, if it told it
         self.task: asyncio.Task[None] | None = None
@@ -264,14 +266,15 @@ class Server:
         self.worker = worker
         self.services: list[Service] = []
         self.jobs: dict[str | int, _Job] = {}
+        self._accepted: dict[str, _Job] = {}  # by call id
         self.suspects = SuspectCalls()
         self.is_stopping = False
         self.loop = asyncio.get_running_loop()
         self._background: set[asyncio.Task[Any]] = set()
 
     async def start(self) -> None:
-        await self.bus.subscribe(subjects.ping(self.worker), self._on_ping)
-        await self.bus.subscribe(subjects.cancel(self.worker), self._on_cancel)
+        await self.bus.subscribe(subjects.ping(self.bus.role, self.worker), self._on_ping)
+        await self.bus.subscribe(subjects.cancel(self.bus.role, self.worker), self._on_cancel)
 
     async def serve(
         self,
@@ -339,6 +342,8 @@ class Server:
             job.timer.cancel()
         if self.jobs.get(job.reply or id(job)) is job:
             del self.jobs[job.reply or id(job)]
+        if self._accepted.get(job.id) is job:
+            del self._accepted[job.id]
 
     def accept(self, job: _Job) -> None:
         """Tell the caller that this process has the call, and watch its deadline from now on."""
@@ -346,7 +351,10 @@ class Server:
             job.timer.cancel()
         job.timer = self.loop.call_at(job.deadline, self._expire, job)
         if job.reply:
-            self.in_background(self.bus.publish(job.reply, encode(Accepted(worker=self.worker))))
+            job.id = call_id(job.reply)
+            self._accepted[job.id] = job
+            accepted = encode(Accepted(role=self.bus.role, worker=self.worker))
+            self.in_background(self.bus.publish(job.reply, accepted))
 
     def _expire(self, job: _Job) -> None:
         job.expired = True
@@ -370,12 +378,12 @@ class Server:
             ping = _decode_ping(message.data)
         except BadMessage:
             return
-        gone = [number for number in ping.calls if f"{ping.inbox}.{number}" not in self.jobs]
+        gone = [call for call in ping.calls if call not in self._accepted]
         await self.bus.publish(message.reply, encode(Pong(gone=gone)))
 
     async def _on_cancel(self, message: Msg) -> None:
         try:
-            job = self.jobs.get(_decode_cancel(message.data).reply)
+            job = self._accepted.get(_decode_cancel(message.data).call)
         except BadMessage:
             return
         if job is None:

@@ -210,6 +210,7 @@ async def delete_run(js: JetStream, run: str) -> None:
         (TASKS, subjects.tasks_of_run(run)),
         (ROLLOUTS, subjects.rollouts_of_run(run)),
         (JOURNAL, subjects.journals_of_run(run)),
+        (PARTS, subjects.task_parts_of_run(run)),
         (PARTS, subjects.rollout_parts_of_run(run)),
         (TASKS, subjects.urgent_tasks_of_run(run)),
         (DEAD_LETTERS, subjects.dead_letters_of_run(run)),

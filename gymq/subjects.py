@@ -11,6 +11,8 @@ from dataclasses import dataclass
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 INBOX_PREFIX = "_INBOX_"
+SERVER = "server"  # answers for what is stored and for JetStream's API; no process may
+ANYBODY = "any"  # answers where people ask by hand
 SUBMIT = "gym.tasks"
 ALL_ROLLOUTS = "gym.rollouts.>"
 ALL_PROFILES = "gym.profiles.*"
@@ -123,12 +125,12 @@ def judge(name: str) -> str:
     return f"gym.judge.{token(name, 'model')}"
 
 
-def ping(worker: str) -> str:
-    return f"gym.ping.{token(worker, 'worker')}"
+def ping(role: str, worker: str) -> str:
+    return f"gym.ping.{token(role, 'role')}.{token(worker, 'worker')}"
 
 
-def cancel(worker: str) -> str:
-    return f"gym.cancel.{token(worker, 'worker')}"
+def cancel(role: str, worker: str) -> str:
+    return f"gym.cancel.{token(role, 'role')}.{token(worker, 'worker')}"
 
 
 def journal(run: str, task_index: int, rollout_index: int) -> str:
@@ -137,6 +139,14 @@ def journal(run: str, task_index: int, rollout_index: int) -> str:
 
 def journals_of_run(run: str) -> str:
     return f"gym.journal.{token(run, 'run')}.>"
+
+
+def task_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
+    return f"gym.parts.task.{token(run, 'run')}.{task_index:d}.{rollout_index:d}.{token(digest)}"
+
+
+def task_parts_of_run(run: str) -> str:
+    return f"gym.parts.task.{token(run, 'run')}.>"
 
 
 def rollout_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
@@ -179,6 +189,30 @@ def profile(run: str) -> str:
     return f"gym.profiles.{token(run, 'run')}"
 
 
+_ANSWERED_BY = {
+    "model": "model",
+    "judge": "model",
+    "seed": "resources",
+    "resources": "resources",
+    "session": "resources",
+}
+
+
+def answered_by(subject: str) -> str:
+    """Return the role that answers requests on a subject."""
+    first, _, rest = subject.partition(".")
+    if first == "gym":
+        kind, _, rest = rest.partition(".")
+        # Whatever else can be asked below `gym` is stored, and the server acknowledges it.
+        return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
+    return SERVER if first == "$JS" else ANYBODY
+
+
+def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
+    """Return a reply subject. A role may publish to those alone that name it as the one who answers."""
+    return f"{INBOX_PREFIX}{asked_by}.{answered_by}.{box}.{name}"
+
+
 @dataclass(frozen=True)
 class Subject:
     """One row of the public contract; `subjects.md` tells the rest (who publishes, who receives, guarantees)."""
@@ -209,8 +243,9 @@ SUBJECTS = (
     Subject("gym.weights.<model>", "Weights", "WEIGHTS"),
     Subject("gym.pushed.<model>", "headers only"),
     Subject("gym.weights.<model>.<push>.<n>", "raw bytes", "WEIGHTS"),
-    Subject("gym.ping.<worker>", "Ping → Pong"),
-    Subject("gym.cancel.<worker>", "Cancel"),
+    Subject("gym.ping.<role>.<worker>", "Ping → Pong"),
+    Subject("gym.cancel.<role>.<worker>", "Cancel"),
+    Subject("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS"),
     Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS"),
     Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS"),
     Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS"),

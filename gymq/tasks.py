@@ -24,7 +24,7 @@ async def submit(bus: Bus, task: Task, *, once: str, urgent: bool, patience_s: f
     of = (task.run, task.task_index, task.rollout_index)
     body = encode(task)
     if len(body) > bus.max_body_bytes:
-        body = await parts.put(bus, body, subjects.rollout_parts(*of, f"task-{parts.digest(body)[:32]}"))
+        body = await parts.put(bus, body, subjects.task_parts(*of, parts.digest(body)[:32]))
     subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
     headers = {"Nats-Msg-Id": "{}/{}/{}/{}".format(*of, once)}
     await JetStream(bus).store_surely(subject, body, headers, patience_s=patience_s)

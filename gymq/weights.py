@@ -315,7 +315,7 @@ async def _confirmed(
 
 async def _is_gone(bus: Bus, worker: str) -> bool:
     try:
-        await bus.request(subjects.ping(worker), encode(Ping(inbox=bus.inbox, calls=[])), timeout_s=_LOOK_S)
+        await bus.request(subjects.ping("model", worker), encode(Ping(calls=[])), timeout_s=_LOOK_S)
     except NoResponders:
         return True
     except NoAnswer:

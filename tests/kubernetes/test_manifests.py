@@ -15,7 +15,7 @@ from gymq import streams
 from gymq.auth import OPERATOR, SERVICES
 from gymq.auth_config import STREAMS_ACCOUNT
 from gymq.config import load
-from gymq.host import ROLE_OF_KIND
+from gymq.discovery import ROLE_OF_KIND
 from gymq.server.binary import find_binary
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"

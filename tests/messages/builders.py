@@ -68,11 +68,11 @@ EXAMPLES: tuple[Message, ...] = (
     Generated(response={"output": []}, worker="w", policy_versions=["", "v1"]),
     Load(worker="w", running=3, waiting=1, kv_cache_use=0.5),
     Weights(policy_version="v1", push="p", parts=2, num_bytes=9, sha256="0" * 64, before=["v0"], at=1.5),
-    Accepted(worker="w"),
+    Accepted(role="model", worker="w"),
     Fail(failure_class=FailureClass.SATURATED, message="full", retryable=True),
-    Cancel(reply="_INBOX_agent.x.1"),
-    Ping(inbox="_INBOX_agent.x", calls=[1, 2]),
-    Pong(gone=[2]),
+    Cancel(call="0" * 32),
+    Ping(calls=["0" * 32, "1" * 32]),
+    Pong(gone=["1" * 32]),
     Claim(subject="gym.parts.call.x", parts=2, num_bytes=10, sha256="0" * 64),
 )
 
@@ -82,7 +82,7 @@ MESSAGE_TYPES = sorted(
         for member in vars(messages).values()
         if isinstance(member, type)
         and issubclass(member, Message)
-        and str(member.__struct_config__.tag).endswith(".v1")
+        and str(member.__struct_config__.tag).rpartition(".")[2] in ("v1", "v2")
     ),
     key=lambda message_type: message_type.__name__,
 )

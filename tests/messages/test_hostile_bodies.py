@@ -221,7 +221,7 @@ NO_TOKENS = ["", "a.b", "a b", "*", ">", "x\n", "\nx", "x\r\nPUB gym.tasks 0\r\n
 
 @pytest.mark.parametrize("name", NO_TOKENS)
 def test_a_name_that_cannot_be_part_of_a_subject_is_refused(name: str) -> None:
-    refusal(msgspec.msgpack.encode({"type": "accepted.v1", "worker": name}), Accepted)
+    refusal(msgspec.msgpack.encode({"type": "accepted.v2", "role": "model", "worker": name}), Accepted)
     task = plain(next(example for example in EXAMPLES if isinstance(example, Task)))
     refusal(msgspec.msgpack.encode(task | {"run": name}), Task)
     refusal(msgspec.msgpack.encode(task | {"agent": name}), Task)

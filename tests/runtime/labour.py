@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gymq import subjects
 from gymq.authoring import current_call
 from gymq.bus import Bus
 from gymq.calls import Calls
@@ -76,7 +77,7 @@ def noise(size: int) -> bytes:
 async def frames(bus: Bus, subject: str, request: bytes, count: int) -> list[Any]:
     """The first messages that come in reply to a request, whatever they are."""
     got: asyncio.Queue[Any] = asyncio.Queue()
-    reply = bus.expect(got.put_nowait)
+    reply = bus.expect(got.put_nowait, subjects.ANYBODY)
     await bus.publish(subject, request, reply=reply)
     async with asyncio.timeout(30):
         return [(await got.get()).data for _ in range(count)]

@@ -17,7 +17,21 @@ from gymq import calls as calls_module
 from gymq import parts, subjects
 from gymq.bus import Bus
 from gymq.calls import CallLost, Calls, NoWorker
-from gymq.messages import Accepted, Claim, Fail, FailureClass, Generated, Pong, decoder, encode
+from gymq.messages import (
+    Accepted,
+    Call,
+    Claim,
+    Fail,
+    FailureClass,
+    Generate,
+    Generated,
+    Message,
+    Pong,
+    Seed,
+    Verified,
+    decoder,
+    encode,
+)
 from gymq.outcomes import RolloutError
 from gymq.server import EmbeddedServer
 
@@ -86,7 +100,7 @@ async def test_a_fast_reply_is_not_accepted_first(bus: Bus, labour: Labour, run:
 
 async def test_a_slow_call_is_accepted_before_it_is_answered(bus: Bus, labour: Labour, run: str) -> None:
     accepted, reply = (decode_frame(data) for data in await frames(bus, run, encode(ask(sleep_s=0.5)), 2))
-    assert accepted == Accepted(worker=labour.worker)
+    assert accepted == Accepted(role=labour.server.bus.role, worker=labour.worker)
     assert isinstance(reply, Generated)
 
 
@@ -345,7 +359,29 @@ async def test_a_reply_that_nobody_can_read_is_a_failure(calls: Calls, bus: Bus,
     await bus.subscribe(run, impostor)
     with pytest.raises(RolloutError, match=f"unreadable reply on {run}") as error:
         await call(calls, run, ask(timeout_s=3600))
-    assert error.value.failure_class is FailureClass.BAD_REQUEST
+    assert error.value.failure_class is FailureClass.MODEL_FAILED
+    assert error.value.retryable
+
+
+@pytest.mark.parametrize(
+    ("request_", "answer"),
+    [(ask(), Verified(reward=1.0)), (Seed(rollout="r", timeout_s=9, row=None), Generated(response={}))],
+)
+@pytest.mark.parametrize("in_parts", [False, True])
+async def test_an_answer_to_another_question_is_a_failure_that_may_be_retried(
+    calls: Calls, bus: Bus, run: str, request_: Call, answer: Message, in_parts: bool
+) -> None:
+    body = await parts.put_for_call(bus, encode(answer)) if in_parts else encode(answer)
+
+    async def impostor(message: Msg) -> None:
+        await bus.publish(message.reply, body)
+
+    await bus.subscribe(run, impostor)
+    with pytest.raises(RolloutError, match=f"{type(answer).__name__} does not answer") as error:
+        await calls.call(run, request_)
+    model = isinstance(request_, Generate)
+    assert error.value.failure_class is (FailureClass.MODEL_FAILED if model else FailureClass.VERIFIER_FAILED)
+    assert error.value.retryable
 
 
 async def test_two_workers_that_accept_the_same_call_leave_no_probe_behind(calls: Calls, bus: Bus, run: str) -> None:
@@ -353,7 +389,7 @@ async def test_two_workers_that_accept_the_same_call_leave_no_probe_behind(calls
 
     async def twice(message: Msg) -> None:
         for worker in (f"{run}-a", f"{run}-b"):
-            await bus.publish(message.reply, encode(Accepted(worker=worker)))
+            await bus.publish(message.reply, encode(Accepted(role="test", worker=worker)))
         await bus.publish(message.reply, encode(Generated(response={})))
 
     subscription = await bus.subscribe(run, twice)

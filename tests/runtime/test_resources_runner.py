@@ -75,7 +75,7 @@ class Replica:
 
     def __init__(self, bus: Bus, author: gymq.Resources[Any]) -> None:
         self.runner = ResourcesRunner(author, KillableProcesses())
-        self.server = Server(bus, f"w-{bus.inbox[-8:]}")
+        self.server = Server(bus, f"w-{bus.box[-8:]}")
         self.bus = bus
 
     async def start(self) -> "Replica":

@@ -12,7 +12,7 @@ from gymq import serving, subjects
 from gymq.bus import Bus, BusError, NoResponders
 from gymq.calls import Calls
 from gymq.discovery import Listing
-from gymq.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, decoder, encode
+from gymq.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, call_id, decoder, encode
 from gymq.outcomes import JudgeFailed, RolloutError
 
 from .labour import Labour, ask, call, decode, frames, limit_patience
@@ -167,8 +167,8 @@ async def test_a_request_that_wants_its_reply_elsewhere_is_ignored(
     watching = await bus.subscribe(reply, spy)
     await bus.publish(run, encode(ask()), reply=reply)
     await bus.publish(run, b"garbage", reply=reply)
-    await bus.publish(subjects.ping(labour.worker), encode(Ping(inbox="x", calls=[])), reply=reply)
-    await bus.publish(subjects.ping(labour.worker), b"garbage", reply=reply)
+    await bus.publish(subjects.ping(bus.role, labour.worker), encode(Ping(calls=[])), reply=reply)
+    await bus.publish(subjects.ping(bus.role, labour.worker), b"garbage", reply=reply)
     await frames(bus, run, encode(ask("last")), 1)
     await bus.unsubscribe(watching)
     assert labour.started == ["last"]
@@ -179,21 +179,23 @@ async def test_a_ping_tells_which_calls_are_gone(bus: Bus, labour: Labour, run: 
     waiting = asyncio.create_task(frames(bus, run, encode(ask(wait=True)), 1))
     await until(lambda: labour.started)
     (reply,) = labour.server.jobs
-    inbox, _, number = str(reply).rpartition(".")
-    ping = encode(Ping(inbox=inbox, calls=[int(number), 10**6, -1]))
-    pong = await bus.request(subjects.ping(labour.worker), ping, timeout_s=20)
-    assert decode_pong(pong.data).gone == [10**6, -1]
+    (job,) = labour.server.jobs.values()
+    await until(lambda: job.id)
+    call = call_id(str(reply))
+    ping = encode(Ping(calls=[call, "x", ""]))
+    pong = await bus.request(subjects.ping(bus.role, labour.worker), ping, timeout_s=20)
+    assert decode_pong(pong.data).gone == ["x", ""]
     labour.go.set()
     await waiting
-    pong = await bus.request(subjects.ping(labour.worker), ping, timeout_s=20)
-    assert decode_pong(pong.data).gone == [int(number), 10**6, -1]
+    pong = await bus.request(subjects.ping(bus.role, labour.worker), ping, timeout_s=20)
+    assert decode_pong(pong.data).gone == [call, "x", ""]
 
 
-@pytest.mark.parametrize("body", [b"", b"\xff", encode(Cancel(reply="nobody"))])
+@pytest.mark.parametrize("body", [b"", b"\xff", encode(Cancel(call="nobody"))])
 async def test_a_cancel_that_means_nothing_is_ignored(
     calls: Calls, bus: Bus, labour: Labour, run: str, body: bytes
 ) -> None:
-    await bus.publish(subjects.cancel(labour.worker), body)
+    await bus.publish(subjects.cancel(bus.role, labour.worker), body)
     assert await call(calls, run, ask())
 
 

@@ -210,8 +210,8 @@ async def test_a_message_lost_on_the_way_to_a_reader_is_noticed(
     await fill(js, stream, 10)
     expect = bus.expect
 
-    def forgetful(on_reply: Callable[[Msg], None]) -> str:
-        return expect(lambda message: None if message.subject and _sequence(message) == 5 else on_reply(message))
+    def forgetful(on_reply: Callable[[Msg], None], answered_by: str) -> str:
+        return expect(lambda message: None if _sequence(message) == 5 else on_reply(message), answered_by)
 
     monkeypatch.setattr(bus, "expect", forgetful)
     with pytest.raises(NoAnswer, match="were lost on the way"):

@@ -21,7 +21,8 @@ PAGE = (Path(__file__).parents[2] / "subjects.md").read_text()
 BUILDERS = [
     function
     for name, function in vars(subjects).items()
-    if inspect.isfunction(function) and function.__module__ == subjects.__name__ and name != "token"
+    if inspect.isfunction(function) and function.__module__ == subjects.__name__
+    if name not in ("token", "answered_by", "reply")
 ]
 HOSTILE = [
     "",
@@ -78,6 +79,25 @@ def test_a_token_is_returned_as_it_is_or_refused(text: str) -> None:
             subjects.token(text)
 
 
+@pytest.mark.parametrize(
+    ("subject", "role"),
+    [
+        ("gym.model.policy", "model"),
+        ("gym.model.policy.worker", "model"),
+        ("gym.judge.judge", "model"),
+        ("gym.seed.env", "resources"),
+        ("gym.resources.env", "resources"),
+        ("gym.session.worker.session", "resources"),
+        ("gym.ping.agent.worker", "agent"),
+        ("gym.rollouts.run.0.0", subjects.SERVER),
+        ("$JS.API.INFO", subjects.SERVER),
+        ("$SRV.PING", subjects.ANYBODY),
+    ],
+)
+def test_each_request_is_answered_by_one_role(subject: str, role: str) -> None:
+    assert subjects.answered_by(subject) == role
+
+
 def test_a_refusal_says_what_would_be_right() -> None:
     with pytest.raises(BadToken, match=r"run 'a\.b' must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -"):
         subjects.tasks("a.b", "agent")
@@ -96,7 +116,7 @@ def matches(pattern: str, subject: str) -> bool:
 @builder
 def test_every_subject_that_is_built_stands_in_the_table(build: Callable[..., str]) -> None:
     built = build(**arguments_of(build))
-    if build in (subjects.rollout_parts, subjects.call_parts, subjects.weights_parts):
+    if build in (subjects.task_parts, subjects.rollout_parts, subjects.call_parts, subjects.weights_parts):
         built = f"{built}.0"
     assert len([row for row in SUBJECTS if matches(row.pattern, built)]) == 1
 

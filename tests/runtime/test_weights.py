@@ -77,7 +77,7 @@ class Replicas:
         self.runners: dict[str, ModelRunner] = {}
 
     async def start(self, worker: str, model: gymq.Model | None = None) -> Any:
-        bus = self.buses[worker] = await Bus.connect(self.url, role="test", name=worker)
+        bus = self.buses[worker] = await Bus.connect(self.url, role="model", name=worker)
         server = Server(bus, worker)
         await server.start()
         started = model or Echo(self.name)

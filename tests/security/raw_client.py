@@ -43,9 +43,9 @@ class RawClient:
         await subscription.unsubscribe()
         return not self._denied()
 
-    async def hears(self, subject: str, group: str = "") -> list[Msg]:
-        """A list that fills with what arrives."""
-        heard: list[Msg] = []
+    async def hears(self, subject: str, group: str = "", heard: list[Msg] | None = None) -> list[Msg]:
+        """A list, new or given, that fills with what arrives."""
+        heard = [] if heard is None else heard
 
         async def on_message(message: Msg) -> None:
             heard.append(message)

@@ -38,8 +38,8 @@ async def test_a_stored_message_read_with_another_reply_subject_is_not_stored_th
     assert await client.may_publish(f"gym.runs.{run}", FORGED)
     assert await is_stored(raw, "RUNS", f"gym.runs.{run}")
     batch = b'{"seq": 1, "next_by_subj": "gym.runs.%s", "batch": 1}' % run.encode()
-    own_inbox = await client.hears("_INBOX_client.box.*")
-    for reply in (rollout, "_INBOX_client.box.1"):
+    own_inbox = await client.hears("_INBOX_client.server.box.*")
+    for reply in (rollout, "_INBOX_client.server.box.1"):
         assert await client.may_publish(f"$JS.API.DIRECT.GET.RUNS.gym.runs.{run}", b"", reply=reply)
         assert await client.may_publish("$JS.API.DIRECT.GET.RUNS", batch, reply=reply)
     await settled(raw)
@@ -94,10 +94,10 @@ async def test_a_worker_answers_into_inboxes_only(role_server: RoleServer, raw: 
     agent = await raw.connect("agent")
     operator = await raw.connect("operator")
     heard = await operator.hears(f"gym.rollouts.{run}.>")
-    answers = await agent.hears("_INBOX_agent.box.1")
+    answers = await agent.hears("_INBOX_agent.model.box.1")
     body = encode(Generate(rollout="r", timeout_s=5, session="s", params={}))
     before = role_server.violations()
-    for reply in (f"gym.rollouts.{run}.0.0", "$JS.API.STREAM.PURGE.ROLLOUTS", "_INBOX_agent.box.1"):
+    for reply in (f"gym.rollouts.{run}.0.0", "$JS.API.STREAM.PURGE.ROLLOUTS", "_INBOX_agent.model.box.1"):
         assert await agent.may_publish(f"gym.model.{run}", body, reply=reply)
     async with asyncio.timeout(10):
         while not answers:  # noqa: ASYNC110
@@ -110,10 +110,10 @@ async def test_a_worker_answers_into_inboxes_only(role_server: RoleServer, raw: 
 
 async def test_a_reply_subject_cannot_be_guessed_from_another_one(role_server: RoleServer) -> None:
     bus = await Bus.connect(role_server.url_of("agent"), role="agent", name="test")
-    numbers = [int(bus.expect(lambda _: None).rpartition(".")[2]) for _ in range(1000)]
+    numbers = [int(bus.expect(lambda _: None, "model").rpartition(".")[2], 16) for _ in range(1000)]
     await bus.close()
     assert len(set(numbers)) == 1000
-    assert max(numbers) > 1 << 54
+    assert max(numbers) > 1 << 94
     steps = {later - earlier for earlier, later in itertools.pairwise(numbers)}
     assert len(steps) == 999
 
@@ -123,7 +123,9 @@ async def test_a_worker_that_was_not_asked_cannot_deliver_tasks(
 ) -> None:
     agent = await Bus.connect(role_server.url_of("agent"), role="agent", name="test")
     resources = await raw.connect("resources")
-    assert not await resources.may_publish(f"{agent.inbox}.pull.agents_a", FORGED, reply="$JS.ACK.TASKS.x.1.1.1.1.1")
+    for answered_by in ("server", "resources", "any"):
+        pull = f"_INBOX_agent.{answered_by}.{agent.box}.pull.agents_a"
+        assert not await resources.may_publish(pull, FORGED, reply="$JS.ACK.TASKS.x.1.1.1.1.1")
     await agent.close()
 
 
