@@ -22,6 +22,7 @@ import nats.errors
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
+from nats.protocol import parser
 
 from gymq import credentials, subjects, tls
 from gymq.redaction import redact
@@ -62,8 +63,26 @@ class NoAnswer(BusError):
     """No answer came in time; whether the request was delivered is unknown."""
 
 
+# The client library also splits at a form feed and a vertical tab, which a subject may hold; one such message would
+# cost it the connection.
+parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
+
+
 class _Client(Client):
-    """nats-py, where a flush flushes and a close ends everything."""
+    """nats-py, where a flush flushes, a close ends everything, and no message ends the connection."""
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg | None:
+        try:
+            return self.msg_class(self, subject.decode(), reply.decode(), data, headers, _sid=sid)
+        except UnicodeDecodeError:
+            log.warning("nats: a message on %r with the reply subject %r is left out: no UTF-8", subject, reply)
+            return None
+
+    async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
+        return parse_headers(headers) if headers else None
 
     async def flush(self, timeout: int = 10) -> None:
         # Its PING is written past the commands that still wait to be sent. A flush would end before the server has
@@ -375,6 +394,28 @@ class _TlsClient(_Client):
 
 def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
     return login if context is None else {**login, "tls": context}
+
+
+def parse_headers(block: bytes) -> dict[str, str] | None:
+    """Return the headers of a message, which anybody may have made up; what is none is left out.
+
+    `Status` and `Description` are those of the first line, which the server alone writes. Of a header that is there
+    twice the last counts: the server adds its own behind those of the publisher.
+    """
+    version, _, rest = block.partition(b"\r\n")
+    found: dict[str, str] = {}
+    for line in rest.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon:
+            found[name.decode(errors="replace")] = value.decode(errors="replace").strip()
+    found.pop("Status", None)
+    found.pop("Description", None)
+    _, _, inline = version.partition(b" ")
+    status, _, description = inline.decode(errors="replace").partition(" ")
+    if status:
+        found["Status"] = status
+        found["Description"] = description
+    return found or None
 
 
 def is_no_responders(message: Msg) -> bool:

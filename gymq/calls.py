@@ -229,7 +229,7 @@ class Calls:
             await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
             reply = await pending.future
             if isinstance(reply, Claim):
-                reply = _decode_final(await parts.get(self._bus, reply))
+                reply = _decode_final(await parts.get(self._bus, reply, "call"))
             if not isinstance(reply, (ANSWERS[type(request)], Fail)):
                 raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
         except asyncio.CancelledError as error:

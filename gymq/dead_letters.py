@@ -132,7 +132,7 @@ class DeadLetters:
             claim = _decode_claim(letter.body)
         except BadMessage:
             return letter.body
-        return await parts.get(self._bus, claim)
+        return await parts.get(self._bus, claim, "task", "rollout")
 
     async def find(self, number: int) -> Buried | None:
         """The letter of a number; None if there is none (any more).

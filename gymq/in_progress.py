@@ -90,7 +90,7 @@ class Progress:
             try:
                 entry = _decode_entry(stored.data)
                 if isinstance(entry, Claim):
-                    entry = _decode_entry(await parts.get(bus, entry))
+                    entry = _decode_entry(await parts.get(bus, entry, "rollout"))
                 effects = [
                     Done(effect.number, effect.key, decode_reply(effect.reply), stored.stored_at)
                     for effect in entry.effects

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
-from nats.js.api import Header
 
 from gymq import subjects
 from gymq.bus import Bus, BusError, Denied, NoAnswer, NoResponders, TooLarge, is_no_responders
@@ -159,6 +158,19 @@ class JetStream:
             raise NoAnswer(f"the stream {stream} is not available") from None
         return _stored(message)
 
+    async def newest(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
+        """Return the last message that a stream holds on any subject that matches.
+
+        Raises:
+            NoAnswer
+        """
+        query = msgspec.json.encode({"last_by_subj": subject})
+        try:
+            message = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", query, timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
+        return _stored(message)
+
     async def read(
         self, stream: str, subject: str, *, after: int = 0, batch: int = 256, timeout_s: float = 10.0
     ) -> AsyncIterator[Stored]:
@@ -221,13 +233,7 @@ class JetStream:
             first = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), timeout_s=30.0)
         except NoResponders:
             raise NoAnswer(f"the stream {stream} is not available") from None
-        headers = first.headers or {}
-        status = headers.get("Status")
-        if status == _NOT_FOUND:
-            return 0
-        if status is not None:
-            raise JetStreamError(int(status), f"the messages of {subject} cannot be counted")
-        return 1 + int(headers["Nats-Num-Pending"])
+        return 0 if _stored(first) is None else 1 + int((first.headers or {})["Nats-Num-Pending"])
 
     async def count_by_subject(self, stream: str, subject: str) -> dict[str, int]:
         """How many messages a stream holds for each subject that matches."""
@@ -332,12 +338,12 @@ class Pull:
             self._subscription = None
 
     async def _on_message(self, message: Msg) -> None:
-        headers = message.headers
-        if headers and "Status" in headers:
-            if headers["Status"] != "100":
+        if not message.reply:  # what is delivered has one, to acknowledge it; a status has none
+            headers = message.headers or {}
+            if headers.get("Status") != "100":
                 missing = headers.get("Nats-Pending-Messages")
                 self._outstanding = max(0, self._outstanding - int(missing)) if missing else 0
-                if headers["Status"] == _EXPIRED:
+                if headers.get("Status") == _EXPIRED:
                     self.on_end()
                 else:
                     asyncio.get_running_loop().call_later(self.ASK_AGAIN_S, self.on_end)
@@ -353,10 +359,11 @@ def _stored(message: Msg) -> Stored | None:
         JetStreamError: the request was refused.
     """
     headers = message.headers or {}
-    status = headers.get("Status")
+    sequence = headers.get("Nats-Sequence")
+    # With a sequence it is a stored message, whatever status its publisher made up for it.
+    if sequence is not None:
+        return Stored(headers["Nats-Subject"], int(sequence), message.data, headers.get("Nats-Time-Stamp", ""))
+    status = headers.get("Status", "")
     if status in (_NOT_FOUND, _END_OF_BATCH):
         return None
-    if status is not None:
-        raise JetStreamError(int(status), headers.get(Header.DESCRIPTION) or "refused")
-    sequence, stored_at = int(headers["Nats-Sequence"]), headers.get("Nats-Time-Stamp", "")
-    return Stored(headers["Nats-Subject"], sequence, message.data, stored_at)
+    raise JetStreamError(int(status) if status.isdecimal() else 0, headers.get("Description") or "refused")

@@ -88,7 +88,7 @@ class Journal:
             try:
                 entry = _decode_entry(stored.data)
                 if isinstance(entry, Claim):
-                    entry = _decode_entry(await parts.get(self._bus, entry))
+                    entry = _decode_entry(await parts.get(self._bus, entry, "rollout"))
             except BadMessage as error:
                 log.warning("journal of %s: %s; it starts anew", self._subject, error)
                 self._forget()

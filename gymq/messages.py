@@ -22,6 +22,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 import zstandard
 
+from gymq.subjects import MAX_INDEX
 from gymq.tokens import decode_ext, encode_ext, encode_json
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
@@ -30,7 +31,7 @@ MAX_BODY_BYTES = 256 * 1024 * 1024  # before compression
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _JSON_STARTS = b"{ \t\r\n"
 
-Index = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_INDEX)]
 # What becomes part of a subject is checked where it is read. `\Z`, since `$` lets a line break pass.
 _TOKEN = r"[A-Za-z0-9_-]{1,64}"
 Token = Annotated[str, msgspec.Meta(pattern=rf"\A{_TOKEN}\Z")]

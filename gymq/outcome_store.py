@@ -21,11 +21,12 @@ from gymq.messages import (
     decoder,
     encode,
 )
-from gymq.redaction import without_credentials
+from gymq.redaction import redact, without_credentials
 
 log = logging.getLogger("gymq.outcomes")
 
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
+MOST_WARNINGS = 1000  # of one reader, about messages that are no outcomes
 
 _decode_stored = decoder(Rollout, Failure, Unresolved, Claim)
 _decode_outcome = decoder(Rollout, Failure, Unresolved)
@@ -37,6 +38,7 @@ class OutcomeStore:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._js = JetStream(bus)
+        self._warned: set[int] = set()  # of messages with these stream sequences
 
     async def put(self, outcome: Outcome, *, replaces: int | None, patience_s: float) -> bool:
         """Store an outcome unless there is one already. Safe to repeat.
@@ -91,25 +93,31 @@ class OutcomeStore:
             batch: how many are asked for at a time; few where few will be looked at.
         """
         async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after, batch):
-            yield sequence, outcome
+            if outcome is not None:
+                yield sequence, outcome
 
-    async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome]]:
-        """The outcomes of all runs beyond a stream sequence, with their sequences, up to now."""
+    async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome | None]]:
+        """Yield the outcomes of all runs beyond a stream sequence, with their sequences, up to now.
+
+        None stands for a message on the subject of no rollout, so that a reader's position goes on past it.
+        """
         async for sequence, outcome in self._read(subjects.ALL_ROLLOUTS, after):
             yield sequence, outcome
 
     async def read_task(self, run: str, task_index: int) -> AsyncIterator[tuple[int, Outcome]]:
         """The outcomes of one task."""
         async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), 0):
-            yield sequence, outcome
+            if outcome is not None:
+                yield sequence, outcome
 
-    async def _read(self, subject: str, after: int, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
+    async def _read(
+        self, subject: str, after: int, batch: int = READ_BATCH
+    ) -> AsyncIterator[tuple[int, Outcome | None]]:
         async for stored in self._js.read(streams.ROLLOUTS, subject, after=after, batch=batch):
-            _, _, run, *indices = stored.subject.split(".")
-            if len(indices) == 2 and all(index.isdecimal() for index in indices):
-                yield stored.sequence, await self._outcome(stored, run, *map(int, indices))
-            else:
-                log.warning("%s is the subject of no rollout", stored.subject)
+            where = subjects.rollout_of(stored.subject)
+            if where is None:
+                self._warn(stored, "the subject of no rollout")
+            yield stored.sequence, None if where is None else await self._outcome(stored, *where)
 
     async def _outcome(self, stored: Stored, run: str, task_index: int, rollout_index: int) -> Outcome:
         """The outcome; one that nobody can read is a failure, so that its run can end and a resume replaces it."""
@@ -120,7 +128,7 @@ class OutcomeStore:
             problem = f"it says that it is {outcome.run}/{outcome.task_index}/{outcome.rollout_index}"
         except BadMessage as error:
             problem = str(error)
-        log.warning("%s cannot be read: %s", stored.subject, problem)
+        self._warn(stored, f"cannot be read: {problem}")
         return Failure(
             run=run,
             task_index=task_index,
@@ -133,6 +141,12 @@ class OutcomeStore:
             retryable=True,
         )
 
+    def _warn(self, stored: Stored, problem: str) -> None:
+        """Warn of a message once: whoever follows a run reads it again and again."""
+        if stored.sequence not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add(stored.sequence)
+            log.warning("%s: %s", redact(stored.subject), problem)
+
     async def decode(self, body: bytes) -> Outcome:
         """The outcome in a stored body, fetched from its parts if need be.
 
@@ -141,6 +155,6 @@ class OutcomeStore:
         """
         message: Outcome | Claim = _decode_stored(body)
         if isinstance(message, Claim):
-            outcome: Outcome = _decode_outcome(await parts.get(self._bus, message))
+            outcome: Outcome = _decode_outcome(await parts.get(self._bus, message, "rollout"))
             return outcome
         return message

@@ -41,13 +41,18 @@ async def put_for_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S)
     return await put(bus, body, subject, ttl=CALL_PARTS_TTL, patience_s=patience_s)
 
 
-async def get(bus: Bus, claim: Claim) -> bytes:
-    """The body a claim stands for.
+async def get(bus: Bus, claim: Claim, *kinds: str) -> bytes:
+    """Return the body that a claim stands for.
+
+    Args:
+        kinds: of parts that it may be made of: task, rollout or call. What anybody else wrote is not even asked for.
 
     Raises:
         BadMessage: parts are missing or damaged.
         BusError: the stream cannot be read.
     """
+    if claim.subject.split(".")[2] not in kinds:
+        raise BadMessage(f"a claim on parts of another kind: {claim.subject}")
     js = JetStream(bus)
     body = bytearray()
     for number in range(claim.parts):

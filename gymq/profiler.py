@@ -16,12 +16,12 @@ from dataclasses import dataclass
 import msgspec
 
 from gymq import streams, subjects
-from gymq.bus import Bus, BusError
+from gymq.bus import Bus, BusError, TooLarge
 from gymq.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.messages import BadMessage, Outcome, Profile, decoder, encode
 from gymq.outcome_store import OutcomeStore
 from gymq.run_profile import add_outcome
-from gymq.running import RunningProfile
+from gymq.running import ProfileSnapshot, RunningProfile
 
 log = logging.getLogger("gymq.profiler")
 
@@ -40,15 +40,18 @@ class _Profiled:
     stored_as: int = 0  # stream sequence of the checkpoint itself
     changed_at: float = 0.0
 
-    def add(self, sequence: int, outcome: Outcome) -> None:
+    def add(self, sequence: int, outcome: Outcome) -> bool:
+        """Count an outcome, unless it is counted already; return whether that was possible."""
         if sequence <= self.sequence:
-            return
-        try:
-            add_outcome(self.profile, sequence, outcome)
-        except ValueError as error:
-            log.warning("%s is left out of the profile of %s: %s", sequence, outcome.run, error)
+            return True
         self.sequence = sequence
         self.changed_at = time.monotonic()
+        try:
+            add_outcome(self.profile, sequence, outcome)
+        except Exception as error:
+            log.warning("%s is left out of the profile of %s: %r", sequence, outcome.run, error)
+            return False
+        return True
 
 
 class Profiler:
@@ -58,6 +61,8 @@ class Profiler:
         self._js = JetStream(bus)
         self._outcomes = OutcomeStore(bus)
         self._runs: dict[str, _Profiled] = {}
+        self._aside: set[str] = set()  # runs whose statistics cannot be kept
+        self.num_aside = 0  # messages that are in no statistics
         self._position: int | None = None  # stream sequence up to which all outcomes are in the profiles
         self._safe_position = 0  # the same, for the checkpoints
         self._working: asyncio.Task[None] | None = None
@@ -89,15 +94,29 @@ class Profiler:
             self._position = self._safe_position = await self._position_of_checkpoints()
         checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
         async for sequence, outcome in self._outcomes.read_all(after=self._position):
-            profiled = self._runs.get(outcome.run)
-            if profiled is None:
-                profiled = self._runs[outcome.run] = await self._load(outcome.run)
-            profiled.add(sequence, outcome)
+            await self._add(sequence, outcome)
             self._position = sequence
             if time.monotonic() > checkpoint_at:
                 await self._checkpoint()
                 checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
         await self._checkpoint()
+
+    async def _add(self, sequence: int, outcome: Outcome | None) -> None:
+        """Count one outcome. One that cannot be counted is left out of the statistics, and nothing else is."""
+        if outcome is None or outcome.run in self._aside:
+            self.num_aside += 1
+            return
+        profiled = self._runs.get(outcome.run)
+        if profiled is None:
+            profiled = self._runs[outcome.run] = await self._load(outcome.run)
+        if not profiled.add(sequence, outcome):
+            self.num_aside += 1
+
+    def _set_aside(self, run: str, error: Exception) -> None:
+        """Keep no statistics of a run any more, so that those of all others go on."""
+        self._aside.add(run)
+        self._runs.pop(run, None)
+        log.error("run %s gets no statistics any more: its profile cannot be kept", run, exc_info=error)
 
     async def _position_of_checkpoints(self) -> int:
         try:
@@ -109,7 +128,15 @@ class Profiler:
             raise
         message = answer["message"]
         newest = _readable(Stored(message["subject"], message["seq"], msgspec.convert(message.get("data", ""), bytes)))
-        return 0 if newest is None else newest.all_sequence
+        # A position that the stream never had would hide all outcomes up to it.
+        if newest is None or newest.all_sequence > await self._last_sequence():
+            return 0
+        return newest.all_sequence
+
+    async def _last_sequence(self) -> int:
+        """Return the stream sequence of the last outcome; 0 if there is none."""
+        last = await self._js.newest(streams.ROLLOUTS, subjects.ALL_ROLLOUTS)
+        return 0 if last is None else last.sequence
 
     async def _load(self, run: str) -> _Profiled:
         """The profile of a run, from its checkpoint and what came after it, up to where the profiler is."""
@@ -117,6 +144,9 @@ class Profiler:
         stored = await self._js.last(streams.RUNS, subjects.profile(run))
         if stored is not None:
             profile, sequence = _checkpointed(stored)
+            if sequence > await self._last_sequence():
+                log.warning("%s is ahead of all outcomes, so they are counted again", stored.subject)
+                profile, sequence = RunningProfile(), 0
             profiled = _Profiled(profile, sequence, sequence, stored.sequence)
         async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
             if sequence > (self._position or 0):
@@ -130,9 +160,14 @@ class Profiler:
             return
         for run, profiled in list(self._runs.items()):
             if profiled.sequence > profiled.stored_sequence:
-                if not await self._store(run, profiled):
-                    # Another profiler was faster: go on from its checkpoint.
-                    self._runs[run] = await self._load(run)
+                try:
+                    if not await self._store(run, profiled):
+                        # Another profiler was faster: go on from its checkpoint.
+                        self._runs[run] = await self._load(run)
+                except Exception as error:
+                    if isinstance(error, BusError) and not isinstance(error, TooLarge):
+                        raise
+                    self._set_aside(run, error)
             elif time.monotonic() - profiled.changed_at > FORGET_AFTER_S:
                 del self._runs[run]
         self._safe_position = position
@@ -165,7 +200,8 @@ def _readable(stored: Stored) -> Profile | None:
     """A checkpoint; one that nobody can read is as good as none, since all that was in it can be counted again."""
     try:
         checkpoint: Profile = _decode_profile(stored.data)
-    except BadMessage as error:
+        msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True)
+    except (BadMessage, msgspec.ValidationError) as error:
         log.warning("%s cannot be read: %s", stored.subject, error)
         return None
     return checkpoint
@@ -176,7 +212,7 @@ def _checkpointed(stored: Stored) -> tuple[RunningProfile, int]:
     if checkpoint is not None:
         try:
             return RunningProfile.from_state(checkpoint.state), checkpoint.sequence
-        except ValueError as error:
+        except (ValueError, OverflowError, RecursionError) as error:
             log.warning("%s: %s", stored.subject, error)
     return RunningProfile(), 0
 

@@ -8,6 +8,7 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from gymq.jsonl import JsonlError, LineSource, parse_object
+from gymq.subjects import MAX_INDEX as MAX_INDEX
 
 TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
@@ -17,9 +18,6 @@ FAILURE_MESSAGE = "_ng_failure_message"
 FAILURE_TERMINAL = "_ng_failure_terminal"
 AGENT_REF = "agent_ref"
 PARAMS = "responses_create_params"
-
-MAX_INDEX = 2**53
-"""Largest task or rollout index: above it JSON readers that use doubles lose digits."""
 
 T = TypeVar("T")
 

@@ -225,7 +225,7 @@ class Service:
     async def _fetch(self, job: _Job, claim: Claim) -> Call:
         """The request that travelled in parts."""
         try:
-            request = self._decode(await parts.get(self._server.bus, claim))
+            request = self._decode(await parts.get(self._server.bus, claim, "call"))
         except BadMessage as error:
             raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
         except BusError as error:

@@ -9,6 +9,9 @@ import re
 from dataclasses import dataclass
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ROLLOUT = re.compile(r"gym\.rollouts\.([A-Za-z0-9_-]{1,64})\.([0-9]{1,16})\.([0-9]{1,16})")
+
+MAX_INDEX = 2**53  # of tasks and rollouts: above it JSON readers that use doubles lose digits
 
 INBOX_PREFIX = "_INBOX_"
 SERVER = "server"  # answers for what is stored and for JetStream's API; no process may
@@ -63,6 +66,14 @@ def tasks_of_run(run: str) -> str:
 
 def rollout(run: str, task_index: int, rollout_index: int) -> str:
     return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
+
+
+def rollout_of(subject: str) -> tuple[str, int, int] | None:
+    """Return run, task index and rollout index of the subject of an outcome; None if it is that of none."""
+    found = _ROLLOUT.fullmatch(subject)
+    if found is None or max(int(found[2]), int(found[3])) > MAX_INDEX:
+        return None
+    return found[1], int(found[2]), int(found[3])
 
 
 def rollouts_of_run(run: str) -> str:

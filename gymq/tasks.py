@@ -39,7 +39,7 @@ async def read_task(bus: Bus, body: bytes) -> Task:
     """
     message: Task | Claim = _decode(body)
     if isinstance(message, Claim):
-        message = _decode(await parts.get(bus, message))
+        message = _decode(await parts.get(bus, message, "task"))
     if not isinstance(message, Task):
         raise BadMessage("a claim on a claim")
     return message

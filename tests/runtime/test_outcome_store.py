@@ -149,7 +149,7 @@ async def test_a_body_of_exactly_one_or_two_parts_is_kept_whole(bus: Bus, run: s
         body = os.urandom(num_parts * bus.max_body_bytes)
         claim = decode_claim(await parts.put(bus, body, subjects.call_parts(f"{run}-{num_parts}")))
         assert claim.parts == num_parts
-        assert await parts.get(bus, claim) == body
+        assert await parts.get(bus, claim, "call") == body
 
 
 async def test_an_outcome_that_has_no_wire_form_is_refused(store: OutcomeStore, run: str) -> None:
@@ -191,7 +191,7 @@ async def test_parts_that_were_changed_are_refused(js: JetStream, bus: Bus, run:
     for other in (b"abd", b"ab", b"abcd", b""):
         await js.store(f"{claim.subject}.0", other)
         with pytest.raises(BadMessage, match="not those that were claimed"):
-            await parts.get(bus, claim)
+            await parts.get(bus, claim, "call")
 
 
 async def test_a_claim_on_a_claim_is_refused(store: OutcomeStore, bus: Bus, run: str) -> None:

@@ -22,7 +22,7 @@ BUILDERS = [
     function
     for name, function in vars(subjects).items()
     if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "answered_by", "reply")
+    if name not in ("token", "answered_by", "reply", "rollout_of")
 ]
 HOSTILE = [
     "",
@@ -96,6 +96,25 @@ def test_a_token_is_returned_as_it_is_or_refused(text: str) -> None:
 )
 def test_each_request_is_answered_by_one_role(subject: str, role: str) -> None:
     assert subjects.answered_by(subject) == role
+
+
+@pytest.mark.parametrize(
+    ("subject", "found"),
+    [
+        ("gym.rollouts.run.0.1", ("run", 0, 1)),
+        (f"gym.rollouts.run.{2**53}.0", ("run", 2**53, 0)),
+        (f"gym.rollouts.run.{2**53 + 1}.0", None),
+        ("gym.rollouts.run.99999999999999999999.0", None),
+        ("gym.rollouts.run.0", None),
+        ("gym.rollouts.run.0.1.2", None),
+        ("gym.rollouts.run.\u0663.0", None),
+        ("gym.rollouts.r$n.0.0", None),
+        (f"gym.rollouts.{'r' * 65}.0.0", None),
+        ("gym.rollouts.run.0.-1", None),
+    ],
+)
+def test_the_subject_of_a_rollout_is_read_back(subject: str, found: tuple[str, int, int] | None) -> None:
+    assert subjects.rollout_of(subject) == found
 
 
 def test_a_refusal_says_what_would_be_right() -> None:

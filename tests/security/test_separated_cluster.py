@@ -213,7 +213,7 @@ async def test_large_outcomes_of_agents_and_services_are_read_by_clients(cluster
         writer = await Bus.connect(cluster.server.url_of(role), role=role, name="test")
         claim = await parts.put(writer, body, subjects.rollout_parts(run, 0, number, parts.digest(body)[:32]))
         await writer.close()
-        assert await parts.get(reader, _decode_claim(claim)) == body
+        assert await parts.get(reader, _decode_claim(claim), "rollout") == body
     await reader.close()
     assert cluster.server.violations() == []
 
