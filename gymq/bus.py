@@ -305,7 +305,7 @@ class Bus:
         Args:
             answered_by: the role that may answer, see `subjects.answered_by`.
         """
-        # No name that somebody could guess: whoever knows the reply subject of a request can answer it.
+        # Random: a worker that knows the reply subject of a request can answer it.
         reply = subjects.reply(self.role, answered_by, self.box, os.urandom(12).hex())
         self._expected[reply] = on_reply
         return reply

@@ -382,7 +382,7 @@ _decompressor = zstandard.ZstdDecompressor()
 
 
 def call_id(reply: str) -> str:
-    """Return what names a call where others may hear it: whoever knows its reply subject could answer it."""
+    """Return what names a call where others may hear it: with its reply subject they could answer it."""
     return hashlib.blake2b(reply.encode(), digest_size=16).hexdigest()
 
 

@@ -26,7 +26,7 @@ from gymq.redaction import redact, without_credentials
 log = logging.getLogger("gymq.outcomes")
 
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
-MOST_WARNINGS = 1000  # of one reader, about messages that are no outcomes
+MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
 
 _decode_stored = decoder(Rollout, Failure, Unresolved, Claim)
 _decode_outcome = decoder(Rollout, Failure, Unresolved)
@@ -142,7 +142,7 @@ class OutcomeStore:
         )
 
     def _warn(self, stored: Stored, problem: str) -> None:
-        """Warn of a message once: whoever follows a run reads it again and again."""
+        """Warn of a message once: to follow a run is to read it again and again."""
         if stored.sequence not in self._warned and len(self._warned) < MOST_WARNINGS:
             self._warned.add(stored.sequence)
             log.warning("%s: %s", redact(stored.subject), problem)

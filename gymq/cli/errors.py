@@ -20,6 +20,7 @@ def told_plainly() -> Iterator[None]:
     from gymq.host import WorkerFailed
     from gymq.jsonl import JsonlError
     from gymq.launch import LaunchError
+    from gymq.messages import BadMessage
     from gymq.profile import ProfileError
     from gymq.registry import WorkerNotFound
     from gymq.rows import RowError
@@ -34,6 +35,7 @@ def told_plainly() -> Iterator[None]:
         yield
     except (
         AuditError,
+        BadMessage,
         BadToken,
         BusError,
         CollectError,

@@ -23,7 +23,7 @@ from gymq.cli.run_table import run_table
 from gymq.cli.transcript import print_transcript, tokens_of, why_no_reward
 from gymq.cli.units import shown_seconds
 from gymq.jetstream import JetStream
-from gymq.messages import Outcome, Rollout
+from gymq.messages import BadMessage, Outcome, Rollout
 from gymq.outcome_store import READ_BATCH, OutcomeStore
 from gymq.profiler import read_profile
 from gymq.responses import last_assistant_text
@@ -160,7 +160,10 @@ async def _show(bus: Bus, run: str, task: int, rollout: int, as_json: bool) -> N
     if stored is None:
         await _require_run(bus, run)
         raise Refused(f"run {run} has no outcome of task {task} rollout {rollout} (yet)")
-    outcome = await store.decode(stored.data)
+    try:
+        outcome = await store.decode(stored.data)
+    except BadMessage as error:
+        raise Refused(f"{stored.subject}: what is stored there cannot be read: {error}; collect it again") from None
     if as_json:
         sys.stdout.buffer.write(exact(outcome) + b"\n")
         sys.stdout.buffer.flush()

@@ -1,11 +1,18 @@
 """gymq rollouts: what was said and what came of it."""
 
+import asyncio
 import json
 import subprocess
 
 import pytest
 
+from gymq import subjects
+from gymq.bus import Bus
+from gymq.cli.cluster import running_url
+from gymq.cli.errors import Refused, told_plainly
 from gymq.cli.printable import first_words, printable
+from gymq.jetstream import JetStream
+from gymq.messages import BadMessage, Claim, encode
 
 from .conftest import entry, row, write_workers
 
@@ -59,6 +66,32 @@ def test_as_json_it_gives_the_exact_records(gymq, cluster):
     assert message["generation_log_probs"] == [-0.5, -1.25]
     assert records[2, 0]["type"] == "unresolved.v1"
     assert "reward" not in records[2, 0]
+
+
+@pytest.mark.parametrize(
+    "body", [b"x", encode(Claim(subject="gym.parts.rollout.x.y", parts=1, num_bytes=1, sha256="0" * 64))]
+)
+def test_an_outcome_that_cannot_be_read_is_one_sentence(gymq, cluster, body):
+    run = f"spoilt-{len(body)}"
+
+    async def store() -> None:
+        bus = await Bus.connect(await running_url(None), role="client", name="test")
+        await JetStream(bus).store(subjects.rollout(run, 0, 0), body)
+        await bus.close()
+
+    asyncio.run(store())
+    shown = gymq("rollouts", "--run", run, "--task", 0, "--rollout", 0)
+    assert shown.status == 2
+    assert f"gym.rollouts.{run}.0.0: what is stored there cannot be read" in shown.err
+    assert "Traceback" not in shown.err
+    listed = gymq("rollouts", "--run", run, "--failed")
+    assert listed.status == 0
+    assert "not_storable" in listed.out
+
+
+def test_what_a_command_cannot_read_is_told_plainly():
+    with pytest.raises(Refused, match="the parts are gone"), told_plainly():
+        raise BadMessage("the parts are gone")
 
 
 def test_one_rollout_is_shown_whole_and_in_order(gymq, cluster):
