@@ -91,7 +91,10 @@ def _options_of(source: WorkerSource, config: Config | None) -> dict[str, Any]:
         if source.config is None:
             return {}
         config = load([str(source.config), str(_POLICY)], env_yaml=None)
-    return next((found.options for found in config.instances if source.is_run_by(found)), {})
+    of_kind = [found for found in config.instances if found.kind == source.kind]
+    # The configuration of a copy names the worker that it is a copy of.
+    found = [found for found in of_kind if source.is_run_by(found)] or of_kind
+    return found[0].options if found else {}
 
 
 def _secret_options(cls: type[Resources[Any]]) -> list[str]:

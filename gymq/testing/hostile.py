@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -114,11 +115,25 @@ def _nan(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any] | list[Action]]]:
     for number in ("NaN", "nan", "Infinity", "1e999"):
         for wrapped in _WRAPPED:
             yield f"{wrapped.format(number)}", reply(wrapped.format(number))
-    texts = [action for action in gold.gold.actions if action.text is not None]
     for number in ("NaN", "nan", ".nan"):
-        spoilt = [Action(text=_NUMBER.sub(number, action.text or "")) for action in texts]
-        if texts and spoilt != texts:
+        spoilt = [_without_numbers(action, number) for action in gold.gold.actions]
+        if spoilt != gold.gold.actions:
             yield f"{number} for each number of the gold reply", spoilt
+
+
+def _without_numbers(action: Action, number: str) -> Action:
+    """Return an action with something that is no number for each number: that text in texts, NaN in arguments."""
+    if action.call is None:
+        return Action(text=_NUMBER.sub(number, action.text or ""))
+    return Action(call=Call(action.call.name, _with_nan(action.call.arguments)))
+
+
+def _with_nan(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _with_nan(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_with_nan(one) for one in value]
+    return math.nan if isinstance(value, int | float) and not isinstance(value, bool) else value
 
 
 def _huge(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
