@@ -1,6 +1,7 @@
 """Programs as agents: a place to run them in, and the model calls that they make there."""
 
 from gymq.harness.capture import Capture as Capture
+from gymq.harness.containers import FEWER_PRIVILEGES as FEWER_PRIVILEGES
 from gymq.harness.containers import Apptainer as Apptainer
 from gymq.harness.containers import Docker as Docker
 from gymq.harness.containers import network_address as network_address

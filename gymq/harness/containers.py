@@ -11,8 +11,17 @@ from typing import Any, Self
 
 from gymq.harness.places import GRACE_S, KILLED, Ended, Place, run_command
 from gymq.outcomes import ComponentFailed
+from gymq.passed_environment import passed
 
-NETWORK = "gymq-harness"
+NETWORK = "gymq-harness-apart"
+# Containers of this network reach this machine, but not each other.
+_APART = ("--opt", "com.docker.network.bridge.enable_icc=false")
+# Programs in containers are root there: they install packages and give files away, and need no more.
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+FEWER_PRIVILEGES = (
+    *("--security-opt", "no-new-privileges", "--cap-drop", "ALL"),
+    *(word for name in _CAPABILITIES for word in ("--cap-add", name)),
+)
 START_S = 3600.0  # an image may have to be pulled
 COMMAND_S = 60.0
 _SHELL_KILLED = 137  # what shells say of a program that SIGKILL ended
@@ -29,7 +38,7 @@ async def network_address() -> str:
     command = ["docker", "network", "inspect", NETWORK, "--format", "{{(index .IPAM.Config 0).Gateway}}"]
     found = await _command(command)
     if found.exit_status != 0:
-        await _command(["docker", "network", "create", "--internal", NETWORK])  # another process may be faster
+        await _command(["docker", "network", "create", "--internal", *_APART, NETWORK])  # another process may be faster
         found = await _command(command)
     return _said(found, f"docker has no network {NETWORK}")
 
@@ -76,7 +85,8 @@ class _Container(Place):
     async def _run(self, command: list[str], script: str, wall_s: float, env: Mapping[str, str], stdin: bytes) -> Ended:
         """Run a script by a command that enters the container. `timeout` in there ends it with its children."""
         limited = ["timeout", "--signal=KILL", f"{wall_s:.3f}", "sh", "-c", script]
-        ended = await run_command([*command, *limited], wall_s=wall_s + GRACE_S, env={**os.environ, **env}, stdin=stdin)
+        variables = _of_the_engine() | dict(env)
+        ended = await run_command([*command, *limited], wall_s=wall_s + GRACE_S, env=variables, stdin=stdin)
         killed = ended.exit_status in (_SHELL_KILLED, KILLED)
         limit = ended.limit
         if killed and limit is None:
@@ -96,7 +106,7 @@ class Docker(_Container):
         self._network = network
 
     async def __aenter__(self) -> Self:
-        limits = ["--pids-limit", "1024", "--security-opt", "no-new-privileges"]
+        limits = ["--pids-limit", "1024", *FEWER_PRIVILEGES]
         if self._memory_mib is not None:
             limits += ["--memory", f"{self._memory_mib}m", "--memory-swap", f"{self._memory_mib}m"]
         for inside, outside in self._folders.items():
@@ -144,7 +154,8 @@ class Apptainer(_Container):
         if self._memory_mib is not None:
             script = f"ulimit -v {self._memory_mib * 1024}; {script}"
         variables = {f"APPTAINERENV_{name}": value for name, value in (env or {}).items()}
-        command = ["apptainer", "exec", f"instance://{self.name}"]
+        # `--cleanenv` of the instance does not count for what is run in it.
+        command = ["apptainer", "exec", "--cleanenv", f"instance://{self.name}"]
         return await self._run(command, script, wall_s, variables, stdin)
 
     async def _remove(self) -> None:
@@ -152,7 +163,12 @@ class Apptainer(_Container):
 
 
 async def _command(command: list[str], wall_s: float = COMMAND_S) -> Ended:
-    return await run_command(command, wall_s=wall_s, env=os.environ)
+    return await run_command(command, wall_s=wall_s, env=_of_the_engine())
+
+
+def _of_the_engine() -> dict[str, str]:
+    """Return the environment of an engine's command: nothing of it is for the programs in a container."""
+    return passed("agent", os.environ)
 
 
 def _said(ended: Ended, otherwise: str) -> str:

@@ -324,22 +324,56 @@ async def test_programs_of_a_process_that_is_killed_end_and_their_folder_is_remo
 
 
 async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
-    """Stands in for the program `apptainer`: notes how it is called, and runs what it is given."""
+    """A mock of `apptainer`: notes how it is called, and runs what it is given, with its caller's environment.
+
+    So does `apptainer exec`, but with `--cleanenv`.
+    """
     program = tmp_path / "apptainer"
     program.write_text(
-        f'#!/bin/bash\necho "$@" >> {tmp_path}/calls\n'
-        '[ "$1" = exec ] || exit 0\nshift 2\nexport KEY=$APPTAINERENV_KEY\nexec "$@"\n'
+        f'#!/bin/bash\necho "$@" >> {tmp_path}/calls\nenv >> {tmp_path}/environment\n'
+        '[ "$1" = exec ] || exit 0\nshift\n[ "$1" = --cleanenv ] && shift && clean="env -i PATH=$PATH"\nshift\n'
+        'exec $clean env KEY=$APPTAINERENV_KEY "$@"\n'
     )
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SECRET_OF_THE_WORKER", "secret")
+    monkeypatch.setenv("LC_TELEPHONE", "also-not-for-programs")
     async with Apptainer("/images/a.sif", life_s=60.0, memory_mib=512, folders={"/harness": "/opt/harness"}) as place:
-        ended = await place.run("echo $KEY", wall_s=30.0, env={"KEY": "k"})
+        ended = await place.run("echo $KEY $SECRET_OF_THE_WORKER $LC_TELEPHONE", wall_s=60.0, env={"KEY": "k"})
     assert ended.stdout == b"k\n"
+    assert "SECRET_OF_THE_WORKER" not in (tmp_path / "environment").read_text()
     start, inside, stop = (tmp_path / "calls").read_text().splitlines()
     isolation = "--containall --cleanenv --writable-tmpfs --bind /opt/harness:/harness:ro"
     assert start == f"instance start {isolation} /images/a.sif {place.name}"
-    assert inside.startswith(f"exec instance://{place.name} timeout --signal=KILL 30.000 sh -c ulimit -v 524288; ")
+    assert inside.startswith(
+        f"exec --cleanenv instance://{place.name} timeout --signal=KILL 60.000 sh -c ulimit -v 524288; "
+    )
     assert stop == f"instance stop {place.name}"
+
+
+async def test_containers_have_few_privileges_and_do_not_reach_each_other(tmp_path, monkeypatch):
+    """A mock of `docker` that notes how it is called and with which variables; no network is there at first."""
+    program = tmp_path / "docker"
+    program.write_text(
+        f'#!/bin/bash\necho "$@" >> {tmp_path}/calls\nenv >> {tmp_path}/environment\n'
+        f'if [ "$1 $2" = "network create" ]; then touch {tmp_path}/made; fi\n'
+        f'if [ "$1 $2" = "network inspect" ]; then [ -f {tmp_path}/made ] && echo 10.0.0.1; fi\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("SECRET_OF_THE_WORKER", "secret")
+    assert await network_address() == "10.0.0.1"
+    async with Docker("image", life_s=60.0):
+        pass
+    calls = (tmp_path / "calls").read_text().splitlines()
+    (network,) = [call for call in calls if call.startswith("network create")]
+    assert "--internal" in network
+    assert "com.docker.network.bridge.enable_icc=false" in network
+    (run,) = [call for call in calls if call.startswith("run")]
+    assert f"--network {network.split()[-1]}" in run
+    assert "--security-opt no-new-privileges --cap-drop ALL" in run
+    assert not {"NET_RAW", "SYS_ADMIN", "MKNOD", "SYS_CHROOT"} & set(run.split())
+    assert "SECRET_OF_THE_WORKER" not in (tmp_path / "environment").read_text()
 
 
 async def test_the_clients_of_openai_see_why_a_call_is_refused():

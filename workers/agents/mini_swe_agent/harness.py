@@ -31,6 +31,7 @@ from minisweagent.models.utils.actions_toolcall_response import (
 
 from gymq import responses
 from gymq.agent import Reply
+from gymq.harness import FEWER_PRIVILEGES
 from gymq.outcomes import ComponentFailed
 
 Item = dict[str, Any]
@@ -185,7 +186,7 @@ class Episode:
                     **self._container,
                     interpreter=self._config["environment"]["interpreter"],
                     # Without network: the repair may be found there.
-                    run_args=["--rm", "--network", "none"],
+                    run_args=["--rm", "--network", "none", *FEWER_PRIVILEGES],
                     container_timeout=f"{self._life_s:.0f}s",
                     pull_timeout=START_S,
                 )
