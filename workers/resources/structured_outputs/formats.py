@@ -35,3 +35,8 @@ def parse(text: str, kind: Format) -> Any:
             import xmltodict
 
             return xmltodict.parse(text)
+
+
+def header_of_csv(text: str) -> list[str]:
+    """Return the columns that the first line of a CSV file names."""
+    return list(csv.DictReader(io.StringIO(text)).fieldnames or [])

@@ -53,6 +53,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
 
     class Options(gymq.WorkerOptions):
         xml_coerce_types: bool = True
+        hardened: bool = True  # False: NaN passes any bounds, a line of prose is a CSV without rows
 
     # The schema's patterns may need exponential time on an unlucky reply; that counts against the reply. Only what the
     # machine did not get round to in the time on the clock is a failure.
@@ -84,7 +85,9 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         row, reply, coerce_xml = request.row, request.reply_text, self.options.xml_coerce_types
         if not reply.strip():
             return Finding("empty_response", "the reply has no text")
-        return await self._validation(check_reply, reply, row.schema_str, row.schema_type, coerce_xml)
+        return await self._validation(
+            check_reply, reply, row.schema_str, row.schema_type, coerce_xml, hardened=self.options.hardened
+        )
 
     async def _tool_call(self, request: gymq.VerifyRequest[SchemaRow]) -> Finding:
         row = request.row
@@ -92,7 +95,11 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         if isinstance(call, Finding):
             return call
         return await self._validation(
-            check_arguments, call.get("arguments") or "", row.tool_payload_key, row.schema_str
+            check_arguments,
+            call.get("arguments") or "",
+            row.tool_payload_key,
+            row.schema_str,
+            hardened=self.options.hardened,
         )
 
     async def _validation(self, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs) -> Finding:

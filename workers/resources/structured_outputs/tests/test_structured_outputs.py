@@ -94,7 +94,7 @@ def test_a_reference_to_another_document_is_an_error_and_fetches_nothing(monkeyp
         ("9" * 5_000, "json", "parse_error"),
         ("\ufeff{}", "json", "parse_error"),
         ('{"vessel": "a"} {}', "json", "parse_error"),
-        ('{"vessel": NaN}', "json", "validation_error"),
+        ('{"vessel": NaN}', "json", "parse_error"),
         ('{"vessel": 1, "vessel": "a"}', "json", None),
         (' \n{"vessel": "\\ud800"}\n', "json", None),
         ('"\\ud800"', "json", "validation_error"),
@@ -335,3 +335,68 @@ async def test_a_row_that_does_not_fit_is_refused(members):
     async with Harness(StructuredOutputs) as env:
         with pytest.raises(gymq.InvalidTask, match=next(iter(members))):
             await env.verify(row(BOAT, **members), reply("{}"))
+
+
+NUMBER = {"type": "object", "properties": {"n": {"type": "number", "minimum": 1, "maximum": 5}}}
+ROWS = {"type": "array", "items": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "string"}}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "kind"),
+    [
+        (NUMBER, '{"n": NaN}', "json"),
+        (NUMBER, "n: .nan", "yaml"),
+        (NUMBER, "n = nan", "toml"),
+        ({"type": "number", "minimum": 1}, "Infinity", "json"),
+        ({"type": "array", "items": {"type": "number"}}, "[[1e999]]"[1:-1], "json"),
+        (ROWS, "I cannot do that, sorry", "csv"),
+        ({"type": "array"}, "I cannot do that, sorry", "csv"),
+    ],
+)
+def test_what_says_nothing_fits_only_where_the_peer_is_followed(schema, text, kind):
+    assert error_of(text, schema, kind) == "parse_error"
+    assert check_reply(text, json.dumps(schema), kind, True, hardened=False).error_type is None
+
+
+@pytest.mark.parametrize(("text", "error"), [("a,b", None), ("b,a", None), ("a,b\n1,x", None), ("a,c", "parse_error")])
+def test_a_csv_without_rows_names_its_columns(text, error):
+    assert error_of(text, ROWS, "csv") == error
+
+
+def test_nan_in_a_tool_call_is_no_number():
+    schema = json.dumps(NUMBER)
+    assert check_arguments('{"n": NaN}', None, schema).error_type == "tool_arguments_parse_error"
+    assert check_arguments('{"n": NaN}', None, schema, hardened=False).error_type is None
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text", "fits"),
+    [
+        (r"^\p{L}+$", "Straße", True),
+        (r"^\p{L}+$", "a1", False),
+        (r"^\P{L}+$", "12", True),
+        (r"\p{Script=Greek}", "x = π", True),
+        (r"^\d+$", "12", True),
+    ],
+)
+def test_patterns_may_name_unicode_properties(pattern, text, fits):
+    assert (error_of(json.dumps(text), {"type": "string", "pattern": pattern}) is None) is fits
+    names = {"type": "object", "propertyNames": {"pattern": pattern}}
+    assert (error_of(json.dumps({text: 1}), names) is None) is fits
+    members = {"type": "object", "patternProperties": {pattern: {"type": "null"}}}
+    assert (error_of(json.dumps({text: 1}), members) is None) is not fits
+
+
+@pytest.mark.parametrize("pattern", ["(", r"\p{Nonsense}", r"\p{L"])
+def test_a_malformed_pattern_is_an_error_of_the_schema(pattern):
+    assert error_of('"a"', {"type": "string", "pattern": pattern}) == "validation_error"
+
+
+def test_a_dynamic_reference_is_followed_within_the_schema():
+    tree = {
+        "$dynamicAnchor": "node",
+        "type": "object",
+        "properties": {"children": {"type": "array", "items": {"$dynamicRef": "#node"}}},
+    }
+    assert error_of('{"children": [{"children": []}]}', tree) is None
+    assert error_of('{"children": [{"children": 1}]}', tree) == "validation_error"
