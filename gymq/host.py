@@ -33,7 +33,7 @@ from gymq.model_runner import BusModels, ModelRunner
 from gymq.processes import KillableProcesses
 from gymq.profiler import Profiler
 from gymq.quarantine import Quarantine
-from gymq.redaction import hide_credential, hide_options, redact
+from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 from gymq.resources_runner import ResourcesRunner
 from gymq.routing import RoutedCalls, Routes
@@ -256,7 +256,7 @@ def _hide_secrets(spec: HostSpec) -> None:
     for instance in spec.instances:
         hide_options(instance.options)
     for url in spec.url.split(","):
-        hide_credential(urlsplit(url).password or "")
+        hide(urlsplit(url).password or "")
 
 
 def raise_open_files() -> None:
