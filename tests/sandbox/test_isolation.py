@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
 
 import pytest
 
 from gymq.authoring import OptionsError
-from gymq.sandbox import LocalSandbox, SandboxFailed, SandboxOptions, local
+from gymq.sandbox import Limits, LocalSandbox, Program, SandboxFailed, SandboxOptions, local
+
+from .users import REPOSITORY, User, python_as
 
 
 @pytest.fixture(autouse=True)
@@ -49,6 +53,33 @@ async def test_options_that_cannot_be_met_end_the_worker_with_a_sentence(monkeyp
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OptionsError, match="namespaces"):
         await SandboxOptions(isolation="namespaces").started()
+
+
+async def test_without_namespaces_nothing_runs(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(OptionsError, match=r"namespaces.*bubblewrap.*install bubblewrap.*`isolation: process`"):
+        await SandboxOptions().started()
+    with pytest.raises(SandboxFailed):
+        await LocalSandbox().run(Program(("true",)), Limits())
+
+
+async def test_namespaces_that_do_not_work_are_no_reason_to_take_less(monkeypatch, tmp_path):
+    for name in ("unshare", "bwrap"):
+        (tmp_path / name).write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(SandboxFailed, match=r"namespaces.*bubblewrap.*install"):
+        await LocalSandbox().start()
+
+
+@pytest.mark.parametrize("user", ["root", "root without CAP_SYS_ADMIN", "an ordinary user"])
+def test_each_user_gets_namespaces(user: User):
+    code = (
+        "import asyncio, gymq.sandbox\nsandbox = gymq.sandbox.LocalSandbox()\nasyncio.run(sandbox.start())\n"
+        "print(sandbox.describe())"
+    )
+    ran = subprocess.run(python_as(user, "-c", code), cwd=REPOSITORY, capture_output=True, check=False)
+    assert ran.stdout.startswith((b"namespaces: ", b"bubblewrap: ")), ran.stderr.decode()
 
 
 @pytest.mark.parametrize(

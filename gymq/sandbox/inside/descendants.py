@@ -44,8 +44,8 @@ def socket_bytes(everybody: list[int]) -> int:
     for pid in everybody:
         try:
             names = os.listdir(f"/proc/{pid}/fd")
-        except PermissionError:  # it keeps others from looking: it has as many as it can
-            hidden += _MAX_DESCRIPTORS
+        except PermissionError:  # it has ended, or keeps others from looking: then it has as many as it can
+            hidden += _MAX_DESCRIPTORS if _has_memory(pid) else 0
             continue
         except OSError:
             continue
@@ -136,6 +136,14 @@ def _state(pid: int) -> bytes | None:
 
 def _most_memory(pid: int) -> int:
     return _sum_of(f"/proc/{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE"))
+
+
+def _has_memory(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return not file.read().startswith(b"0 ")
+    except OSError:
+        return False
 
 
 def _memory(pid: int) -> int:

@@ -99,8 +99,9 @@ def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         kernel.drop_privileges()
         supervisor = os.getppid()
-        has_own_user = spec.own_view or uid is not None
-        kernel.refuse_system_calls(spec.own_view, () if has_own_user else (supervisor, -supervisor & 0xFFFFFFFF))
+        # What runs as the same user could signal and limit it.
+        guarded = (supervisor, -supervisor & 0xFFFFFFFF) if uid is None else ()
+        kernel.refuse_system_calls(spec.own_view, guarded)
         os.chdir(spec.directory)
         _execute(spec.argv, spec.env)
     except BaseException as error:

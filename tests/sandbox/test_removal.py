@@ -1,0 +1,52 @@
+"""What a program left behind is removed, however it lies, and nobody waits for it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+from gymq.sandbox import LocalSandbox, local
+from gymq.sandbox.removal import remove
+
+from .conftest import run_python, sandbox
+
+__all__ = ["sandbox"]
+
+
+def test_folders_in_folders_are_removed(tmp_path, monkeypatch):
+    folder = tmp_path / "full"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    os.symlink("/etc", "outside")
+    for _ in range(4000):  # deeper than a path can name, and than functions may call themselves
+        os.mkdir("folder")
+        os.chdir("folder")
+    Path("file").touch()
+    os.chdir(tmp_path)
+    remove(str(folder))
+    assert os.listdir(tmp_path) == []
+    assert os.path.isdir("/etc")
+
+
+def test_closed_folders_are_removed(tmp_path):
+    folder = tmp_path / "full"
+    (folder / "a" / "b").mkdir(parents=True)
+    (folder / "a" / "b" / "file").touch()
+    for closed in ("a/b", "a", "."):
+        (folder / closed).chmod(0)
+    remove(str(folder))
+    assert os.listdir(tmp_path) == []
+
+
+async def test_the_event_loop_does_not_wait(sandbox: LocalSandbox, monkeypatch):
+    threads = []
+
+    def remove_there(folder: str) -> None:
+        threads.append(threading.current_thread())
+        remove(folder)
+
+    monkeypatch.setattr(local, "remove", remove_there)
+    await run_python(sandbox, "import os; os.makedirs('a/b')")
+    assert threading.main_thread() not in threads
+    assert len(threads) == sandbox.describe().startswith("process")

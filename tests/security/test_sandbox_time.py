@@ -1,0 +1,119 @@
+"""Neighbours cost a program time on the clock, and never its verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+
+from gymq.sandbox import Finished, Limits, LocalSandbox, Program, PythonSession, SandboxFailed, local
+from tests.sandbox.conftest import alive, run_python, sandbox
+
+__all__ = ["sandbox"]
+
+HOSTILE = "import os\nfor _ in range(15):\n    if os.fork() == 0: os.setsid(); break\nwhile True: pass  # {marker}"
+COMPUTING = "import time\nwhile time.process_time() < 0.5: pass\nprint('done')"
+STEP = "import time\nbegan = time.process_time()\nwhile time.process_time() < began + 0.5: pass"
+
+
+def stat(pid: int) -> list[str]:
+    with open(f"/proc/{pid}/stat") as file:
+        return file.read().rpartition(")")[2].split()
+
+
+def computed(marker: str) -> dict[int, int]:
+    """Computing, in ticks, of each process with the marker."""
+    return {pid: int(stat(pid)[11]) + int(stat(pid)[12]) for pid in alive(marker)}
+
+
+async def all_stopped(marker: str) -> dict[int, int]:
+    """As `computed`, when all three processes with the marker are stopped."""
+    for _ in range(1200):
+        if [stat(pid)[0] for pid in alive(marker)] == ["T"] * 3:
+            return computed(marker)
+        await asyncio.sleep(0.05)
+    raise AssertionError([stat(pid)[0] for pid in alive(marker)])
+
+
+async def started(marker: str, hostile: asyncio.Task[Finished]) -> None:
+    """Wait until all processes with the marker run."""
+    for _ in range(1200):
+        if len(alive(marker)) >= 16:
+            return
+        assert not hostile.done(), hostile.result()
+        await asyncio.sleep(0.05)
+    raise AssertionError("the neighbours did not start")
+
+
+async def test_a_program_beside_many_has_its_time(sandbox: LocalSandbox):
+    marker = f"neighbour-{os.getpid()}-{time.monotonic_ns()}"
+    beside = LocalSandbox(2, sandbox._isolation.name, sandbox.python)
+    await beside.start()
+    hostile = asyncio.create_task(run_python(beside, HOSTILE.format(marker=marker), Limits(time_s=600.0)))
+    try:
+        await started(marker, hostile)
+        finished = await run_python(sandbox, COMPUTING, Limits(time_s=1.5))
+        assert (finished.limit, finished.stdout) == (None, b"done\n")
+    finally:
+        hostile.cancel()
+        await asyncio.gather(hostile, return_exceptions=True)
+
+
+async def test_computing_of_all_processes_together_counts(sandbox: LocalSandbox):
+    code = (
+        "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        while time.process_time() < 0.7: pass\n"
+        "        os._exit(0)\n    os.wait()\nprint('done')"
+    )
+    assert (await run_python(sandbox, code, Limits(time_s=1.4))).limit == "time"
+    assert (await run_python(sandbox, code, Limits(time_s=20.0))).stdout == b"done\n"
+
+
+async def test_nothing_of_a_session_computes_between_its_steps(sandbox: LocalSandbox):
+    marker = f"between-{os.getpid()}-{time.monotonic_ns()}"
+    code = (
+        f"import os, subprocess, sys\nloop = 'while True: pass  # {marker}'\n"
+        "for new in (True, False, True): subprocess.Popen([sys.executable, '-I', '-c', loop], start_new_session=new)"
+    )
+    session, other = PythonSession(sandbox, Limits()), PythonSession(sandbox, Limits())
+    assert (await session.run(code, 60)).success
+    stopped = await all_stopped(marker)
+    assert (await other.run("sum(range(10**6))", 60)).success
+    assert computed(marker) == stopped
+    assert (await session.run("import time\ntime.sleep(0.5)", 60)).success
+    assert sum((await all_stopped(marker)).values()) > sum(stopped.values())
+    await session.close()
+    await other.close()
+
+
+async def test_a_step_has_its_time_beside_many(sandbox: LocalSandbox):
+    marker = f"beside-{os.getpid()}-{time.monotonic_ns()}"
+    hostile = asyncio.create_task(run_python(sandbox, HOSTILE.format(marker=marker), Limits(time_s=600.0)))
+    session = PythonSession(sandbox, Limits())
+    try:
+        await started(marker, hostile)
+        step = await session.run(
+            "import time\nbegan = time.process_time()\nwhile time.process_time() < began + 0.5: pass", 1.5
+        )
+        assert step.success, step
+    finally:
+        hostile.cancel()
+        await asyncio.gather(hostile, return_exceptions=True)
+        await session.close()
+
+
+@pytest.mark.parametrize("code", ["while True: pass", "import time; time.sleep(1000)"])
+async def test_a_step_that_uses_up_its_time_is_told_so_and_keeps_its_names(sandbox: LocalSandbox, code: str):
+    session = PythonSession(sandbox, Limits())
+    await session.run("x = 3", 60)
+    step = await session.run(code, 1.0)
+    assert (step.timed_out, step.names_lost) == (True, False)
+    assert (await session.run("x", 60)).result == "3"
+    await session.close()
+
+
+async def test_a_machine_that_is_too_busy_gives_no_verdict(sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local, "clock_s", lambda time_s: 0.5)
+    with pytest.raises(SandboxFailed, match="too busy"):
+        await sandbox.run(Program((sandbox.python, "-I", "-c", "import time; time.sleep(1000)")), Limits(time_s=60.0))
