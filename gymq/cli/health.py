@@ -14,13 +14,13 @@ from gymq.launch import Cluster
 
 
 @asynccontextmanager
-async def health_at(port: int, cluster: Cluster) -> AsyncIterator[None]:
-    """Answer `GET /health` on all addresses while the block runs: 200 if everything serves, else 503 and what does not.
+async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[None]:
+    """Answer `GET /health` while the block runs: 200 if everything serves, else 503 and what does not.
 
     A process that waits for a NATS server that is away counts as serving: to start it again would not help.
 
     Raises:
-        Refused: the port is taken.
+        Refused: the port is taken, or the address is none of this machine.
     """
 
     async def answer(_: web.Request) -> web.Response:
@@ -36,9 +36,9 @@ async def health_at(port: int, cluster: Cluster) -> AsyncIterator[None]:
     try:
         try:
             assert runner.server is not None
-            await listener.open(runner.server, None, port)
+            await listener.open(runner.server, host, port)
         except OSError as error:
-            raise Refused(f"cannot listen on the port {port} of --health-port: {error.strerror}") from None
+            raise Refused(f"cannot listen at {host}:{port} for --health-port: {error.strerror}") from None
         yield
     finally:
         listener.close()

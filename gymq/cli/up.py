@@ -36,6 +36,7 @@ def up(
     ray: str | None = None,
     replicas: int = 1,
     health_port: int | None = None,
+    health_host: str = "127.0.0.1",
     log_to: Literal["files", "stderr"] = "files",
     log_level: str = "info",
 ) -> int:
@@ -56,6 +57,7 @@ def up(
         ray: address of a Ray cluster (auto: the one that runs here) whose nodes run the processes.
         replicas: copies of each stream, on a cluster of NATS servers.
         health_port: answer `GET /health` at this port: 200 if all processes serve, else 503.
+        health_host: the address at which it is answered; 0.0.0.0 for probes from other machines.
         log_to: where the processes log: to files in .gymq/logs, or to stderr.
         log_level: debug, info, warning or error.
     """
@@ -78,8 +80,9 @@ def up(
             logs_to_stderr=log_to == "stderr",
             new_child=None if ray is None else RayNodes(ray).child,
         )
+        health = None if health_port is None else (health_host, health_port)
         has_bridge = not only and settings.tree.get("bridge") is not None
-        asyncio.run(_up(cluster, settings, len(specs), has_bridge=has_bridge, health_port=health_port))
+        asyncio.run(_up(cluster, settings, len(specs), has_bridge=has_bridge, health=health))
     return 0
 
 
@@ -94,7 +97,9 @@ def _specs(config: Config, only: tuple[Part, ...]) -> list[InstanceSpec]:
     return instance_specs(replace(config, instances=[found for found in config.instances if found.kind in parts]))
 
 
-async def _up(cluster: Cluster, config: Config, num_workers: int, *, has_bridge: bool, health_port: int | None) -> None:
+async def _up(
+    cluster: Cluster, config: Config, num_workers: int, *, has_bridge: bool, health: tuple[str, int] | None
+) -> None:
     me = asyncio.current_task()
     assert me is not None
     loop = asyncio.get_running_loop()
@@ -103,8 +108,8 @@ async def _up(cluster: Cluster, config: Config, num_workers: int, *, has_bridge:
         loop.add_signal_handler(number, me.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         async with AsyncExitStack() as stack:
-            if health_port is not None:
-                await stack.enter_async_context(health_at(health_port, cluster))
+            if health is not None:
+                await stack.enter_async_context(health_at(*health, cluster))
             await stack.enter_async_context(cluster)
             if has_bridge:
                 print(await stack.enter_async_context(bridge_for(config, cluster.url)), flush=True)

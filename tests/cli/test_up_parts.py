@@ -74,8 +74,8 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
             await process.wait()
 
 
-async def health(port: int) -> tuple[int, list[str]]:
-    async with aiohttp.ClientSession() as http, http.get(f"http://127.0.0.1:{port}/health") as response:
+async def health(port: int, host: str = "127.0.0.1") -> tuple[int, list[str]]:
+    async with aiohttp.ClientSession() as http, http.get(f"http://{host}:{port}/health") as response:
         return response.status, (await response.json())["not_serving"]
 
 
@@ -104,6 +104,8 @@ async def test_health_names_the_process_that_died_until_it_is_back(parts: Parts,
         port = found.getsockname()[1]
     process = await parts.up("--nats", own_server.url, "--only", "models", "--health-port", str(port))
     assert await health(port) == (200, [])
+    with pytest.raises(aiohttp.ClientConnectionError):  # what listens on all addresses answers here too
+        await health(port, "127.0.0.2")
     psutil.Process(process.pid).children()[0].kill()
     async with asyncio.timeout(PATIENCE_S):
         while await health(port) == (200, []):  # noqa: ASYNC110
