@@ -17,6 +17,12 @@ TOO_SLOW = (
     "Compiling the proof took too long and was stopped. Simplify it: break it into smaller steps, and prefer tactics "
     "with little search."
 )
+NOT_FINISHED = (
+    "The compiler did not get to the end of the program, or did not find the theorem under its name there. Prove the "
+    "theorem as it is stated."
+)
+OTHER_AXIOMS = "The proof stands on axioms other than propext, Classical.choice and Quot.sound. Prove it without them."
+RUNS_CODE = "The proof may not use `{word}`, which runs code or changes the language while it is compiled."
 NOTHING_SAID = "The proof was not accepted, but the compiler printed nothing."
 
 CORRECTION_PROMPT = """\
@@ -62,6 +68,11 @@ def feedback(output: CompilerOutput, program: str) -> str:
     cut = "\n... (cut)" if len(printed) > MAX_RAW_CHARACTERS else ""
     shown = [_shown(on_stdout, lines)] if on_stdout else []
     return "\n\n".join([*shown, f"The compiler printed:\n{printed[:MAX_RAW_CHARACTERS]}{cut}"])
+
+
+def has_errors(output: CompilerOutput) -> bool:
+    """Return whether the compiler reported an error, whatever status it ended with."""
+    return any(next(_errors(text), None) is not None for text in (output.stdout, output.stderr))
 
 
 def _errors(text: str) -> Iterator[CompilerError]:

@@ -14,6 +14,7 @@ import gymq
 from gymq.judge import PromptTemplate
 from workers.resources.math_formal_lean.compiler import (
     COMPLETED,
+    FAILED,
     MAX_OUTPUT_CHARACTERS,
     Compiler,
     CompilerOutput,
@@ -21,8 +22,19 @@ from workers.resources.math_formal_lean.compiler import (
     Kimina,
     Sandbox,
 )
-from workers.resources.math_formal_lean.feedback import CORRECTION_PROMPT, EMPTY, feedback
+from workers.resources.math_formal_lean.feedback import (
+    CORRECTION_PROMPT,
+    EMPTY,
+    NOT_FINISHED,
+    OTHER_AXIOMS,
+    RUNS_CODE,
+    feedback,
+    has_errors,
+)
+from workers.resources.math_formal_lean.finish import Finish, code_that_runs, full_name
 from workers.resources.math_formal_lean.program import Which, build_program
+
+FAILED_AT_THE_END = {"not_finished": NOT_FINISHED, "other_axioms": OTHER_AXIOMS}
 
 _SORRY = re.compile(r"\bsorry\b", re.IGNORECASE)
 
@@ -46,6 +58,7 @@ class TheoremOptions(gymq.WorkerOptions):
     restate_formal_statement: bool = True
     strip_theorem_from_proof: bool = True
     refinement_prompt_template: str | None = None
+    hardened: bool = True  # False: what the compiler calls completed is a proof
 
     @pydantic.field_validator("refinement_prompt_template")
     @classmethod
@@ -92,11 +105,23 @@ class FormalProofs(gymq.Resources[TheoremRow]):
             options.extract_code_mode,
             strip_theorem=options.strip_theorem_from_proof,
         )
-        output = await self._compiler.compile(program, options.compilation_timeout)
-        status = proof_status(output)
+        if not options.hardened:
+            output = await self._compiler.compile(program, options.compilation_timeout)
+            return self._judged(row, proof_status(output), program, output, reply)
+        word = code_that_runs(program.removeprefix(row.header))
+        if word is not None:
+            return self._verdict(row, "runs_code", program, None, attempt=reply, error=RUNS_CODE.format(word=word))
+        statement = row.formal_statement if options.restate_formal_statement else ""
+        finish = Finish.of(full_name(row.header, statement))
+        output = await self._compiler.compile(finish.behind(program), options.compilation_timeout)
+        status = hardened_status(output, finish)
+        return self._judged(row, status, program, output._replace(stdout=finish.without(output.stdout)), reply)
+
+    def _judged(self, row: TheoremRow, status: str, program: str, output: CompilerOutput, reply: str) -> gymq.Verdict:
         if status == COMPLETED:
             return self._verdict(row, status, program, output)
-        return self._verdict(row, status, program, output, attempt=reply, error=feedback(output, program))
+        error = FAILED_AT_THE_END.get(status) or feedback(output, program)
+        return self._verdict(row, status, program, output, attempt=reply, error=error)
 
     def _verdict(
         self,
@@ -139,6 +164,14 @@ def proof_status(output: CompilerOutput) -> str:
     if max(len(output.stdout), len(output.stderr)) >= MAX_OUTPUT_CHARACTERS:
         return "output_too_long"
     return COMPLETED
+
+
+def hardened_status(output: CompilerOutput, finish: Finish) -> str:
+    """Return `completed` for a program without errors that was compiled to its end and stands on the usual axioms."""
+    status = proof_status(output)
+    if status != COMPLETED:
+        return status
+    return FAILED if has_errors(output) else finish.problem(output.stdout) or COMPLETED
 
 
 def _template(text: str | None) -> PromptTemplate:

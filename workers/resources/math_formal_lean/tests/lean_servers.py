@@ -7,6 +7,7 @@ Instead of compiling they look for words in the program: `loop` takes longer tha
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,6 +36,20 @@ async def serving(path: str, answer: Answer) -> AsyncIterator[tuple[str, int]]:
         await runner.cleanup()
 
 
+FINISH = re.compile(r'#eval "(\w+) begin"\n(?:#print axioms _root_\.(\S+)\n)?#eval "(\w+) end"\n\Z')
+
+
+def printed_at_the_end(program: str) -> list[str]:
+    """What the commands behind a program print, if the compiler gets there."""
+    finish = FINISH.search(program)
+    if finish is None or "exit 0" in program:
+        return []
+    begin, name, end = finish.groups()
+    axioms = "propext,\n Classical.choice" + (",\n Lean.ofReduceBool" if "native_decide" in program else "")
+    theorem = [] if name is None else [f"'{name}' depends on axioms: [{axioms}]"]
+    return [f'"{begin} begin"', *theorem, f'"{end} end"']
+
+
 def found(program: str) -> list[tuple[int, int, str, str]]:
     """Line, column, severity and text of each message."""
     messages = []
@@ -57,6 +72,7 @@ async def sandbox(request: web.Request) -> web.StreamResponse:
     messages = found(program)
     printed = "".join(f"{PATH}:{line}:{column}: {kind}: {text}\n" for line, column, kind, text in messages)
     failed = any(kind == "error" for _, _, kind, _ in messages)
+    printed += "".join(f"{line}\n" for line in printed_at_the_end(program))
     answer = {"process_status": "failed" if failed else "completed", "stdout": printed, "stderr": ""}
     return web.json_response({**answer, "stdout": printed[: body["max_output_characters"]]})
 
@@ -82,6 +98,11 @@ def _checked(program: str, body: dict[str, Any]) -> dict[str, Any]:
     messages = [
         {"severity": kind, "pos": {"line": line, "column": column}, "endPos": None, "data": text}
         for line, column, kind, text in found(program)
+    ]
+    last = program.count("\n")
+    messages += [
+        {"severity": "info", "pos": {"line": last, "column": 0}, "endPos": None, "data": line}
+        for line in printed_at_the_end(program)
     ]
     sorries = [{"pos": one["pos"], "endPos": one["pos"], "goal": ""} for one in messages if one["data"] == SORRY]
     response: dict[str, Any] = {"env": 0}

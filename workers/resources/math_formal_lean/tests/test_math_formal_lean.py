@@ -1,10 +1,12 @@
 from contextlib import asynccontextmanager
 
 import pytest
+from aiohttp import web
 
 import gymq
 from gymq.testing import Harness, prompt, reply
 from workers.resources.math_formal_lean import compiler, worker
+from workers.resources.math_formal_lean.finish import Finish, full_name
 from workers.resources.math_formal_lean.tests import lean_servers
 from workers.resources.math_formal_lean.worker import FormalProofs
 
@@ -143,3 +145,96 @@ async def test_the_number_of_the_attempt_comes_back():
     async with sandbox() as env:
         verdict = await env.verify(ROW | {"turn_index": 2}, proof("rfl"))
     assert verdict.members["turn_index"] == 2
+
+
+@pytest.mark.parametrize("place", [sandbox, kimina])
+@pytest.mark.parametrize(
+    ("tactics", "status"),
+    [
+        (["native_decide"], "other_axioms"),
+        (["exact foo -- exit 0"], "not_finished"),
+        (["run_tac (IO.Process.exit 0)"], "runs_code"),
+        (["rfl", 'elab "#print" : command => pure ()'], "runs_code"),
+        (["rfl -- run_tac is not used"], "completed"),
+    ],
+)
+async def test_a_proof_is_compiled_to_its_end_and_stands_on_the_usual_axioms(place, tactics, status):
+    async with place() as env:
+        verdict = await env.verify(ROW, proof(*tactics))
+    assert (verdict.members["proof_status"], verdict.reward) == (status, float(status == "completed"))
+    assert verdict.members["needs_correction"] == (status != "completed")
+    async with sandbox(hardened=False) as env:
+        assert (await env.verify(ROW, proof(*tactics))).reward == 1.0
+
+
+async def test_the_end_is_not_part_of_what_is_kept():
+    async with sandbox() as env:
+        verdict = await env.verify(ROW, proof("rfl"))
+    assert verdict.members["compiler_output"] == {"process_status": "completed", "stdout": "", "stderr": ""}
+    assert verdict.members["predicted_proof"].endswith("\n  rfl")
+
+
+def printing(text, status="completed"):
+    """A sandbox that compiles everything to the end, and prints a text before it."""
+
+    async def answer(request):
+        program = (await request.json())["generated_code"]
+        stdout = "\n".join([text, *lean_servers.printed_at_the_end(program)])
+        return web.json_response({"process_status": status, "stdout": stdout, "stderr": ""})
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("text", "status"),
+    [
+        ("t.lean:4:2: error: unsolved goals\n⊢ False", "failed"),
+        ("t.lean:4:2: warning: unused variable", "completed"),
+        ("'two_add' depends on axioms: [cheat]", "completed"),
+    ],
+)
+async def test_an_error_is_one_whatever_the_status(text, status):
+    async with sandbox(printing(text)) as env:
+        assert (await env.verify(ROW, proof("rfl"))).members["proof_status"] == status
+    async with sandbox(printing(text), hardened=False) as env:
+        assert (await env.verify(ROW, proof("rfl"))).members["proof_status"] == "completed"
+
+
+NAMED = Finish("N.two_add", "00")
+
+
+@pytest.mark.parametrize(
+    ("stdout", "problem"),
+    [
+        ("'N.two_add' does not depend on any axioms", None),
+        ("'N.two_add' depends on axioms: [propext,\n Classical.choice,\n Quot.sound]", None),
+        ("t.lean:9:0: info: 'N.two_add' depends on axioms: [propext]", None),
+        ("'N.two_add' depends on axioms: [propext, sorryAx]", "other_axioms"),
+        ("'N.two_add' depends on axioms: [cheat]", "other_axioms"),
+        ("'N.X.two_add' does not depend on any axioms", "not_finished"),
+        ("'two_add' does not depend on any axioms", "not_finished"),
+        ("unknown constant 'N.two_add'", "not_finished"),
+    ],
+)
+def test_which_axioms_a_theorem_stands_on(stdout, problem):
+    assert NAMED.problem(f'"00 begin"\n{stdout}\n"00 end"\n') == problem
+    assert NAMED.problem(f'{stdout}\n"00 begin"\n') == "not_finished"
+    assert NAMED.problem(f'{stdout}\n"01 begin"\n{stdout}\n"01 end"\n') == "not_finished"
+
+
+@pytest.mark.parametrize(
+    ("header", "statement", "name"),
+    [
+        ("import Mathlib\n\n", "theorem t (n : ℕ) : n = n := by\n", "t"),
+        ("namespace A\nsection\nnamespace B\nend B\n", "lemma t: True := by\n", "A.t"),
+        ("namespace A\nend A\nnamespace B.C\n", "@[simp] theorem t {n} : True := by\n", "B.C.t"),
+        ("", "def f := 1\n\ntheorem t : True := by\n", "t"),
+        ("", "example : True := by\n", None),
+    ],
+)
+def test_the_full_name_of_a_theorem(header, statement, name):
+    assert full_name(header, statement) == name
+
+
+def test_each_program_has_a_mark_of_its_own():
+    assert len({Finish.of("t").mark for _ in range(10)}) == 10
