@@ -58,5 +58,6 @@ def _print(report: AuditReport, console: Console) -> None:
         lines = "\n".join([check.summary, *(f"  {line}" for line in check.details)])
         table.add_row(check.name, printable(status, style=_STYLES[check.status]), printable(lines))
     console.print(table)
-    found = "nothing was found" if report.ok else f"{len(report.problems)} problems"
+    failed = sum(check.status == "failed" for check in report.checks)
+    found = f"{failed} of {len(report.checks)} checks found something" if failed else "nothing was found"
     console.print(printable(f"\n{report.environment}: {found} in {report.verdicts:,} verdicts"), soft_wrap=True)

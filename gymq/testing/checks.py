@@ -7,45 +7,26 @@ import math
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from functools import partial
 from typing import Any
 
-import msgspec
-
-from gymq.messages import FailureClass, ToolResult
-from gymq.outcomes import RolloutError
+from gymq.testing.conduct import idle_session, malformed_rows, tools
 from gymq.testing.gold import Action, GoldRow
 from gymq.testing.hostile import hostile_replies, repeated, tokens_of
-from gymq.testing.report import REPLIES, Check
-from gymq.testing.scripts import reply
+from gymq.testing.report import REPLIES, Check, checked
 from gymq.testing.strain import LoopWatch, busy_neighbours
-from gymq.testing.trial import Outcome, Trial
+from gymq.testing.trial import REFUSALS, Outcome, Trial
 
-MAX_DETAILS = 20
 MAX_HELD_S = 1.0  # how long one callback may hold the event loop
 REPEATED = "repeated text"
 HEAVY = frozenset({REPEATED, "huge", "deep"})  # only for the first row, and once
 AT_A_TIME = 16
-TRIES = 3  # for a verdict under load; what has no verdict is verified again in a cluster too
 
 REPEATED_CHARS = (4_000, 16_000, 64_000)  # each is four times the one before
 GROWTH_ENOUGH_S = 0.3  # longer replies are not tried
 GROWTH_TRIES = 3
 GROWTH_MIN_S = 0.1  # less is not worth a finding
 MAX_GROWTH = 10.0  # of the time, where the reply grows by 4: squared work gives 16
-
-# Failures that are a proper answer to a reply without sense.
-_REFUSALS = frozenset({FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
-
-_ODD_VALUES: tuple[Any, ...] = (None, [], {}, "", "x", -1, 2**53, [[[{"a": None}]]], {"a": {"b": [None]}})
-_ODD_ARGUMENTS: tuple[Any, ...] = (
-    None,
-    {},
-    [],
-    "text",
-    -1,
-    {"no_such_argument": 1},
-    [[[[None]]]],
-)
 
 Reply = dict[str, Any] | list[Action]
 
@@ -61,13 +42,13 @@ class Checks:
         self._outcomes: dict[tuple[str, int, str], Outcome] | None = None
         self._by_name: dict[str, Callable[[], Awaitable[Check]]] = {
             "gold": self._gold,
-            "malformed rows": self._malformed_rows,
+            "malformed rows": partial(malformed_rows, trial),
             "same twice": self._same_twice,
             "under load": self._under_load,
             "growth": self._growth,
             "event loop": self._event_loop,
-            "an idle session": self._idle_session,
-            "tools": self._tools,
+            "an idle session": partial(idle_session, trial),
+            "tools": partial(tools, trial),
             "secrets": self._secrets,
             "time": self._time,
         }
@@ -92,7 +73,7 @@ class Checks:
             found = outcomes["gold", number, ""]
             if found.reward is None or not math.isclose(found.reward, row.reward, abs_tol=1e-6):
                 problems.append(f"{row.where}: {found}, expected {row.reward:g}")
-        return _check("gold", problems, f"{len(self._trial.gold)} right replies get their reward")
+        return checked("gold", problems, f"{len(self._trial.gold)} right replies get their reward")
 
     async def _replies(self, name: str) -> Check:
         outcomes = await self._all_outcomes()
@@ -106,7 +87,7 @@ class Checks:
                 continue
             count += 1
             if found.reward is None:
-                if found.failure not in _REFUSALS:
+                if found.failure not in REFUSALS:
                     problems.append(f"{row.where}, {label}: {found}")
             elif found.reward > row.floor + 1e-9:
                 if name in row.gold.may_pass:
@@ -116,7 +97,7 @@ class Checks:
             else:
                 highest = max(highest, found.reward)
         shown = f", rewards up to {highest:g}" if math.isfinite(highest) else ""
-        return _check(name, problems, f"{count} replies{shown}", list(excused))
+        return checked(name, problems, f"{count} replies{shown}", list(excused))
 
     async def _all_outcomes(self) -> dict[tuple[str, int, str], Outcome]:
         """Return the outcomes of the replies that were chosen, by name, number of the gold reply and label."""
@@ -178,7 +159,7 @@ class Checks:
             again = await self._trial.outcome(self._trial.gold[one[1]].row, one[3], self._where(one))
             if again.reward != before.reward:
                 problems.append(f"{self._where(one)}: first {before}, then {again}")
-        return _check("same twice", problems, f"{len(asked)} verdicts are the same when asked again")
+        return checked("same twice", problems, f"{len(asked)} verdicts are the same when asked again")
 
     async def _under_load(self) -> Check:
         asked = self._light()
@@ -187,23 +168,19 @@ class Checks:
         before = [await self._first(one) for one in asked]
         slots = asyncio.Semaphore(AT_A_TIME)
 
-        async def again(one: tuple[str, int, str, Reply], wanted: Outcome) -> Outcome:
+        async def again(one: tuple[str, int, str, Reply]) -> Outcome:
             async with slots:
-                for _ in range(TRIES):
-                    found = await self._trial.outcome(self._trial.gold[one[1]].row, one[3], self._where(one))
-                    if found.reward is not None or wanted.reward is None:
-                        break
-                return found
+                return await self._trial.outcome(self._trial.gold[one[1]].row, one[3], self._where(one))
 
         neighbours = os.cpu_count() or 1
         with busy_neighbours(neighbours):
-            after = await asyncio.gather(*map(again, asked, before))
+            after = await asyncio.gather(*map(again, asked))
         problems = [
             f"{self._where(one)}: alone {first}, under load {second}"
             for one, first, second in zip(asked, before, after, strict=True)
             if first.reward != second.reward
         ]
-        return _check("under load", problems, f"{len(asked)} verdicts, {AT_A_TIME} at a time, {neighbours} neighbours")
+        return checked("under load", problems, f"{len(asked)} verdicts, {AT_A_TIME} at a time, {neighbours} neighbours")
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -217,11 +194,11 @@ class Checks:
                 f"{self._watch.during}: it is held for {self._watch.longest_s:.1f} s, and nothing else is answered "
                 "meanwhile; compute in a `verify` that is not async, or with `self.processes.run`"
             )
-        return _check("event loop", problems, f"held for {self._watch.longest_s * 1000:.0f} ms at most")
+        return checked("event loop", problems, f"held for {self._watch.longest_s * 1000:.0f} ms at most")
 
     async def _growth(self) -> Check:
         await self._all_outcomes()
-        return _check("growth", self._growths, f"work grows with the reply, up to {REPEATED_CHARS[-1]:,} characters")
+        return checked("growth", self._growths, f"work grows with the reply, up to {REPEATED_CHARS[-1]:,} characters")
 
     async def _repeat(self, token: str, row: GoldRow) -> AsyncIterator[tuple[int, Outcome]]:
         """Verify longer and longer replies that repeat a token, as long as they are quickly verified.
@@ -263,101 +240,14 @@ class Checks:
         slowest = f"at most {self._trial.slowest_s:.2f} s"
         limit_s = self._trial.limit_s
         if limit_s is None:
-            return _check("time", [], f"{slowest}; only the rollout's own time limits it")
+            return checked("time", [], f"{slowest}; only the rollout's own time limits it")
         problems = []
         if self._trial.slowest_s > limit_s:
             problems.append(f"{self._trial.slowest}: {self._trial.slowest_s:.1f} s, the limit is {limit_s:g} s")
-        return _check("time", problems, f"{slowest} of {limit_s:g} s")
-
-    # Rows, sessions, tools, secrets -----------------------------------------------------------------------------------
-
-    async def _malformed_rows(self) -> Check:
-        row = self._trial.gold[0]
-        problems = []
-        count = 0
-        for label, odd in self._odd_rows(row.row):
-            count += 1
-            found = await self._trial.outcome(odd, reply(""), f"{row.where}, {label}")
-            if found.reward is None and found.failure not in _REFUSALS:
-                problems.append(f"{row.where}, {label}: {found}; a row that does not fit ends as invalid_task")
-        return _check("malformed rows", problems, f"{count} rows are refused or verified")
-
-    def _odd_rows(self, row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-        author = self._trial.author
-        for field in {**author.row_type.model_fields, **author.seed_row_type.model_fields}:
-            yield f"without `{field}`", {name: value for name, value in row.items() if name != field}
-            for value in _ODD_VALUES:
-                yield f"`{field}` is {value!r:.40}", {**row, field: value}
-
-    async def _idle_session(self) -> Check:
-        author = self._trial.author
-        if not author.stateful:
-            return Check("an idle session", "none", "it keeps no state")
-        problems = []
-        for number, row in enumerate(self._trial.gold):
-            other = self._trial.gold[(number + 1) % len(self._trial.gold)]
-            problems += await self._beside(row, other)
-        return _check(
-            "an idle session", problems, f"{len(self._trial.gold)} sessions beside busy ones keep their state"
-        )
-
-    async def _beside(self, row: GoldRow, other: GoldRow) -> list[str]:
-        """Compare the verdicts of a session that did nothing and one that did all, each beside another."""
-        silent = reply("")
-        alone = await self._trial.outcome(row.row, silent, f"{row.where}, an idle session alone")
-        try:
-            async with self._trial.session(row.row) as idle, self._trial.session(row.row) as right:
-                for busy_row in (other, row):
-                    async with self._trial.session(busy_row.row) as busy:
-                        played = await self._trial.play(busy_row.gold.actions, busy, f"{busy_row.where}, busy")
-                        await self._trial.verified(busy, busy_row.row, played, f"{busy_row.where}, busy")
-                beside = await self._trial.verified(idle, row.row, silent, f"{row.where}, idle")
-                played = await self._trial.play(row.gold.actions, right, f"{row.where}, beside")
-                earned = await self._trial.verified(right, row.row, played, f"{row.where}, beside")
-        except RolloutError as error:
-            return [f"{row.where}: {error.failure_class}: {error.message}"]
-        problems = []
-        if beside.reward != alone.reward:
-            problems.append(f"{row.where}: a session that did nothing has {alone}, beside a busy one {beside}")
-        if earned.reward is None or not math.isclose(earned.reward, row.reward, abs_tol=1e-6):
-            problems.append(f"{row.where}: the gold reply after that of another session has {earned}")
-        return problems
-
-    async def _tools(self) -> Check:
-        row = self._trial.gold[0]
-        if not self._trial.has_tools:
-            return Check("tools", "none", "it has no tools")
-        names = sorted({*self._trial.author.tools, *row.tool_names})
-        problems, notes = [], []
-        for name in names:
-            for arguments in (*_ODD_ARGUMENTS, *self._odd_arguments(name)):
-                where = f"{name}({msgspec.json.encode(arguments).decode()[:60]})"
-                try:
-                    async with self._trial.session(row.row) as session:
-                        found = await self._trial.call(session, name, arguments, where)
-                except RolloutError as error:
-                    problems.append(f"{where}: {error.failure_class}: {error.message}")
-                    continue
-                if isinstance(found, ToolResult) and found.status == 500:
-                    notes.append(f"{where}: {found.output[:200]}")  # the model reads it, and the rollout goes on
-                elif isinstance(found, RolloutError) and found.failure_class not in _REFUSALS:
-                    problems.append(f"{where}: {found.failure_class}: {found.message}")
-        return _check("tools", problems, f"{len(names)} tools answer odd arguments", notes)
-
-    def _odd_arguments(self, name: str) -> Iterator[dict[str, Any]]:
-        tool = self._trial.author.tools.get(name)
-        fields = () if tool is None else tuple(tool.arguments.model_fields)
-        for value in _ODD_VALUES if fields else ():
-            yield dict.fromkeys(fields, value)
+        return checked("time", problems, f"{slowest} of {limit_s:g} s")
 
     async def _secrets(self) -> Check:
         if not self._trial.has_secrets:
             return Check("secrets", "none", "no option is called like a secret")
         await self._all_outcomes()
-        return _check("secrets", self._trial.leaks, "no verdict, tool output, failure or log holds one")
-
-
-def _check(name: str, problems: list[str], summary: str, notes: list[str] | None = None) -> Check:
-    if problems:
-        return Check(name, "failed", f"{len(problems)} problems", problems[:MAX_DETAILS])
-    return Check(name, "ok", summary, (notes or [])[:MAX_DETAILS])
+        return checked("secrets", self._trial.leaks, "no verdict, tool output, failure or log holds one")

@@ -37,6 +37,9 @@ CHECKS = (
 """Every name that `only` knows, in the order of the report."""
 
 
+MAX_DETAILS = 20
+
+
 class AuditError(Exception):
     """An environment that cannot be audited; one sentence."""
 
@@ -48,6 +51,18 @@ class Check(msgspec.Struct):
     status: Literal["ok", "failed", "none"]  # none: the environment has nothing of that kind
     summary: str
     details: list[str] = []  # one line each
+
+
+def checked(name: str, problems: list[str], summary: str, notes: list[str] | None = None) -> Check:
+    """Return the outcome of a check: failed if there are problems.
+
+    Args:
+        summary: what holds if there are none.
+        notes: what else a person may want to know then.
+    """
+    if problems:
+        return Check(name, "failed", f"{len(problems)} problems", problems[:MAX_DETAILS])
+    return Check(name, "ok", summary, (notes or [])[:MAX_DETAILS])
 
 
 class AuditReport(msgspec.Struct):

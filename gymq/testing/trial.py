@@ -25,6 +25,12 @@ from gymq.testing.scripts import ScriptedJudge
 PLANTED_SECRET = "planted-by-the-audit-7d1f3c"
 
 
+# Failures that are a proper answer to a reply or a row without sense.
+REFUSALS = frozenset({FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
+
+TRIES = 3  # for a verdict; the verifier may not have been given the time
+
+
 class Outcome(msgspec.Struct, frozen=True):
     """A reward, or why there is none."""
 
@@ -102,6 +108,8 @@ class Trial:
     ) -> Outcome:
         """Return the outcome of a reply in a session of its own.
 
+        What the verifier gives no verdict for is verified again, as in a cluster.
+
         Args:
             where: which reply it is, for what is reported.
             timed: it runs alone, so that its time means something.
@@ -109,18 +117,21 @@ class Trial:
         Raises:
             AuditError: a judge was asked what its script does not know.
         """
-        started = time.monotonic()
-        try:
-            async with self.session(row) as session:
-                response = reply if isinstance(reply, dict) else await self.play(reply, session, where)
-                started = time.monotonic()
-                return await self.verified(session, row, response, where)
-        except RolloutError as error:
-            return self._failed(error, where)
-        finally:
-            if timed and time.monotonic() - started > self.slowest_s:
-                self.slowest_s = time.monotonic() - started
-                self.slowest = where
+        for number in range(1, TRIES + 1):
+            started = time.monotonic()
+            try:
+                async with self.session(row) as session:
+                    response = reply if isinstance(reply, dict) else await self.play(reply, session, where)
+                    started = time.monotonic()
+                    found = await self.verified(session, row, response, where)
+            except RolloutError as error:
+                found = self._failed(error, where)
+            if found.failure is not FailureClass.VERIFIER_FAILED or number == TRIES:
+                break
+        if timed and time.monotonic() - started > self.slowest_s:
+            self.slowest_s = time.monotonic() - started
+            self.slowest = where
+        return found
 
     async def play(self, actions: list[Action], session: HarnessSession, where: str) -> dict[str, Any]:
         """Return the response of a policy that does these things.

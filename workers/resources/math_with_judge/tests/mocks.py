@@ -8,5 +8,5 @@ from workers.resources.math_with_judge.worker import Math
 
 @asynccontextmanager
 async def mocked(worker: Math) -> AsyncIterator[None]:
-    worker.options.library_verifier_timeout_seconds = 1.0
+    worker.options.library_verifier_timeout_seconds = 2.0
     yield

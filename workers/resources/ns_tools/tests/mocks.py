@@ -8,5 +8,5 @@ from workers.resources.ns_tools.worker import NsTools
 
 @asynccontextmanager
 async def mocked(worker: NsTools) -> AsyncIterator[None]:
-    worker.options.verifiers["math_with_judge"].options["library_verifier_timeout_seconds"] = 1.0
+    worker.options.verifiers["math_with_judge"].options["library_verifier_timeout_seconds"] = 2.0
     yield
