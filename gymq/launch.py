@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import msgspec
 
@@ -122,7 +122,7 @@ class Cluster:
             else:
                 log.warning("there is no password of the role operator here: streams are taken as they are")
             if not self._logs_to_stderr:
-                (self._folder / "logs").mkdir(parents=True, exist_ok=True)
+                (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._trimming = asyncio.create_task(_trim(self._folder / "logs"))
             self.children = [self._new_child(name, spec) for name, spec in self._plan()]
             async with asyncio.TaskGroup() as group:
@@ -252,7 +252,7 @@ class Child:
         self._watching = asyncio.create_task(self._watch())
 
     async def _spawn(self) -> None:
-        with contextlib.nullcontext() if self._log_file is None else self._log_file.open("ab") as log_to:
+        with contextlib.nullcontext() if self._log_file is None else _opened(self._log_file) as log_to:
             process = self.process = await asyncio.create_subprocess_exec(
                 self._python,
                 "-P",  # a file in the current folder must not stand for a module of the library
@@ -335,6 +335,11 @@ class Child:
         await _end(self.process, patience_s=self.spec.drain_s + 10.0)
 
 
+def _opened(file: Path) -> BinaryIO:
+    """Open a log to append to it. It tells of rows and replies: a new one is readable by its owner only."""
+    return open(file, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
 async def _trim(logs: Path) -> None:
     while True:
         await asyncio.to_thread(_trim_once, logs)
@@ -346,7 +351,7 @@ def _trim_once(logs: Path) -> None:
         with contextlib.suppress(OSError):
             if file.suffixes != [".old", ".log"] and file.stat().st_size > LOG_MAX_BYTES:
                 # The process goes on appending to the file that it has open, so that is emptied, not replaced.
-                shutil.copyfile(file, file.with_suffix(".old.log"))
+                shutil.copy(file, file.with_suffix(".old.log"))  # with its mode
                 os.truncate(file, 0)
 
 

@@ -41,6 +41,29 @@ def test_programs_in_the_container_of_verifiers_get_namespaces_of_their_own(cont
     assert containers.inside("resources", "python", "-c", program).startswith("namespaces:")
 
 
+def test_programs_in_the_container_of_verifiers_find_no_code_of_workers(containers: Containers) -> None:
+    """The image holds gymq as an installed package, with `workers` beside it."""
+    program = (
+        "import importlib.util as u, os, sys; names = ('gymq', 'workers', 'aiohttp'); "
+        "print([name for name in names if u.find_spec(name)], "
+        "[f for f, _, names in os.walk(sys.prefix) if 'laws.py' in names and os.stat(f + '/laws.py').st_size])"
+    )
+    code = (
+        "import asyncio, sys\n"
+        "from gymq.sandbox import Limits, LocalSandbox, Program\n"
+        "async def main():\n"
+        "    sandbox = LocalSandbox()\n"
+        "    await sandbox.start()\n"
+        f"    done = await sandbox.run(Program((sandbox.python, '-I', '-c', {program!r})), Limits())\n"
+        "    print(done.stdout.decode(), done.stderr.decode())\n"
+        "asyncio.run(main())"
+    )
+    assert containers.inside("resources", "python", "-c", code).strip() == "['aiohttp'] []"
+    outside = containers.inside("resources", "python", "-c", program)
+    assert "'gymq', 'workers', 'aiohttp'" in outside
+    assert "newton_bench" in outside
+
+
 async def test_a_row_that_is_posted_to_the_bridge_comes_back_with_its_reward(containers: Containers) -> None:
     row = json.loads((ROOT / "examples" / "demo" / "rows.jsonl").read_text().splitlines()[0])
     url = f"{containers.url_of_bridge()}/run"

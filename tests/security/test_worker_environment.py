@@ -90,6 +90,9 @@ async def test_a_process_has_what_is_named_and_shows_its_memory_to_nobody(shared
     instances = [instance(tmp_path, "plain"), instance(tmp_path, "asking", pass_env=["ASKED_FOR"])]
     async with Cluster(instances, folder=tmp_path / "cluster", url=shared_url, services=False) as cluster:
         assert sorted(child.name for child in cluster.children) == ["asking-0", "resources"]
+    logs = tmp_path / "cluster" / "logs"
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (logs, *logs.iterdir())}
+    assert modes == {"logs": 0o700, "asking-0.log": 0o600, "resources.log": 0o600}
     plain, asking = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("plain", "asking"))
     assert plain["environment"]["LC_TELEPHONE"] == asking["environment"]["LC_TELEPHONE"] == "C.UTF-8"
     assert not SECRET.keys() & (plain["environment"].keys() | asking["environment"].keys())
