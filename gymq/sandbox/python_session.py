@@ -56,7 +56,7 @@ class PythonSession:
             if self._session is None:
                 self._session = await self._started()
             session, self._session = self._session, None
-            limit_s = None if session.warns else timeout_s  # by the clock of the interpreter, if nobody else warns it
+            limit_s = None if session.warns else timeout_s  # of the interpreter itself, unless the session warns it
             request = {"code": code.encode(errors="replace").decode(), "timeout_s": limit_s}
             try:
                 answer = await session.exchange(json.dumps(request).encode(), timeout_s + _GRACE_S)

@@ -65,7 +65,7 @@ def _in_folder(folder: str, most: int) -> tuple[int, int]:
                 opened.add(path)
                 folders.append(path)
         except OSError as error:
-            if error.errno == errno.ENAMETOOLONG:  # nobody can tell what is below
+            if error.errno == errno.ENAMETOOLONG:  # what is below cannot be counted
                 return most + 1, size
     return files, size
 

@@ -45,7 +45,7 @@ _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 # ptrace, process_vm_readv/writev, unshare, setns, mount, umount2, pivot_root, chroot, keyctl, add_key, request_key,
 # bpf, perf_event_open, userfaultfd, kexec_load, kexec_file_load, init_module, finit_module, delete_module,
 # open_by_handle_at, swapon, swapoff, reboot, kcmp, acct, syslog.
-# What holds memory that no process maps, so that nobody could count it: memfd_create, shmget, msgget, semget, mq_open,
+# What holds memory that no process maps, which could not be counted: memfd_create, shmget, msgget, semget, mq_open,
 # vmsplice.
 _REFUSED = {
     "x86_64": "101 310 311 272 308 165 166 155 161 250 248 249 321 298 323 246 320 175 313 176 304 167 168 169 312"

@@ -37,7 +37,7 @@ class OwnTime:
         waited, wants = _waited(everybody)
         lost = sum(seconds - self._waited.get(task, 0.0) for task, seconds in waited.items())
         self._waited = waited
-        # Of a wait that goes on the kernel says nothing yet: then only computing counts.
+        # The kernel counts a wait at its end. Until then only computing counts.
         self.seconds += computed if wants else max(computed, passed - lost)
 
 
@@ -64,13 +64,13 @@ def _waited(everybody: list[int]) -> tuple[dict[str, float], bool]:
             continue
         for task in tasks:
             try:
-                with open(f"{task}/schedstat", "rb") as file:
-                    waited[task] = int(file.read().split()[1]) / 1e9
                 with open(f"{task}/stat", "rb") as file:
                     state = file.read().rpartition(b")")[2].split()[0]
+                wants = wants or state == b"R" or (state == b"D" and not _waits_for_child(task))
+                with open(f"{task}/schedstat", "rb") as file:  # some kernels do not have it
+                    waited[task] = int(file.read().split()[1]) / 1e9
             except (OSError, ValueError, IndexError):
                 continue
-            wants = wants or state == b"R" or (state == b"D" and not _waits_for_child(task))
     return waited, wants
 
 

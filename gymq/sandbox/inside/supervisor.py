@@ -136,7 +136,7 @@ def _set_limits(spec: Spec, others: int) -> None:
             value, hard = min(value, allowed), min(hard or value, allowed)
         resource.setrlimit(which, (value, hard or value))
 
-    if spec.time_s is not None:  # for when nobody comes to look
+    if spec.time_s is not None:  # for when the watch is kept from looking
         seconds = math.ceil(spec.time_s) + 1
         limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     limit(resource.RLIMIT_AS, spec.memory_bytes)
