@@ -7,6 +7,7 @@ from importlib import import_module
 
 import pytest
 
+from gymq import registry
 from gymq.cli.collect import collect
 from gymq.cli.list import RESOURCES_COLUMNS, resources_cells
 from gymq.cli.up import up
@@ -156,3 +157,17 @@ def test_the_table_of_workers_is_true():
     shown = "\n".join(f"| {' | '.join(cells)} |" for cells in expected)
     table = rows("README.md", "worker", *RESOURCES_COLUMNS)
     assert table == expected, f"the table has to be:\n{shown}"
+
+
+def test_what_fools_each_worker_is_told_and_its_switch_exists():
+    told = rows("docs/verifiers.md", "worker", "tried", "closed", "still works", "switch")
+    workers = sorted(path.parent.name for path in (ROOT / "workers/resources").glob("*/worker.py"))
+    links = [f"[{name}](../workers/resources/{name}/README.md#what-fools-it)" for name in workers]
+    assert [row[0] for row in told] == links
+    for name, row in zip(workers, told, strict=True):
+        readme = (ROOT / "workers/resources" / name / "README.md").read_text(encoding="utf-8")
+        assert "\n## What fools it\n" in readme, name
+        assert all(row), name
+        switch = ["hardened"] if "hardened" in registry.find("resources", name).Options.model_fields else []
+        assert code(row[-1]) == switch, name
+        assert ("`hardened`" in readme) == bool(switch), name

@@ -6,21 +6,26 @@ import bisect
 import re
 from typing import Any
 
+from gymq.judge import Labels, PromptTemplate
 from gymq.responses import is_message
 
 ANSWER = re.compile("answer:", re.IGNORECASE)
 CONFIDENCE = re.compile("confidence:", re.IGNORECASE)
 WORD = re.compile(r"\S")
 LINE_END = re.compile("\n")
-VERDICT = re.compile(r"correct: (yes|no)")
+VERDICTS = Labels({"yes": "correct: yes", "no": "correct: no"})
 
-JUDGE_PROMPT = """\
+JUDGE_PROMPT = PromptTemplate(
+    """\
 Decide whether a reply answers a question correctly. Only the reference counts: do not solve the question yourself, and
 do not argue for another answer.
 
 Question: {question}
 
-Reply: {reply}
+Reply:
+<reply>
+{reply}
+</reply>
 
 Reference: {reference}
 
@@ -29,12 +34,19 @@ extracted_final_answer: the final answer of the reply, or None if it gives none
 reasoning: whether that answer means the same as the reference, small differences of numbers and spelling aside
 correct: yes if it does, otherwise no
 confidence: how sure the reply is, from 0 to 100; 100 if it does not say
-"""
+""",
+    *("question", "reply", "reference"),
+)
 
 
-def judge_prompt(question: str, reply: str, reference: str) -> str:
-    """The question to the judge. Braces in the texts stay what they are."""
-    return JUDGE_PROMPT.format(question=question, reply=reply, reference=reference)
+def judge_prompt(question: str, reply: str, reference: str, *, hardened: bool = True) -> str:
+    """Return the question to the judge. Braces in the texts stay what they are.
+
+    Args:
+        hardened: whether the reply is shown as `Labels.material` has it.
+    """
+    shown = VERDICTS.material(reply, JUDGE_PROMPT) if hardened else reply
+    return JUDGE_PROMPT.fill(question=question, reply=shown, reference=reference)
 
 
 def reply_text(response: dict[str, Any]) -> str:
@@ -53,10 +65,13 @@ def judge_text(response: dict[str, Any]) -> str:
     return texts[-1] if texts else ""
 
 
-def judged(text: str) -> str:
-    """`yes`, `no`, or nothing if the judge said neither."""
-    found = VERDICT.search(text)
-    return found[1] if found else ""
+def judged(text: str, *, hardened: bool = True) -> str:
+    """Return `yes`, `no`, or nothing if the judge said neither.
+
+    Args:
+        hardened: whether the last verdict outside of quotations counts, as in `Labels`; otherwise the first.
+    """
+    return (VERDICTS.read(text) if hardened else VERDICTS.first(text)) or ""
 
 
 def answer_line(text: str) -> str:

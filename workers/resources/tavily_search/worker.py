@@ -35,6 +35,7 @@ class TavilyOptions(gymq.WorkerOptions):
     exclude_domains_file_path: Path | None = None
     exclude_domains: list[str] = pydantic.Field(default_factory=list)  # beside those of the file
     use_judge: bool = True
+    hardened: bool = True  # see `gymq.judge.Labels`; False: the judge's first verdict counts
     judge_model_server: gymq.Reference | None = None
     judge_responses_create_params: dict[str, Any] = pydantic.Field(default_factory=lambda: {"input": []})
     max_retries: pydantic.PositiveInt = 5  # tries of a call that meets the usage limit
@@ -174,11 +175,11 @@ class TavilySearch(gymq.Resources[QuestionRow]):
                 judge_response=None,
                 **members,
             )
-        prompt = answers.judge_prompt(row.question, reply, row.ground_truth)
+        prompt = answers.judge_prompt(row.question, reply, row.ground_truth, hardened=self.options.hardened)
         params = {**self.options.judge_responses_create_params, "input": [{"role": "user", "content": prompt}]}
         response = await self.ask(self.options.judge_model_server.name, params)
         said = answers.judge_text(response)
-        verdict = answers.judged(said)
+        verdict = answers.judged(said, hardened=self.options.hardened)
         return gymq.Verdict(
             float(verdict == "yes"),
             extracted_final_answer=verdict,
