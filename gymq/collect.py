@@ -52,6 +52,7 @@ class Progress:
     in_flight: int = 0  # submitted, here or by an earlier start, and without an outcome
     done: int = 0
     failed: int = 0
+    refused: int = 0  # rows of the input that cannot be used
     failures: dict[str, int] = field(default_factory=dict)
     rewards: dict[str, tuple[int, float]] = field(default_factory=dict)  # per agent: count and sum
     last_change: float = field(default_factory=time.monotonic)
@@ -118,6 +119,7 @@ class Collection:
             self.warnings += setup.warnings
             self.progress.run = manifest.run
             self.progress.total = manifest.num_rollouts
+            self.progress.refused = manifest.num_refused
             await Cancellations(self._bus, self._on_cancel).start(manifest.run)
             if self._cancelled_at is not None:
                 raise CollectError(

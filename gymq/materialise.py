@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from types import TracebackType
 from typing import Annotated, Any, Self
@@ -102,8 +102,12 @@ class Materialisation:
         """How many rollouts a task has. Final only after the pass: a line may come again at the very end."""
         return self._rollouts[task_index]
 
-    def rows(self, source: LineSource) -> Iterator[MaterialisedRow]:
-        """The rows of the run, in order. Rows that were given out before an error is raised are worthless.
+    def rows(self, source: LineSource, refuse: Callable[[int, str], None] | None = None) -> Iterator[MaterialisedRow]:
+        """Yield the rows of the run, in order. Rows that were yielded before an error is raised are worthless.
+
+        Args:
+            refuse: called with the line number of each line that cannot be used and one sentence why; None: they are
+                an error.
 
         Raises:
             RowError: lines that cannot be used; up to `MAX_PROBLEMS` of them are named.
@@ -113,6 +117,9 @@ class Materialisation:
             try:
                 rows = self._rows_of_line(line, number)
             except (RowError, JsonlError, PromptError) as error:
+                if refuse is not None:
+                    refuse(number, str(error))
+                    continue
                 problems.append(f"{source.name}:{number}: {error}")
                 if len(problems) == MAX_PROBLEMS:
                     break
@@ -120,7 +127,7 @@ class Materialisation:
             if not problems:
                 yield from rows
         if problems:
-            raise RowError(_report(problems))
+            raise RowError(report(problems))
         self._warn_of_unknown_agents()
 
     def _rows_of_line(self, line: bytes, number: int) -> Iterator[MaterialisedRow]:
@@ -231,7 +238,8 @@ def _shown(raw: msgspec.Raw) -> str:
     return text if len(text) <= 60 else f"{text[:60]}..."
 
 
-def _report(problems: list[str]) -> str:
+def report(problems: list[str]) -> str:
+    """Return what is said of lines that cannot be used, of which no more than `MAX_PROBLEMS` were looked for."""
     if len(problems) == 1:
         return problems[0]
     count = f"{len(problems)} rows" if len(problems) < MAX_PROBLEMS else f"At least {len(problems)} rows"

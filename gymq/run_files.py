@@ -13,7 +13,7 @@ from typing import IO, Any
 import msgspec
 
 from gymq.jsonl import mend_last_line, parse_object, written_whole
-from gymq.messages import Failure, Rollout, Unresolved
+from gymq.messages import Failure, FailureClass, Rollout, Stage, Unresolved
 from gymq.rows import ATTEMPT_INDEX, FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX
 from gymq.tokens import encode_json
 
@@ -37,6 +37,7 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     settings: dict[str, Any]  # what else decides the rows; compared on resume
     config_digest: str
     num_rollouts: int
+    num_refused: int = 0  # rows of the input that cannot be used; they are in the failures file
 
 
 class RunFiles:
@@ -168,6 +169,17 @@ def failure_row(outcome: Failure | Unresolved, sequence: int) -> bytes:
     members[FAILURE_TERMINAL] = not outcome.retryable
     members[FAILURE_SEQUENCE] = sequence
     return _encode(_indexed(members, outcome))
+
+
+def refused_row(message: str) -> bytes:
+    """Return the line of an input row that cannot be used: a failure for good, of no rollout."""
+    members = {
+        FAILURE_CLASS: FailureClass.INVALID_TASK,
+        "_ng_failure_stage": Stage.QUEUE,
+        "_ng_failure_message": message,
+        FAILURE_TERMINAL: True,
+    }
+    return _encode(members)
 
 
 def _indexed(members: dict[str, Any], outcome: Rollout | Failure | Unresolved) -> dict[str, Any]:

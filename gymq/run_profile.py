@@ -12,7 +12,7 @@ from gymq.ledger import TaskCounts
 from gymq.messages import Outcome, Rollout
 from gymq.profile import ProfileError, numeric_members
 from gymq.profile_files import scalar_members
-from gymq.rows import FAILURE_CLASS, FAILURE_TERMINAL, AgentRef, RowKey, read_rows
+from gymq.rows import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, AgentRef, Index, RowKey, read_rows
 from gymq.run_files import FAILURE_SEQUENCE, RunFiles
 from gymq.running import PASS_THRESHOLD, RunningProfile, Slow
 
@@ -57,9 +57,11 @@ class _ResultRow(RowKey, frozen=True, gc=False):
     extracted_answer: Any = None
 
 
-class _FailureRow(RowKey, frozen=True, gc=False):
-    agent_ref: AgentRef
-    failure_class: str = msgspec.field(name=FAILURE_CLASS)
+class _FailureRow(msgspec.Struct, frozen=True, gc=False):
+    task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
+    rollout_index: Index | None = msgspec.field(default=None, name=ROLLOUT_INDEX)
+    agent_ref: AgentRef | None = None
+    failure_class: str = msgspec.field(default="", name=FAILURE_CLASS)
     terminal: bool = msgspec.field(default=False, name=FAILURE_TERMINAL)
     sequence: int = msgspec.field(default=0, name=FAILURE_SEQUENCE)
 
@@ -89,6 +91,8 @@ def profile_of_files(files: RunFiles, pass_threshold: float = PASS_THRESHOLD) ->
             )
         for line in JsonlFile(files.failures):
             failure = decode_failure(line)
+            if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
+                continue  # a row of the input that was refused: of no rollout
             profile.add_failure(
                 failure.agent_ref.name,
                 failure.task_index,

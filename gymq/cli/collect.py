@@ -56,6 +56,7 @@ def collect(
     pass_threshold: float = PASS_THRESHOLD,
     nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
     overwrite: bool = False,
+    strict_rows: bool = False,
     json: bool = False,
     log_level: str = "info",
 ) -> int:
@@ -87,6 +88,8 @@ def collect(
         pass_threshold: smallest reward with which a rollout passes, for the pass@k that is printed.
         nats: URL of a cluster to join.
         overwrite: delete what an earlier run left at the output.
+        strict_rows: refuse the whole input for a row that cannot be used; otherwise each such row is a failure of its
+            own, with file and line.
         json: print the final statistics as JSON.
         log_level: debug, info, warning or error.
     """
@@ -111,6 +114,7 @@ def collect(
             max_staleness=max_staleness,
             config_digest=fingerprint(settings.tree) if settings.instances else "",
             overwrite=overwrite,
+            strict_rows=strict_rows,
         )
         return asyncio.run(_collect(options, settings, nats, pass_threshold, json, log_level))
 
@@ -144,10 +148,12 @@ def _report(
         table = profile_table(snapshot, run=progress.run, models=options.models, threshold=pass_threshold)
         print_profile(Console(), table)
         print(f"rollouts in {files.output}, statistics in {files.reward_profiling} and {files.agent_metrics}")
+    if progress.refused:
+        refused = f"{progress.refused:,} row{'s' * (progress.refused > 1)} of {options.input} cannot be used"
+        print(f"gymq: {refused}; {files.failures} names the line and the problem", file=sys.stderr)
     if progress.failed:
         _print_failures(collection)
-        return 3
-    return 0
+    return 3 if progress.failed or progress.refused else 0
 
 
 def _print_failures(collection: Collection) -> None:
@@ -169,6 +175,7 @@ def _summary(progress: Progress, snapshot: ProfileSnapshot) -> str:
         "rollouts": progress.total,
         "done": progress.done,
         "failed": progress.failed,
+        "refused": progress.refused,
         "agents": msgspec.to_builtins(snapshot.agents, str_keys=True),
     }
     return msgspec.json.encode(summary).decode()

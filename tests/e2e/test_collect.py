@@ -12,12 +12,12 @@ import pytest
 from gymq import streams, subjects
 from gymq.bus import Bus
 from gymq.collect import CollectError, Collection, CollectOptions, Progress
-from gymq.jsonl import JsonlError
 from gymq.materialise import MaterialiseOptions
 from gymq.messages import Task
 from gymq.resume import Resume
 from gymq.rows import RowError
 from gymq.run_files import RunFileError, RunFiles
+from gymq.run_profile import profile_of_files
 from gymq.tasks import submit
 
 from .lab import Lab, row, until
@@ -319,8 +319,8 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
-    desk.write_input([row(agent_ref={"name": "nobody"})])
-    with pytest.raises(CollectError, match=r"no agent named 'nobody' is running, but .*rows\.jsonl asks for it"):
+    desk.write_input([row("a"), row(agent_ref={"name": "nobody"})])
+    with pytest.raises(CollectError, match=r"rows\.jsonl:2: no agent named 'nobody' is running"):
         await desk.collect()
     assert desk.content() == {}
 
@@ -335,8 +335,44 @@ async def test_an_agent_that_ran_once_but_does_not_now_is_named(desk: Desk) -> N
 
 async def test_a_name_that_cannot_be_an_agent_is_refused(desk: Desk) -> None:
     desk.write_input([row(agent_ref={"name": "a.b >"})])
-    with pytest.raises(CollectError, match=r"rows\.jsonl: agent 'a\.b >' must be"):
+    with pytest.raises(RowError, match=r"rows\.jsonl:1: agent 'a\.b >' must be"):
         await desk.collect()
+    desk.write_input([row("a"), row(agent_ref={"name": "a.b >"})])
+    with pytest.raises(RowError, match=r"rows\.jsonl:2: agent 'a\.b >' must be"):
+        await desk.collect(strict_rows=True)
+
+
+BAD_LINES = [
+    (b'{"broken', "line"),
+    (b'{"no": "params"}', "`responses_create_params`"),
+    (b'{"responses_create_params": {}, "agent_ref": {"name": "a.b"}}', "agent 'a.b'"),
+    (b'{"responses_create_params": {}, "agent_ref": {"name": "\\u0000"}}', "agent"),
+    (b'{"responses_create_params": {}, "_ng_task_index": -1}', "`_ng_task_index`"),
+    (b"\xff\xfe", "line"),
+]
+
+
+@pytest.mark.parametrize(("bad", "told"), BAD_LINES)
+async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, told: str) -> None:
+    good = [row("a"), row("b")]
+    desk.write_input(good)
+    lines = desk.input.read_bytes().splitlines()
+    desk.input.write_bytes(b"\n".join([lines[0], bad, lines[1]]) + b"\n")
+    progress = await desk.collect(num_repeats=2)
+    assert (progress.done, progress.total, progress.failed, progress.refused) == (4, 4, 0, 1)
+    (failure,) = map(json.loads, desk.files.failures.read_text().splitlines())
+    assert failure["_ng_failure_class"] == "invalid_task"
+    assert failure["_ng_failure_terminal"] is True
+    assert "rows.jsonl:2: " in failure["_ng_failure_message"]
+    assert told in failure["_ng_failure_message"]
+    # Statistics and a resumed run know it, and write it no second time.
+    assert profile_of_files(desk.files).snapshot().agents["asker"].failures == {}
+    again = await desk.collect(num_repeats=2)
+    assert (again.done, again.submitted, again.refused) == (4, 0, 1)
+    assert len(desk.files.failures.read_text().splitlines()) == 1
+    with pytest.raises(RowError, match=r"rows\.jsonl:2: "):
+        await desk.collect(num_repeats=2, strict_rows=True, overwrite=True)
+    assert len(keys(desk.output)) == 4
 
 
 async def test_an_empty_input_is_refused(desk: Desk) -> None:
@@ -353,8 +389,8 @@ async def test_a_missing_input_is_refused(desk: Desk) -> None:
 
 async def test_bad_rows_are_named_by_file_and_line(desk: Desk) -> None:
     desk.input.write_text(json.dumps(row()) + "\n{broken\n" + json.dumps(row()) + '\n{"no": "params"}\n')
-    with pytest.raises((RowError, JsonlError)) as caught:
-        await desk.collect()
+    with pytest.raises(RowError) as caught:
+        await desk.collect(strict_rows=True)
     assert f"{desk.input}:2:" in str(caught.value)
     assert f"{desk.input}:4:" in str(caught.value)
     assert desk.content() == {}
