@@ -36,7 +36,7 @@ _BEGINNINGS_OF_MODELS = (
     *("TORCH", "PYTORCH_", "TRITON_", "TPU_", "XLA_", "JAX_"),
 )
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# Passwords of the bus: a process is told its own through a pipe.
+# Passwords of the bus: a process reads its own from a pipe.
 _NEVER = frozenset({"GYMQ_AUTH", "GYMQ_NATS"})
 
 
@@ -49,7 +49,7 @@ def check_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} cannot be the name of an environment variable")
     if name in _NEVER:
-        raise ValueError(f"{name} is not passed to workers, which are told their own password; leave it out")
+        raise ValueError(f"{name} is not passed to workers, which get their own password; leave it out")
     return name
 
 
