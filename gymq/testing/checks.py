@@ -13,9 +13,9 @@ from typing import Any
 from gymq.testing.conduct import idle_session, malformed_rows, tools
 from gymq.testing.gold import Action, GoldRow
 from gymq.testing.hostile import hostile_replies, repeated, tokens_of
-from gymq.testing.report import REPLIES, Check, checked
+from gymq.testing.report import REPLIES, AuditError, Check, checked
 from gymq.testing.strain import LoopWatch, busy_neighbours
-from gymq.testing.trial import REFUSALS, Outcome, Trial
+from gymq.testing.trial import REFUSALS, UNDECIDED, Outcome, Trial
 
 MAX_HELD_S = 1.0  # how long one callback may hold the event loop
 REPEATED = "repeated text"
@@ -71,6 +71,11 @@ class Checks:
         problems = []
         for number, row in enumerate(self._trial.gold):
             found = outcomes["gold", number, ""]
+            if found.failure in UNDECIDED:
+                raise AuditError(
+                    f"{row.where}: there is no decision on the right reply: {found.message}; replace what the worker "
+                    "asks elsewhere with `mocked` in tests/mocks.py beside it"
+                )
             if found.reward is None or not math.isclose(found.reward, row.reward, abs_tol=1e-6):
                 problems.append(f"{row.where}: {found}, expected {row.reward:g}")
         return checked("gold", problems, f"{len(self._trial.gold)} right replies get their reward")

@@ -25,8 +25,9 @@ from gymq.testing.scripts import ScriptedJudge
 PLANTED_SECRET = "planted-by-the-audit-7d1f3c"
 
 
+UNDECIDED = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
 # Failures that are a proper answer to a reply or a row without sense.
-REFUSALS = frozenset({FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
+REFUSALS = UNDECIDED | {FailureClass.INVALID_TASK}
 
 TRIES = 3  # for a verdict; the verifier may not have been given the time
 

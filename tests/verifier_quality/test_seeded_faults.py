@@ -159,6 +159,15 @@ async def test_a_judge_without_a_rule_is_no_decision(tmp_path):
         await audit(str(place))
 
 
+async def test_a_component_that_is_not_there_is_no_decision(tmp_path):
+    place = copied("http_resources", tmp_path)
+    (place / "tests" / "mocks.py").unlink()
+    config = place / "config.yaml"
+    config.write_text(config.read_text().replace("http://127.0.0.1:8000", "http://127.0.0.1:9"))
+    with pytest.raises(AuditError, match="there is no decision on the right reply"):
+        await audit(str(place), only=["gold"])
+
+
 async def test_an_environment_without_right_replies_is_not_audited(tmp_path):
     place = copied("mcqa", tmp_path)
     (place / "data" / "gold.jsonl").unlink()
