@@ -18,6 +18,7 @@ from gymq.testing.strain import LoopWatch, busy_neighbours
 from gymq.testing.trial import REFUSALS, UNDECIDED, Outcome, Trial
 
 MAX_HELD_S = 1.0  # how long one callback may hold the event loop
+HELD_TRIES = 3  # the first reply that needs a process waits for the start of all of them
 REPEATED = "repeated text"
 HEAVY = frozenset({REPEATED, "huge", "deep"})  # only for the first row, and once
 AT_A_TIME = 16
@@ -38,6 +39,8 @@ class Checks:
         self._trial = trial
         self._chosen = chosen
         self._watch = LoopWatch()
+        self._held_s = 0.0  # the longest time that a reply held the event loop
+        self._held_by = ""
         self._growths: list[str] = []
         self._outcomes: dict[tuple[str, int, str], Outcome] | None = None
         self._by_name: dict[str, Callable[[], Awaitable[Check]]] = {
@@ -114,10 +117,8 @@ class Checks:
             with self._watch.watching():
                 for of, number, label, said in self._asked(names):
                     row = self._trial.gold[number]
-                    self._watch.label = f"{row.where}, {of} {label}".strip()
-                    # A task of its own, so that its callbacks are its own and not those of the audit.
-                    work = self._trial.outcome(row.row, said, self._watch.label, timed=True)
-                    outcomes[of, number, label] = await asyncio.create_task(work)
+                    where = f"{row.where}, {of} {label}".strip()
+                    outcomes[of, number, label], _ = await self._watched(row, said, where)
                 if REPEATED in names or "growth" in self._chosen:
                     row = self._trial.gold[0]
                     for token in tokens_of(row):
@@ -125,6 +126,25 @@ class Checks:
                             outcomes[REPEATED, 0, f"{token!r} again and again, {chars:,} characters"] = outcome
             self._outcomes = outcomes
         return self._outcomes
+
+    async def _watched(self, row: GoldRow, said: Reply, where: str) -> tuple[Outcome, float]:
+        """Return the outcome of a reply, and the seconds that this thread computed for it.
+
+        How long it holds the event loop is noted.
+        """
+        held_s = spent_s = math.inf
+        for _ in range(HELD_TRIES):
+            self._watch.lap_s()
+            before = time.thread_time()
+            # A task of its own, so that its callbacks are its own and not those of the audit.
+            outcome = await asyncio.create_task(self._trial.outcome(row.row, said, where, timed=True))
+            spent_s = min(spent_s, time.thread_time() - before)
+            held_s = min(held_s, self._watch.lap_s())
+            if held_s <= MAX_HELD_S:
+                break
+        if held_s > self._held_s:
+            self._held_s, self._held_by = held_s, where
+        return outcome, spent_s
 
     def _asked(self, names: Collection[str]) -> Iterator[tuple[str, int, str, Reply]]:
         for number, row in enumerate(self._trial.gold):
@@ -194,12 +214,12 @@ class Checks:
         if not self._watch.callbacks:
             return Check("event loop", "none", "only asyncio's own event loop can be measured")
         problems = []
-        if self._watch.longest_s > MAX_HELD_S:
+        if self._held_s > MAX_HELD_S:
             problems.append(
-                f"{self._watch.during}: it is held for {self._watch.longest_s:.1f} s, and nothing else is answered "
+                f"{self._held_by}: it is held for {self._held_s:.1f} s, and nothing else is answered "
                 "meanwhile; compute in a `verify` that is not async, or with `self.processes.run`"
             )
-        return checked("event loop", problems, f"held for {self._watch.longest_s * 1000:.0f} ms at most")
+        return checked("event loop", problems, f"held for {self._held_s * 1000:.0f} ms at most")
 
     async def _growth(self) -> Check:
         await self._all_outcomes()
@@ -234,11 +254,7 @@ class Checks:
 
     async def _repeated(self, token: str, chars: int, row: GoldRow) -> tuple[Outcome, float]:
         """Return the outcome of a reply that repeats a token, and the seconds that this thread computed for it."""
-        self._watch.label = f"{row.where}, {token!r} again and again"
-        before = time.thread_time()
-        work = self._trial.outcome(row.row, repeated(token, chars), self._watch.label, timed=True)
-        outcome = await asyncio.create_task(work)
-        return outcome, time.thread_time() - before
+        return await self._watched(row, repeated(token, chars), f"{row.where}, {token!r} again and again")
 
     async def _time(self) -> Check:
         await self._all_outcomes()

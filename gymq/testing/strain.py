@@ -23,15 +23,16 @@ class LoopWatch:
 
     Attributes:
         callbacks: how many were measured; 0 if the loop is not asyncio's own.
-        longest_s: the longest one.
-        during: what `label` was at that time.
     """
 
     def __init__(self) -> None:
         self.callbacks = 0
-        self.longest_s = 0.0
-        self.during = ""
-        self.label = ""
+        self._longest_s = 0.0
+
+    def lap_s(self) -> float:
+        """Return how long the longest callback since the last lap held the loop, in seconds."""
+        longest_s, self._longest_s = self._longest_s, 0.0
+        return longest_s
 
     @contextmanager
     def watching(self) -> Iterator[None]:
@@ -57,9 +58,7 @@ class LoopWatch:
 
     def _note(self, held_s: float) -> None:
         self.callbacks += 1
-        if held_s > self.longest_s:
-            self.longest_s = held_s
-            self.during = self.label
+        self._longest_s = max(self._longest_s, held_s)
 
 
 class _HeldTime:

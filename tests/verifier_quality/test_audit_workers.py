@@ -12,7 +12,7 @@ RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
 NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
 
 
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("name", NAMES)
 async def test_it_passes(name):
     try:
