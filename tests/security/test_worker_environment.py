@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ctypes
 import json
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -120,3 +123,53 @@ async def test_processes_that_compute_verdicts_are_hidden_too():
         assert await processes.run(120.0, dumpable) == 0
     finally:
         processes.close()
+
+
+# What a program of `process` isolation reads of its worker: with `hide` as a worker is, without as it was.
+WORKER_WITH_A_SANDBOX = """
+import asyncio, os, sys
+from gymq import credentials
+from gymq.sandbox import Limits, LocalSandbox, Program
+
+PROGRAM = '''
+import os
+pid = {pid}
+for name in ("environ", "mem", "maps", "fd", "cwd"):
+    path = f"/proc/{{pid}}/{{name}}"
+    try:
+        look = {{"fd": os.listdir, "cwd": os.readlink}}.get(name, lambda path: open(path, "rb"))
+        print(name, bool(look(path)))
+    except OSError as error:
+        print(name, type(error).__name__)
+'''
+
+async def main():
+    if sys.argv[1] == "hidden":
+        credentials.hide_memory()
+    sandbox = LocalSandbox(isolation="process", python=sys.argv[2])
+    await sandbox.start()
+    argv = (sandbox.python, "-I", "-c", PROGRAM.format(pid=os.getpid()))
+    print((await sandbox.run(Program(argv), Limits())).stdout.decode())
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux hides the memory of a process")
+def test_a_program_without_namespaces_reads_nothing_of_its_worker():
+    # As root programs are another user, who may not look into root's home.
+    python = shutil.which("python3", path="/usr/bin:/usr/local/bin") if os.geteuid() == 0 else sys.executable
+    if python is None:
+        pytest.skip("there is no Python that another user can run")
+
+    def read(how: str) -> list[str]:
+        command = [sys.executable, "-c", WORKER_WITH_A_SANDBOX, how, python]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        if "no process for programs" in done.stderr:
+            pytest.skip(done.stderr.splitlines()[-1])
+        assert done.returncode == 0, done.stderr
+        return done.stdout.split()[1::2]
+
+    assert read("hidden") == ["PermissionError"] * 5
+    if os.geteuid() != 0:
+        assert read("open")[0] == "True"  # some kernels refuse the memory of any process that is no child
