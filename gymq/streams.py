@@ -35,7 +35,7 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
     return {
         TASKS: common
         | {
-            "subjects": [subjects.SUBMIT, "gym.tasks.*.*", "gym.urgent.*.*"],
+            "subjects": [subjects.SUBMIT, subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS],
             "retention": "workqueue",
             "max_msgs_per_subject": MAX_WAITING_TASKS,
             "discard_new_per_subject": True,

@@ -17,6 +17,8 @@ INBOX_PREFIX = "_INBOX_"
 SERVER = "server"  # answers for what is stored and for JetStream's API; no process may
 ANYBODY = "any"  # answers where people ask by hand
 SUBMIT = "gym.tasks"
+ALL_TASKS = "gym.tasks.*.*"
+ALL_URGENT_TASKS = "gym.urgent.*.*"
 ALL_ROLLOUTS = "gym.rollouts.>"
 ALL_PROFILES = "gym.profiles.*"
 ALL_RUNS = "gym.runs.*"
@@ -38,6 +40,11 @@ def token(value: str, what: str = "name") -> str:
         shown = value if isinstance(value, str) and len(value) <= 80 else type(value).__name__
         raise BadToken(f"{what} {shown!r} must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
     return value
+
+
+def is_token(value: str) -> bool:
+    """Return whether a text can be one token of a subject, as `token` says."""
+    return _TOKEN.fullmatch(value) is not None
 
 
 def tasks(run: str, agent: str) -> str:

@@ -22,7 +22,7 @@ BUILDERS = [
     function
     for name, function in vars(subjects).items()
     if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "answered_by", "reply", "rollout_of")
+    if name not in ("token", "is_token", "answered_by", "reply", "rollout_of")
 ]
 HOSTILE = [
     "",

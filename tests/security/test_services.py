@@ -50,3 +50,39 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     await client.close()
     await services.close()
     assert role_server.violations() == before
+
+
+async def test_tasks_of_an_agent_that_nobody_serves_end_after_a_while(role_server: RoleServer, run: str) -> None:
+    before = role_server.violations()
+    client = await Bus.connect(role_server.url_of("client"), role="client", name="test")
+    services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
+    js = JetStream(client)
+
+    def task(index: int, agent: str) -> bytes:
+        return encode(Task(run=run, task_index=index, rollout_index=0, agent=agent, row=b"{}", timeout_s=60))
+
+    async def queued() -> list[str]:
+        patterns = (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run))
+        return [stored.subject for pattern in patterns async for stored in js.read(streams.TASKS, pattern)]
+
+    nobody = f"nobody-{run}"
+    await js.store(subjects.tasks(run, nobody), task(0, nobody))
+    await js.store(subjects.tasks(run, nobody), b"no task")
+    await js.store(subjects.urgent_tasks(run, nobody), task(1, nobody))
+    await js.store(subjects.tasks(run, "a"), task(2, "a"))
+    janitor = Janitor(services)
+    await janitor.end_unserved(3600.0)
+    assert len(await queued()) == 4
+    await janitor.end_unserved(0.0)
+    assert await queued() == [subjects.tasks(run, "a")]
+    outcomes = [outcome async for _, outcome in OutcomeStore(client).read(run)]
+    assert [outcome.task_index for outcome in outcomes] == [0, 1]
+    for outcome in outcomes:
+        assert isinstance(outcome, Failure)
+        assert outcome.failure_class is FailureClass.NO_WORKER
+        assert nobody in outcome.message
+    letters = [letter async for letter in js.read(streams.DEAD_LETTERS, subjects.dead_letters_of_run(run))]
+    assert len(letters) == 2
+    await client.close()
+    await services.close()
+    assert role_server.violations() == before
