@@ -81,7 +81,7 @@ def _found(environment: str, config: Config | None) -> tuple[WorkerSource, Confi
     if path.suffix not in (".yaml", ".yml"):
         return find_worker(environment, _KINDS), config
     if not path.is_file():
-        raise AuditError(f"there is no file {environment}")
+        raise AuditError(f"{environment}: the file does not exist; name the configuration of a worker")
     source = find_worker(str(path.absolute().parent), _KINDS)
     return source, config or load([str(path.absolute()), str(_POLICY)], env_yaml=None)
 

@@ -76,7 +76,7 @@ class Checks:
             found = outcomes["gold", number, ""]
             if found.failure in UNDECIDED:
                 raise AuditError(
-                    f"{row.where}: there is no decision on the right reply: {found.message}; replace what the worker "
+                    f"{row.where}: the right reply is undecided: {found.message}; replace what the worker "
                     "asks elsewhere with `mocked` in tests/mocks.py beside it"
                 )
             if found.reward is None or not math.isclose(found.reward, row.reward, abs_tol=1e-6):

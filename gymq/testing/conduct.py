@@ -100,7 +100,7 @@ async def tools(trial: Trial) -> Check:
                 problems.append(f"{where}: {error.failure_class}: {error.message}")
                 continue
             if isinstance(found, ToolResult) and found.status == 500:
-                notes.append(f"{where}: {found.output[:200]}")  # the model reads it, and the rollout goes on
+                notes.append(f"{where}: {found.output[:200]}")  # the model reads it, and the rollout continues
             elif isinstance(found, RolloutError) and found.failure_class not in REFUSALS:
                 problems.append(f"{where}: {found.failure_class}: {found.message}")
     return checked("tools", problems, f"{len(names)} tools answer odd arguments", notes)

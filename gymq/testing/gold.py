@@ -116,7 +116,7 @@ def read_gold(source: WorkerSource) -> list[GoldRow]:
         found = [(where, _decoded(line, where)) for where, line in numbered]
     if not found:
         raise AuditError(
-            f"{source.name}: there are no gold replies; write some into data/gold.jsonl beside the worker, or give the "
+            f"{source.name}: gold replies are missing; write some into data/gold.jsonl beside the worker, or give the "
             "rows of data/example.jsonl a `simulated_solution`"
         )
     assert issubclass(source.cls, Resources)

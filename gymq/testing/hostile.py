@@ -122,7 +122,7 @@ def _nan(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any] | list[Action]]]:
 
 
 def _without_numbers(action: Action, number: str) -> Action:
-    """Return an action with something that is no number for each number: that text in texts, NaN in arguments."""
+    """Return an action with that text for each number in its text, and NaN for each in its arguments."""
     if action.call is None:
         return Action(text=_NUMBER.sub(number, action.text or ""))
     return Action(call=Call(action.call.name, _with_nan(action.call.arguments)))

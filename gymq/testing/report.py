@@ -94,5 +94,7 @@ def check_names(only: Collection[str]) -> frozenset[str]:
     """
     for name in only:
         if name not in CHECKS:
-            raise AuditError(f"--only {name}: there is no such check or reply; choose from {', '.join(CHECKS)}")
+            raise AuditError(
+                f"--only {name}: neither a check nor a reply has this name; choose from {', '.join(CHECKS)}"
+            )
     return frozenset(only or CHECKS)

@@ -37,7 +37,7 @@ class LoopWatch:
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Measure within this context."""
-        # There is no public way to measure every callback: the debug mode of asyncio measures by the clock alone.
+        # No public interface measures every callback: the debug mode of asyncio measures by the clock alone.
         handle: Any = asyncio.Handle
         run = handle._run
         with _HeldTime() as held:

@@ -189,7 +189,7 @@ class Trial:
     def _failed(self, error: RolloutError, where: str) -> Outcome:
         if self._judge.unknown:
             raise AuditError(
-                f"{self.name}, {where}: there is no decision without a judge: {self._judge.unknown[0]}; add a rule to "
+                f"{self.name}, {where}: undecided without a judge: {self._judge.unknown[0]}; add a rule to "
                 "`judge` in data/gold.jsonl"
             )
         self.look_for_secrets(error.message, f"{where}, the failure")

@@ -43,9 +43,9 @@ def test_an_environment_is_named_in_many_ways(gymq, made, place):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["./capitals", "--only", "noise"], "there is no such check or reply; choose from gold, empty"),
+        (["./capitals", "--only", "noise"], "neither a check nor a reply has this name; choose from gold, empty"),
         (["nothing_here"], "there is no worker named 'nothing_here'"),
-        (["./nothing/config.yaml"], "there is no file ./nothing/config.yaml"),
+        (["./nothing/config.yaml"], "./nothing/config.yaml: the file does not exist"),
         (["simple_agent"], "there is no worker named 'simple_agent'"),
     ],
 )
