@@ -243,12 +243,17 @@ class ResourcesWorker:
         if not low <= verdict.reward <= high:
             text = f"{self.author.name} gave the reward {verdict.reward!r}, its reward_range is {low:g} to {high:g}"
             raise RolloutError(FailureClass.VERIFIER_FAILED, text)
+        members = verdict.members
         try:
-            check_members(verdict.members, "$.verdict")
-        except BadMessage as error:
-            text = f"{self.author.name} gave a verdict with a member that has no wire form: {error}"
-            raise RolloutError(FailureClass.VERIFIER_FAILED, text, retryable=False) from None
-        return Verified(reward=verdict.reward, verdict=verdict.members)
+            check_members(members, "$.verdict")
+        except BadMessage:
+            try:
+                members = _with_whole_characters(members)
+                check_members(members, "$.verdict")
+            except (BadMessage, RecursionError) as error:
+                text = f"{self.author.name} gave a verdict with a member that has no wire form: {error}"
+                raise RolloutError(FailureClass.VERIFIER_FAILED, text, retryable=False) from None
+        return Verified(reward=verdict.reward, verdict=members)
 
     async def _verdict(self, asked: VerifyRequest[Any], state: Any) -> Verdict:
         arguments = (asked, state) if self.author.stateful else (asked,)
@@ -305,3 +310,17 @@ def _check_output(response: dict[str, Any]) -> None:
             check_items(state, f"output[{step}]")
     else:
         check_items(output, "output")
+
+
+def _with_whole_characters(value: Any) -> Any:
+    """Return a copy of a value with `?` for each half of a surrogate pair, which no message can carry.
+
+    JSON inside a reply can spell one, and a verdict may repeat what it read there.
+    """
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {_with_whole_characters(name): _with_whole_characters(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_with_whole_characters(member) for member in value]
+    return value

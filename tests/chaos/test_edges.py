@@ -60,7 +60,7 @@ ENDPOINT = {fault: model() for fault in ANSWERS if fault != "fine"} | {
     "503": model(attempt=None),
     "hangs": model(LATE, attempt=0, retryable=False),
 }
-UNSENDABLE = {fault: verifier(retryable=False) for fault in ("object inside", "integer too large", "half a character")}
+UNSENDABLE = {fault: verifier(retryable=False) for fault in ("object inside", "integer too large")}
 ON_LOOP = {fault: verifier() for fault in faulty_verifier.ON_LOOP} | {
     "judge": verifier(FailureClass.JUDGE_FAILED),
     "component": verifier(FailureClass.COMPONENT_FAILED),

@@ -13,7 +13,7 @@ from gymq.outcomes import ComponentFailed, InvalidTask, JudgeFailed, RolloutErro
 from gymq.processes import KillableProcesses
 from gymq.resources import Verdict
 from gymq.sessions import ResourcesWorker
-from gymq.testing import prompt, reply
+from gymq.testing import Harness, prompt, reply
 
 from .waiting import until
 
@@ -641,3 +641,17 @@ async def test_the_event_loop_goes_on_while_a_verifier_computes(processes: Killa
         turns += 1
     assert turns > 3
     assert (await computing).failure_class is FailureClass.VERIFIER_FAILED
+
+
+class Repeating(gymq.Resources[gymq.Row]):
+    """Repeats in its verdict what the JSON of a reply says."""
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        said = json.loads(request.reply_text)
+        return gymq.Verdict(1.0, said=said, names={"one": [said, ("two", said)]})
+
+
+async def test_half_of_a_surrogate_pair_in_a_verdict_costs_no_reward():
+    async with Harness(Repeating) as env:
+        verdict = await env.verify(prompt("q"), reply('"5 \\ud800"'))
+    assert (verdict.reward, verdict.members) == (1.0, {"said": "5 ?", "names": {"one": ["5 ?", ["two", "5 ?"]]}})
