@@ -16,7 +16,9 @@ _LAST_WORD = re.compile(rf"(^|[^a-z])((api)?({'|'.join(_WORDS)})s?|auth|pwd|webh
 _ANY_WORD = re.compile(rf"{'|'.join(_WORDS)}|(^|[^a-z])({'|'.join(_SHORT_WORDS)})s?([^a-z]|$)", re.IGNORECASE)
 _HEADERS = re.compile(r"(^|[^a-z])headers$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-_QUERY = re.compile(rf"([?&][^=&#\s]*(?:{'|'.join(_WORDS)})[^=&#\s]*=)[^&#\s]+", re.IGNORECASE)
+_SECRET_WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
+_FIELD = re.compile(r"[?&][^=&#\s]*+=?")  # of a URL's query; one without a value is read once, too
+_VALUE = re.compile(r"[^&#\s]++")
 
 _MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
 _CREDENTIAL = re.compile(r"[^\s\"\\]{16,}")
@@ -82,7 +84,15 @@ def redact(text: str) -> str:
 
 def without_queries(text: str, mask: str) -> str:
     """Return a text in which secrets in the queries of URLs are replaced by `mask`."""
-    return _QUERY.sub(rf"\1{mask}", text)
+    parts, end = [], 0
+    for field in _FIELD.finditer(text):
+        if field.start() < end or not _SECRET_WORD.search(field[0]):
+            continue
+        value = _VALUE.match(text, field.end()) if field[0].endswith("=") else None
+        if value is not None:
+            parts += [text[end : field.end()], mask]
+            end = value.end()
+    return "".join([*parts, text[end:]])
 
 
 def without_credentials(body: bytes) -> bytes:

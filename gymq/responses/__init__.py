@@ -28,6 +28,7 @@ from gymq.responses.items import (
 )
 from gymq.responses.params import validate_params
 from gymq.responses.reply import response_without_model, validate_response
+from gymq.responses.thoughts import split_thoughts
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
 from gymq.responses.tokens import token_members
@@ -62,6 +63,7 @@ __all__ = [
     "response_without_model",
     "responses_to_chat",
     "split_at_first_generated",
+    "split_thoughts",
     "to_anthropic_message",
     "to_chat_completion",
     "token_members",

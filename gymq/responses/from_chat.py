@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any
@@ -12,10 +11,9 @@ import msgspec
 from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
 from gymq.responses.items import Item, new_id
 from gymq.responses.schema import ChatToolCall
+from gymq.responses.thoughts import split_thoughts
 from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_members
 from gymq.responses.usage import usage_from_chat
-
-_THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 # Settings of the request that a Responses object repeats when they were set.
 _ECHOED = (
@@ -96,10 +94,11 @@ def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, to
     text = checked.message.content or ""
     calls = checked.message.tool_calls or []
     items: list[Item] = []
-    if split_reasoning and (thoughts := _THINK_BLOCK.findall(text)):
+    thoughts, rest = split_thoughts(text) if split_reasoning else ([], text)
+    if thoughts:
         summary = [{"type": "summary_text", "text": thought} for thought in thoughts]
         items.append({"type": "reasoning", "id": new_id("rs"), "summary": summary})
-        text = _THINK_BLOCK.sub("", text)
+        text = rest
     if text or not (items or calls):
         items.append(
             {

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import re
 from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymq.responses import InvalidRequest, Item
+from gymq.responses import InvalidRequest, Item, split_thoughts
 from gymq.tokens import TOKEN_MEMBERS
 from workers.models.vllm_model.audio import AUDIO_MEMBERS
 from workers.models.vllm_model.options import VLLMOptions
-
-_THINK_BLOCK = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_MEMBERS, "routed_experts"})
 
@@ -96,7 +93,7 @@ def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
         return False
     texts = _texts(last.get("content"))
     if options.uses_reasoning_parser:
-        texts = [_THINK_BLOCK.sub("", text) for text in texts]
+        texts = [split_thoughts(text)[1] for text in texts]
     return not any(texts)
 
 
@@ -114,14 +111,14 @@ def _separate_reasoning(message: Item, options: VLLMOptions) -> None:
     if options.preserve_reasoning_in_assistant_content:
         return
     content = message.get("content")
-    thoughts = [thought for text in _texts(content) for thought in _THINK_BLOCK.findall(text)]
+    thoughts = [thought for text in _texts(content) for thought in split_thoughts(text)[0]]
     if not thoughts:
         return
     if isinstance(content, str):
-        message["content"] = _THINK_BLOCK.sub("", content)
+        message["content"] = split_thoughts(content)[1]
     else:
         message["content"] = [
-            {**part, "text": _THINK_BLOCK.sub("", part["text"])} if "text" in part else part for part in content
+            {**part, "text": split_thoughts(part["text"])[1]} if "text" in part else part for part in content
         ]
     if options.uses_interleaved_reasoning:
         # Engines changed the name; each reads one and ignores the other.
