@@ -14,6 +14,7 @@ import yaml
 from gymq import streams
 from gymq.auth import OPERATOR, SERVICES
 from gymq.auth_config import STREAMS_ACCOUNT
+from gymq.bridge import settings_of
 from gymq.config import load
 from gymq.discovery import ROLE_OF_KIND
 from gymq.server.binary import find_binary
@@ -147,7 +148,60 @@ def test_the_server_takes_its_configuration(made: Path, tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
+def test_the_key_of_the_bridge_is_one_that_it_takes_and_is_kept(made: Path) -> None:
+    key = (made / "auth" / "bridge.key").read_text()
+    settings_of({"bridge": {"api_key": key}})
+    assert key == key.strip()
+    assert len(key) >= 32
+    assert (made / "auth" / "bridge.key").stat().st_mode & 0o077 == 0
+
+
 def test_servers_know_each_other_by_a_password(made: Path) -> None:
     routes = (made / "auth" / "routes.conf").read_text()
     (password,) = set(re.findall(r'password: "([\w-]{32,})"', routes))
     assert routes.count(f"nats://route:{password}@nats-") == of_kind("StatefulSet")["nats"]["spec"]["replicas"]
+
+
+def policies_of(app: str, direction: str) -> list[dict[str, Any]]:
+    """The policies that hold for the pods of a part."""
+    return [
+        found["spec"]
+        for found in of_kind("NetworkPolicy").values()
+        if found["spec"]["podSelector"].get("matchLabels", {"app": app}) == {"app": app}
+        and direction in found["spec"]["policyTypes"]
+    ]
+
+
+def test_the_bridge_has_a_key_that_is_in_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    (container,) = PODS["bridge"]["containers"]
+    (key,) = [entry for entry in container["env"] if "valueFrom" in entry]
+    reference = key["valueFrom"]["secretKeyRef"]
+    files = {secret["name"]: secret["files"] for secret in KUSTOMIZATION["secretGenerator"]}
+    assert files[reference["name"]] == [f"auth/{reference['key']}"]
+    monkeypatch.setenv(key["name"], "what-the-secret-holds-here")
+    overrides = [argument for argument in container["args"] if argument.startswith("++")]
+    settings = settings_of(load([BASE / "config.yaml"], overrides).tree)
+    assert settings.api_key is not None
+    assert settings.api_key.get_secret_value() == "what-the-secret-holds-here"
+
+
+@pytest.mark.parametrize("name", PODS)
+def test_a_pod_is_reached_by_pods_with_a_label_only(name: str) -> None:
+    policies = policies_of(name, "Ingress")
+    assert {"podSelector": {}, "policyTypes": ["Ingress"], "ingress": []} in policies
+    for rule in (rule for policy in policies for rule in policy["ingress"]):
+        assert rule["ports"]
+        assert rule["from"]
+        for peer in rule["from"]:
+            assert all(selector.get("matchLabels") for selector in peer.values())
+
+
+def test_verifiers_reach_the_servers_and_the_name_servers_and_nothing_else() -> None:
+    (policy,) = policies_of("resources", "Egress")
+    allowed = [(peer, port["port"]) for rule in policy["egress"] for peer in rule["to"] for port in rule["ports"]]
+    nats = {"podSelector": {"matchLabels": {"app": "nats"}}}
+    names = {
+        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
+        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
+    }
+    assert allowed == [(nats, 4222), (names, 53), (names, 53)]
