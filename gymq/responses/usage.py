@@ -13,7 +13,7 @@ _REASONING_ALIASES = ("reasoning_tokens",)
 def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -> dict[str, Any] | None:
     """The usage (Responses form, tokens) of a rollout after one more model call; None while no call reported any.
 
-    A call that reported nothing adds nothing. A detail that one call did not know stays unknown (null) in the sum.
+    A call that reported nothing adds nothing. A detail that a call did not know counts as 0: clients expect a number.
     """
     if turn is None:
         return None if total is None else dict(total)
@@ -31,7 +31,7 @@ def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -
 
 
 def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Usage of a chat completion in Responses form; the total is the provider's, unknown details stay null."""
+    """Usage of a chat completion in Responses form; the total is the provider's, unknown details are 0."""
     if usage is None:
         return None
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
@@ -48,9 +48,9 @@ def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _usage(input_: int, cached: int | None, output: int, reasoning: int | None, total: int) -> dict[str, Any]:
     return {
         "input_tokens": input_,
-        "input_tokens_details": {"cached_tokens": cached},
+        "input_tokens_details": {"cached_tokens": cached or 0},
         "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "output_tokens_details": {"reasoning_tokens": reasoning or 0},
         "total_tokens": total,
     }
 
@@ -64,5 +64,5 @@ def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return next((usage[name] for name in names if usage.get(name) is not None), None)
 
 
-def _sum(left: int | None, right: int | None) -> int | None:
-    return None if left is None or right is None else left + right
+def _sum(left: int | None, right: int | None) -> int:
+    return (left or 0) + (right or 0)
