@@ -7,12 +7,23 @@ from typing import Any
 
 import msgspec
 
-from gymq.jsonl import JsonlFile
-from gymq.ledger import TaskCounts
+from gymq.jsonl import JsonlError, JsonlFile, LineSource
+from gymq.ledger import TaskCounts, TemporaryDatabase
 from gymq.messages import Outcome, Rollout
 from gymq.profile import ProfileError, numeric_members
 from gymq.profile_files import scalar_members
-from gymq.rows import FAILURE_CLASS, FAILURE_TERMINAL, ROLLOUT_INDEX, TASK_INDEX, AgentRef, Index, RowKey, read_rows
+from gymq.rows import (
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    AgentRef,
+    Index,
+    MaterialisedRow,
+    RowError,
+    RowKey,
+    read_rows,
+)
 from gymq.run_files import FAILURE_SEQUENCE, RunFiles
 from gymq.running import PASS_THRESHOLD, RunningProfile, Slow
 
@@ -51,9 +62,9 @@ class _Response(msgspec.Struct):
 
 
 class _ResultRow(RowKey, frozen=True, gc=False):
-    agent_ref: AgentRef
     reward: float
     response: _Response
+    agent_ref: AgentRef | None = None  # those of NeMo Gym's releases up to March 2026 have none; their rows do
     extracted_answer: Any = None
 
 
@@ -66,28 +77,69 @@ class _FailureRow(msgspec.Struct, frozen=True, gc=False):
     sequence: int = msgspec.field(default=0, name=FAILURE_SEQUENCE)
 
 
+class _AgentsOfRows(TemporaryDatabase):
+    """The agents of rows, which are read when the first result is asked about."""
+
+    def __init__(self, rows: LineSource) -> None:
+        super().__init__(
+            "agents (task INTEGER, rollout INTEGER, agent TEXT, PRIMARY KEY (task, rollout)) WITHOUT ROWID"
+        )
+        self._rows: LineSource | None = rows
+
+    def of(self, result: RowKey, where: str) -> str:
+        """The agent of a result's row.
+
+        Raises:
+            RowError: it has none.
+        """
+        if self._rows is not None:
+            for row in read_rows(self._rows):
+                self._execute("INSERT OR REPLACE INTO agents VALUES (?, ?, ?)", _columns(row))
+            self._rows = None
+        key = (result.task_index, result.rollout_index)
+        found: tuple[str] | None = self._row("SELECT agent FROM agents WHERE task = ? AND rollout = ?", *key)
+        if found is None:
+            raise RowError(f"{where}: rollout {key} has no `agent_ref`, nor has it a row with one")
+        return found[0]
+
+
+def _columns(row: MaterialisedRow) -> tuple[int, int, str]:
+    return row.task_index, row.rollout_index, row.agent
+
+
 def profile_of_files(files: RunFiles, pass_threshold: float = PASS_THRESHOLD) -> RunningProfile:
     """Return the profile of a run from its materialised rows, output and failures.
 
     Args:
         pass_threshold: the smallest reward with which a rollout passes.
+
+    Raises:
+        RowError: a line cannot be read, or nothing says which agent a result is of.
     """
     profile = RunningProfile(pass_threshold)
     decode_result = msgspec.json.Decoder(_ResultRow).decode
     decode_failure = msgspec.json.Decoder(_FailureRow).decode
-    with TaskCounts() as counts:
-        for row in read_rows(JsonlFile(files.materialised)):
+    rows = JsonlFile(files.materialised)
+    with TaskCounts() as counts, _AgentsOfRows(rows) as agents:
+        for row in read_rows(rows):
             counts.add(row.task_index)
-        for line in JsonlFile(files.output):
-            result = decode_result(line)
+        for number, line in enumerate(JsonlFile(files.output), 1):
+            if line.isspace():
+                continue
+            where = f"{files.output}:{number}"
+            try:
+                result = decode_result(line)
+                numbers = scalar_members(line)
+            except (msgspec.MsgspecError, JsonlError) as error:
+                raise RowError(f"{where}: {error}") from None
             profile.add(
-                result.agent_ref.name,
+                result.agent_ref.name if result.agent_ref else agents.of(result, where),
                 result.task_index,
                 result.rollout_index,
                 reward=result.reward,
                 num_rollouts=counts[result.task_index],
                 answer=_text(result.extracted_answer),
-                numbers=_numbers(scalar_members(line), result.response.usage),
+                numbers=_numbers(numbers, result.response.usage),
             )
         for line in JsonlFile(files.failures):
             failure = decode_failure(line)

@@ -7,7 +7,8 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -91,38 +92,47 @@ def profile(
 def _profile_files(
     rows: Path, rollouts: Path, allow_partial: bool, output: Path | None, ks: list[int] | None, as_json: bool
 ) -> int:
-    if output is None:
-        written = write_profile(rows, rollouts, allow_partial=allow_partial)
-        paths = [written.reward_profiling, written.agent_metrics]
-    else:
-        paths = _write_profile_at(output, rows, rollouts, allow_partial=allow_partial)
     files = RunFiles(rollouts)
     files.materialised = rows
     if not files.failures.exists():
         files.failures = Path(os.devnull)
-    try:
-        snapshot = profile_of_files(files).snapshot(ks)
-    except (msgspec.MsgspecError, ValueError) as error:
-        raise Refused(f"{rollouts}: {error}") from None
+    target = rollouts if output is None else _at_stem(output, rollouts)
+    with _profile_written(target, rows, rollouts, allow_partial=allow_partial) as paths:
+        try:
+            snapshot = profile_of_files(files).snapshot(ks)
+        except (msgspec.MsgspecError, ValueError) as error:
+            raise Refused(str(error)) from None
     manifest = RunFiles(rollouts).read_manifest()
     _report(snapshot, rollouts.name if manifest is None else manifest.run, (), ks, as_json=as_json, paths=paths)
     return 0
 
 
-def _write_profile_at(stem: Path, rows: Path, rollouts: Path, *, allow_partial: bool) -> list[Path]:
-    """Write the files of a profile under another stem than that of the rollouts."""
-    stem.parent.mkdir(parents=True, exist_ok=True)
+def _at_stem(output: Path, rollouts: Path) -> Path:
+    """The output file whose profile has the names asked for; `.jsonl` at their end does not count."""
+    stem = output.with_suffix("") if output.suffix == ".jsonl" else output
     compression = rollouts.suffix if rollouts.suffix in (".gz", ".zst") else ""
+    return stem.with_name(f"{stem.name}.jsonl{compression}")
+
+
+@contextmanager
+def _profile_written(target: Path, rows: Path, rollouts: Path, *, allow_partial: bool) -> Iterator[list[Path]]:
+    """Write the files of a profile as if the rollouts were at `target`; gives their paths.
+
+    They take the place of what is there when the block ends without an exception.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
     # The names follow from the rollouts' own, and the folder is on the same disk, so that moving is one step.
-    with tempfile.TemporaryDirectory(prefix=".gymq-profile-", dir=stem.parent) as folder:
-        link = Path(folder) / f"{stem.name}.jsonl{compression}"
+    with tempfile.TemporaryDirectory(prefix=".gymq-profile-", dir=target.parent) as folder:
+        link = Path(folder) / target.name
         link.symlink_to(rollouts.resolve())
         try:
             written = write_profile(rows, link, allow_partial=allow_partial)
         except (JsonlError, ProfileError, RowError) as error:
             raise Refused(str(error).replace(str(link), str(rollouts))) from None
-        paths = [written.reward_profiling, written.agent_metrics]
-        return [path.replace(stem.parent / path.name) for path in paths]
+        made = [written.reward_profiling, written.agent_metrics]
+        yield [target.parent / path.name for path in made]
+        for path in made:
+            path.replace(target.parent / path.name)
 
 
 # From a cluster -------------------------------------------------------------------------------------------------------
@@ -162,7 +172,10 @@ async def _write_profile_of_run(
             async for sequence, outcome in outcomes:
                 _add(found, sequence, outcome)
                 export.add(outcome)
-        return _write_profile_at(output, export.files.materialised, export.files.output, allow_partial=True)
+        files = export.files
+        target = _at_stem(output, files.output)
+        with _profile_written(target, files.materialised, files.output, allow_partial=True) as paths:
+            return paths
 
 
 def _outcomes(bus: Bus, run: str, task: int | None, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:

@@ -150,3 +150,38 @@ def copy(cluster, folder):
         (folder / f"letters{suffix}.jsonl").write_bytes(cluster.file(suffix).read_bytes())
     manifest = json.loads((cluster.folder / "letters_run.json").read_text())
     assert manifest["run"] == cluster.run
+
+
+def test_results_that_name_no_agent_take_it_from_their_rows(gymq, here):
+    """As NeMo Gym's own results of March 2026."""
+    places = [{"_ng_task_index": task, "_ng_rollout_index": index} for task in range(2) for index in range(2)]
+    rows = [place | {"agent_ref": {"name": f"agent_{place['_ng_task_index']}"}} for place in places]
+    results = [place | {"reward": 1.0, "response": {"usage": None}} for place in places]
+    (here / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (here / "out.jsonl").write_text("\n".join(json.dumps(result) for result in results) + "\n\n")
+    found = gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", "--json").json
+    assert {name: agent["rollouts"] for name, agent in found["agents"].items()} == {"agent_0": 2, "agent_1": 2}
+    assert (here / "out_agent_metrics.json").exists()
+
+
+@pytest.mark.parametrize("output", [[], ["--output", "out"]])
+@pytest.mark.parametrize("broken", [{"agent_ref": 3}, {"agent_ref": {"name": ""}}, {"response": {"usage": 5}}])
+def test_what_cannot_be_profiled_overwrites_nothing(gymq, here, broken, output):
+    place = {"_ng_task_index": 0, "_ng_rollout_index": 0}
+    (here / "rows.jsonl").write_text(json.dumps(place | {"agent_ref": {"name": "a"}}) + "\n")
+    (here / "out.jsonl").write_text(json.dumps(place | {"reward": 1.0, "response": {}} | broken) + "\n")
+    theirs = [here / "out_reward_profiling.jsonl", here / "out_agent_metrics.json"]
+    for file in theirs:
+        file.write_text("theirs")
+    called = gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", *output)
+    assert called.status == 2
+    assert "out.jsonl:1: " in called.err
+    assert [file.read_text() for file in theirs] == ["theirs"] * 2
+
+
+def test_an_output_that_ends_in_jsonl_gives_its_stem(gymq, here):
+    place = {"_ng_task_index": 0, "_ng_rollout_index": 0}
+    (here / "rows.jsonl").write_text(json.dumps(place | {"agent_ref": {"name": "a"}}) + "\n")
+    (here / "out.jsonl").write_text(json.dumps(place | {"reward": 1.0, "response": {}}) + "\n")
+    gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", "--output", "x.jsonl")
+    assert {file.name for file in here.glob("x*")} == {"x_reward_profiling.jsonl", "x_agent_metrics.json"}
