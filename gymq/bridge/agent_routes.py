@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from collections.abc import Awaitable, Mapping
 from typing import Any
@@ -17,7 +18,7 @@ from gymq.bridge.directory import Place
 from gymq.bridge.failures import BridgeError, invalid, of_outcome
 from gymq.bridge.http import JSON, json_response, parse_object
 from gymq.bridge.keys import key_of
-from gymq.bridge.result import answer
+from gymq.bridge.result import NO_TOKEN_IDS, answer
 from gymq.bridge.rollouts import Pending
 from gymq.bridge.settings import Untrainable
 from gymq.jsonl import JsonlError
@@ -26,6 +27,8 @@ from gymq.messages import Failure
 from gymq.profile import ProfileError
 from gymq.rows import AGENT_REF, PARAMS
 from gymq.tokens import encode_json
+
+log = logging.getLogger("gymq.bridge")
 
 HEARTBEAT = "Gymq-Heartbeat"
 ON_UNTRAINABLE = "Gymq-On-Untrainable"
@@ -37,6 +40,7 @@ _UNTRAINABLE: dict[str, Untrainable] = {"error": "error", "empty": "empty", "all
 class AgentRoutes:
     def __init__(self, context: Context) -> None:
         self._context = context
+        self._told_of: set[str] = set()  # agents whose model returns no token ids
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -54,17 +58,35 @@ class AgentRoutes:
         context.admit(request)
         place = context.place(request)
         heartbeat_s = _heartbeat_s(request.headers, context.settings.heartbeat_s)
-        on_untrainable = _on_untrainable(request.headers, context.settings.on_untrainable)
+        wanted = _on_untrainable(request.headers)
         body = await context.body(request)
         members = _checked_row(body)
         agent = self._agent(place, members, request.path)
+        on_untrainable = wanted or self._default_for(agent)
         key = key_of(request.headers, members, agent.name)
         pending = await context.rollouts.begin(body, agent.name, key)
         del body, members  # the queue has them from now on; what waits here shall be small
-        work = _result(pending, on_untrainable)
+        work = self._result(pending, agent, on_untrainable)
         if heartbeat_s is None:
             return json_response(await work)
         return await _with_heartbeats(request, work, heartbeat_s)
+
+    def _default_for(self, agent: Place) -> Untrainable:
+        """What is done where the request does not say: nobody trains on a model that is not to return token ids."""
+        settings = self._context.settings
+        is_set = "on_untrainable" in settings.model_fields_set
+        return settings.on_untrainable if is_set or agent.asks_for_ids else "allow"
+
+    async def _result(self, pending: Pending, agent: Place, on_untrainable: Untrainable) -> bytes:
+        outcome = await pending.outcome()
+        try:
+            return answer(outcome, on_untrainable)
+        except BridgeError as error:
+            # Clients may show the status alone, so the reason is in the log too; once, as all rows have it.
+            if error.failure_class == NO_TOKEN_IDS and agent.name not in self._told_of:
+                self._told_of.add(agent.name)
+                log.warning("%s: %s", agent.name, error.message)
+            raise
 
     async def respond(self, request: web.Request) -> web.Response:
         """The response of an agent to create parameters, without a verdict."""
@@ -115,10 +137,6 @@ class AgentRoutes:
         return found
 
 
-async def _result(pending: Pending, on_untrainable: Untrainable) -> bytes:
-    return answer(await pending.outcome(), on_untrainable)
-
-
 def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
     """The members of a row that an agent can work with; so nothing else gets into the queue."""
     try:
@@ -152,8 +170,10 @@ def _heartbeat_s(headers: Mapping[str, str], default_s: float | None) -> float |
     return seconds
 
 
-def _on_untrainable(headers: Mapping[str, str], default: Untrainable) -> Untrainable:
-    given = headers.get(ON_UNTRAINABLE, default)
+def _on_untrainable(headers: Mapping[str, str]) -> Untrainable | None:
+    given = headers.get(ON_UNTRAINABLE)
+    if given is None:
+        return None
     if given not in _UNTRAINABLE:
         raise invalid(f"{ON_UNTRAINABLE} must be one of {', '.join(_UNTRAINABLE)}")
     return _UNTRAINABLE[given]

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from gymq.config import Config, add_addresses, load
+from gymq.config import Config, Instance, add_addresses, load
 from gymq.config.schema import KINDS, Kind
 
 # What readers of the answer size their connection pools by.
@@ -28,6 +28,7 @@ class Place:
     host: str
     port: int
     references: Mapping[str, Any]  # to other instances, of agents
+    asks_for_ids: bool = True  # whether its model is to return token ids; also where nobody knows
 
     @property
     def server_type(self) -> str:
@@ -90,12 +91,13 @@ class _Quoting(yaml.SafeDumper):
 _Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:yaml.org,2002:str", text, style='"'))
 
 
-def directory_of(config: Config, host: str, port: int) -> Directory:
+def directory_of(config: Config, host: str, port: int, *, has_options: bool = True) -> Directory:
     """The directory of a configuration.
 
     Args:
         host: that the bridge listens on; advertised unless the configuration names another one.
         port: of the head server.
+        has_options: whether the configuration has the options of the workers, rather than their names alone.
 
     Raises:
         ConfigError: there are not enough free ports.
@@ -105,15 +107,21 @@ def directory_of(config: Config, host: str, port: int) -> Directory:
     if reachable and not tree.get("use_absolute_ip"):
         tree["default_host"] = tree.get("default_host") or reachable
     addressed = add_addresses(tree)
+    without_ids = {found.name for found in config.instances if has_options and _is_without_ids(found)}
     places = []
     for instance in config.instances:
         options = addressed[instance.name][instance.server_type][instance.implementation]
         references = {name: options[name] for name in _REFERENCES if isinstance(options.get(name), dict)}
-        places.append(
-            Place(instance.name, instance.kind, instance.implementation, options["host"], options["port"], references)
-        )
+        asks_for_ids = references.get("model_server", {}).get("name", instance.name) not in without_ids
+        address = (options["host"], options["port"])
+        places.append(Place(instance.name, instance.kind, instance.implementation, *address, references, asks_for_ids))
     head = next((place.host for place in places), reachable or "127.0.0.1")
     return Directory(places, head, port)
+
+
+def _is_without_ids(instance: Instance) -> bool:
+    options = instance.options
+    return instance.kind == "models" and not (options.get("return_token_id_information") or options.get("token_ids"))
 
 
 def config_of_workers(found: Iterable[Mapping[str, Any]], tree: Mapping[str, Any]) -> Config:

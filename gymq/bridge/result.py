@@ -18,6 +18,9 @@ from gymq.tokens import encode_json
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
+NO_TOKEN_IDS = "no_token_ids"
+"""The failure class of a rollout that nobody can train on."""
+
 # Where these do not fit the reward, trainers raise or drop the result.
 _FROM_VERIFIER = (FAILURE_CLASS, "reward_components")
 
@@ -101,7 +104,7 @@ def _check_untrainable(outcome: Rollout, on_untrainable: Untrainable) -> None:
             "no item of the response has token ids: let the model worker return them, "
             "or ask with on_untrainable `allow` if nobody trains on this"
         )
-        raise _failed(outcome, "no_token_ids", text, stage="model")
+        raise _failed(outcome, NO_TOKEN_IDS, text, status=422, stage="model")
 
 
 def _says_anything(output: list[dict[str, Any]]) -> bool:

@@ -32,12 +32,13 @@ async def bridge_for(config: Config, url: str) -> AsyncIterator[str]:
     raise_open_files()
     bus = await Bus.connect(url, role="bridge", name="gymq bridge")
     try:
-        if not config.instances:
+        is_configured = bool(config.instances)
+        if not is_configured:
             found = await find_workers(bus)
             config = config_of_workers(found, {"bridge": config.tree.get("bridge") or {}})
             if not config.instances:
                 raise Refused("no worker runs in this cluster: start some, or name them with --config FILE")
-        directory = directory_of(config, settings.host, settings.port)
+        directory = directory_of(config, settings.host, settings.port, has_options=is_configured)
         async with Bridge(bus, directory, settings):
             yield f"{len(config.instances)} instances over HTTP at http://{directory.head_host}:{settings.port}"
     except (MetricsMissing, PortTaken) as error:

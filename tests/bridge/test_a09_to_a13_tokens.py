@@ -2,10 +2,14 @@
 
 import json
 import math
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from gymq.bridge.directory import directory_of
 from gymq.bridge.trainable import one_chain
+from gymq.config import load
 from gymq.tokens import TOKEN_MEMBERS
 
 from .engine import Body, say
@@ -73,7 +77,7 @@ async def test_a10_an_empty_generation_has_no_triple(client: Client, world: Worl
 async def test_a10_a_rollout_that_generated_nothing_at_all_is_an_error(client: Client, world: World) -> None:
     world.engine.turn = lambda body: say("") | {"empty": True}
     status, body = await client.run(world.row())
-    assert (status, body["error"]["class"]) == (500, "no_token_ids")
+    assert (status, body["error"]["class"]) == (422, "no_token_ids")
 
 
 def log_probs_of(completion: Body) -> list[float]:
@@ -206,6 +210,47 @@ async def test_a32_extra_members_of_the_body_reach_the_engine_and_do_not_come_ba
     assert (await client.run(again))[0] == 200
 
 
+async def test_the_reason_is_in_the_log_once(client: Client, world: World, caplog: pytest.LogCaptureFixture) -> None:
+    world.engine.turn = lambda body: say("") | {"empty": True}
+    for _ in range(3):
+        assert (await client.run(world.row()))[0] == 422
+    (told,) = [record for record in caplog.records if "token ids" in record.getMessage()]
+    assert world.name("asker") in told.getMessage()
+
+
+@pytest.mark.parametrize(
+    ("asks_for_ids", "settings", "status"),
+    [(False, {}, 200), (True, {}, 422), (False, {"on_untrainable": "error"}, 422)],
+)
+async def test_token_ids_are_missed_where_the_model_is_to_return_them(
+    empty_world: World, asks_for_ids: bool, settings: Body, status: int
+) -> None:
+    await empty_world.add_model(return_token_id_information=False)
+    await empty_world.add_resources("grader", Grader())
+    await empty_world.add_agent("asker", "grader")
+    empty_world.places = [replace(place, asks_for_ids=asks_for_ids) for place in empty_world.places]
+    await empty_world.start_bridge(**settings)
+    async with new_client(empty_world) as client:
+        assert (await client.run(empty_world.row()))[0] == status
+
+
+@pytest.mark.parametrize("has_options", [True, False])
+def test_a_configuration_says_whose_model_returns_token_ids(has_options: bool) -> None:
+    def model(**options: Any) -> Any:
+        return {"responses_api_models": {"simulated_model": {"entrypoint": "worker.py", **options}}}
+
+    def agent(name: str) -> Any:
+        options = {"entrypoint": "worker.py", "model_server": {"type": "responses_api_models", "name": name}}
+        options["resources_server"] = {"type": "resources_servers", "name": "mcqa"}
+        return {"responses_api_agents": {"simple_agent": options}}
+
+    tree = {"with": model(token_ids=True), "without": model(), "one": agent("with"), "other": agent("without")}
+    tree["mcqa"] = {"resources_servers": {"mcqa": {"entrypoint": "worker.py", "domain": "other"}}}
+    directory = directory_of(load([], initial=tree, env_yaml=None), "127.0.0.1", 11000, has_options=has_options)
+    asked = {place.name: place.asks_for_ids for place in directory if place.kind == "agents"}
+    assert asked == {"one": True, "other": not has_options}
+
+
 async def test_who_only_evaluates_may_do_without_tokens(empty_world: World) -> None:
     await empty_world.add_model(return_token_id_information=False)
     await empty_world.add_resources("grader", Grader())
@@ -214,7 +259,7 @@ async def test_who_only_evaluates_may_do_without_tokens(empty_world: World) -> N
     async with new_client(empty_world) as client:
         row = empty_world.row()
         status, body = await client.run(row)
-        assert (status, body["error"]["class"]) == (500, "no_token_ids")
+        assert (status, body["error"]["class"]) == (422, "no_token_ids")
         assert (await client.result(row, **{"Gymq-On-Untrainable": "allow"}))["reward"] == 1.0
         empty = await client.result(row, **{"Gymq-On-Untrainable": "empty"})
     assert empty["response"]["output"] == []
