@@ -94,11 +94,17 @@ class _Client(Client):
         if not self.is_connected:
             # It would be written to the transport that is gone, and the error would leave the rest open.
             self._pending, self._pending_data_size = [], 0
-        await super().close()
+        try:
+            await super().close()
+        except asyncio.CancelledError:
+            # Reconnecting waits for the same transport to close, and when it is cancelled takes the future along.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
         # Up to Python 3.11 `wait_for` can swallow a cancellation; the client would go on trying to connect for ever.
-        task = self._reconnection_task
-        while task is not None and not task.done() and task is not asyncio.current_task():
-            task.cancel()
+        reconnecting = self._reconnection_task
+        while reconnecting is not None and not reconnecting.done() and reconnecting is not asyncio.current_task():
+            reconnecting.cancel()
             await asyncio.sleep(0.01)
 
 

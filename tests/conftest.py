@@ -6,12 +6,17 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from gymq import streams
 from gymq.bus import Bus
 from gymq.jetstream import JetStream
 from gymq.outcomes import Retry
 from gymq.server import EmbeddedServer
+
+# A busy machine makes no test fail: the default is a deadline of 200 ms for each example.
+settings.register_profile("gymq", deadline=None)
+settings.load_profile("gymq")
 
 
 async def _start(store: Path) -> EmbeddedServer:

@@ -378,3 +378,14 @@ async def test_no_more_is_sent_to_be_stored_than_the_server_has_to_acknowledge_a
         assert number < len(arrived) <= number + 3
         await other_bus.publish(arrived[number].reply, b'{"stream": "S", "seq": 1}')
     assert len(await asyncio.gather(*storing)) == 20
+
+
+async def test_closing_survives_that_somebody_who_waited_for_it_was_cancelled(shared_url: str) -> None:
+    closing = await Bus.connect(shared_url, role="test", name="closing")
+    transport = closing._nc._transport
+    assert transport is not None
+    waiting = asyncio.create_task(transport.wait_closed())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await closing.close()
+    assert closing.lost.is_set()

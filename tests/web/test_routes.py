@@ -274,7 +274,10 @@ async def test_a_run_tells_its_numbers_again_when_they_change(web: Web, run: str
     assert before["overview"]["num_rewarded"] == 0
     await web.store(rollout(run, 0))
     await web.profile()
-    _, after = await anext(events)
+    async with asyncio.timeout(60):
+        _, after = await anext(events)
+        while not after["overview"]["num_rewarded"]:  # the rollout is counted before its reward is
+            _, after = await anext(events)
     assert after["overview"]["num_rewarded"] == 1
     await events.aclose()
 
