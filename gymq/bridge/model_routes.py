@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gymq import subjects
+from gymq import responses, subjects
 from gymq.agent import checked_response
 from gymq.bridge.agent_routes import AgentRoutes
 from gymq.bridge.context import Context
@@ -86,6 +86,9 @@ class ModelRoutes:
             request = Generate(rollout=name, timeout_s=timeout_s, params=params, session=name)
             generated = await self._context.calls.call(subjects.model(model.name), request)
             assert isinstance(generated, Generated)
-            return checked_response(generated.response)
+            response = checked_response(generated.response)
+            if isinstance(response.get("usage"), dict):
+                response["usage"] = responses.with_known_details(response["usage"])
+            return response
 
         return ask

@@ -32,7 +32,7 @@ from gymq.responses.thoughts import split_thoughts
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
 from gymq.responses.tokens import token_members
-from gymq.responses.usage import add_usage, usage_from_chat
+from gymq.responses.usage import add_usage, usage_from_chat, with_known_details
 
 __all__ = [
     "Chain",
@@ -71,4 +71,5 @@ __all__ = [
     "user_message",
     "validate_params",
     "validate_response",
+    "with_known_details",
 ]

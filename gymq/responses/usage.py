@@ -17,21 +17,33 @@ def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -
     """
     if turn is None:
         return None if total is None else dict(total)
+    turn = with_known_details(turn)
     turn_cached = _detail(turn, "input_tokens_details", "cached_tokens")
     turn_reasoning = _detail(turn, "output_tokens_details", "reasoning_tokens")
     if total is None:
         return _usage(turn["input_tokens"], turn_cached, turn["output_tokens"], turn_reasoning, turn["total_tokens"])
     return _usage(
         total["input_tokens"] + turn["input_tokens"],
-        _sum(_detail(total, "input_tokens_details", "cached_tokens"), turn_cached),
+        (_detail(total, "input_tokens_details", "cached_tokens") or 0) + (turn_cached or 0),
         total["output_tokens"] + turn["output_tokens"],
-        _sum(_detail(total, "output_tokens_details", "reasoning_tokens"), turn_reasoning),
+        (_detail(total, "output_tokens_details", "reasoning_tokens") or 0) + (turn_reasoning or 0),
         total["total_tokens"] + turn["total_tokens"],
     )
 
 
+def with_known_details(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a usage in Responses form whose details are numbers: OpenAI's classes refuse a null there."""
+    cached = _detail(usage, "input_tokens_details", "cached_tokens") or 0
+    reasoning = _detail(usage, "output_tokens_details", "reasoning_tokens") or 0
+    return {
+        **usage,
+        "input_tokens_details": {"cached_tokens": cached},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
+    }
+
+
 def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Usage of a chat completion in Responses form; the total is the provider's, unknown details are 0."""
+    """Usage of a chat completion in Responses form; the total is the provider's, unknown details stay null."""
     if usage is None:
         return None
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
@@ -48,9 +60,9 @@ def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
 def _usage(input_: int, cached: int | None, output: int, reasoning: int | None, total: int) -> dict[str, Any]:
     return {
         "input_tokens": input_,
-        "input_tokens_details": {"cached_tokens": cached or 0},
+        "input_tokens_details": {"cached_tokens": cached},
         "output_tokens": output,
-        "output_tokens_details": {"reasoning_tokens": reasoning or 0},
+        "output_tokens_details": {"reasoning_tokens": reasoning},
         "total_tokens": total,
     }
 
@@ -62,7 +74,3 @@ def _detail(usage: Mapping[str, Any], details: str, name: str) -> int | None:
 
 def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
     return next((usage[name] for name in names if usage.get(name) is not None), None)
-
-
-def _sum(left: int | None, right: int | None) -> int:
-    return (left or 0) + (right or 0)
