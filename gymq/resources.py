@@ -253,13 +253,13 @@ class Resources(Worker, Generic[RowT]):
 
 
 def tool_output(result: Any) -> str:
-    """What the model reads: text as it is, anything else as JSON."""
+    """Return what the model reads: text as it is, anything else as JSON without blanks, as NeMo Gym writes it."""
     if isinstance(result, str):
         text = result
     elif isinstance(result, pydantic.BaseModel):
         text = result.model_dump_json()
     else:
-        text = json.dumps(result, ensure_ascii=False)
+        text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
     # Arguments of a model can hold half of a surrogate pair, which no message can carry.
     return text.encode(errors="replace").decode()
 

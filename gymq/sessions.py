@@ -136,7 +136,7 @@ class Session:
                 if inspect.isawaitable(state):
                     state = await state
             except ToolError as error:
-                return ToolResult(output=json.dumps({"error": error.message}), status=error.status)
+                return ToolResult(output=tool_output({"error": error.message}), status=error.status)
         result = await self._resources.call_tool(request, state)
         if result.status not in (404, 422):  # a refused call has no effect, so it opens no session either
             self._state = state
@@ -209,17 +209,17 @@ class ResourcesWorker:
         try:
             arguments = json.loads(request.arguments)
         except (ValueError, RecursionError) as error:
-            return ToolResult(output=json.dumps({"error": f"Invalid tool call arguments: {error}"}), status=422)
+            return ToolResult(output=tool_output({"error": f"Invalid tool call arguments: {error}"}), status=422)
         try:
             result = await self.author.call_tool(state, request.name, arguments)
             return ToolResult(output=tool_output(result))
         except ToolError as error:
-            return ToolResult(output=json.dumps({"error": error.message}), status=error.status)
+            return ToolResult(output=tool_output({"error": error.message}), status=error.status)
         except RolloutError:
             raise
         except Exception as error:
             text = f"{request.name} failed: {type(error).__name__}: {error}"
-            return ToolResult(output=json.dumps({"error": redact(text)}), status=500)
+            return ToolResult(output=tool_output({"error": redact(text)}), status=500)
 
     async def verify(self, request: Verify, state: Any) -> Verified:
         """Score a response.
@@ -320,7 +320,10 @@ def _with_whole_characters(value: Any) -> Any:
     if isinstance(value, str):
         return value.encode(errors="replace").decode()
     if isinstance(value, dict):
-        return {_with_whole_characters(name): _with_whole_characters(member) for name, member in value.items()}
+        return {
+            _with_whole_characters(name) if isinstance(name, str) else name: _with_whole_characters(member)
+            for name, member in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_with_whole_characters(member) for member in value]
     return value

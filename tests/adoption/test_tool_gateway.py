@@ -98,7 +98,7 @@ async def test_what_a_tool_refuses_is_told_to_the_program(world: World) -> None:
     status, result = await roll_out(world, play, TOOL)
     assert (status, result["reward"]) == (200, 1.0)
     assert "amount" in told[0]
-    assert told[1:] == ["there is no tool named 'verify'", '{"total": 8}']
+    assert told[1:] == ["there is no tool named 'verify'", '{"total":8}']
 
 
 async def test_only_tools_of_the_row_are_served(world: World) -> None:

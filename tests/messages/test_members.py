@@ -12,11 +12,12 @@ from gymq.messages import BadMessage, Verified, check_members, decoder, encode
 from gymq.testing import Harness, prompt, reply
 from gymq.tokens import encode_json
 
+HALF_A_PAIR = "half a surrogate pair"
 MISFITS = {
     "an integer above 64 bits": (2**64, "$.m"),
     "an integer below 64 bits": (-(2**63) - 1, "$.m"),
     "one of them in a list": ([1, {"a": [10**30]}], "$.m[1].a[0]"),
-    "half a surrogate pair": ({"a": "\ud800"}, "$.m.a"),
+    HALF_A_PAIR: ({"a": "\ud800"}, "$.m.a"),
     "an object": (object(), "$.m"),
     "a count of None": (Counter([None]), "$.m"),
     "a key that is a pair": ([{(1, 2): 3}], "$.m[0]"),
@@ -47,7 +48,17 @@ class Talkative(gymq.Resources[gymq.Row]):
         return gymq.Verdict(1.0, m=self.says)
 
 
-@pytest.mark.parametrize(("member", "path"), MISFITS.values(), ids=MISFITS)
+UNMENDED = {name: case for name, case in MISFITS.items() if name != HALF_A_PAIR}
+
+
+async def test_half_a_surrogate_pair_in_a_verdict_becomes_a_question_mark() -> None:
+    async with Harness(Talkative) as env:
+        env.author.says = MISFITS[HALF_A_PAIR][0]  # type: ignore[attr-defined]
+        verdict = await env.verify(prompt("?"), reply("x"))
+    assert "?" in str(verdict.members["m"])
+
+
+@pytest.mark.parametrize(("member", "path"), UNMENDED.values(), ids=UNMENDED)
 async def test_the_tests_of_an_author_find_it(member: Any, path: str) -> None:
     async with Harness(Talkative) as env:
         env.author.says = member  # type: ignore[attr-defined]

@@ -435,7 +435,7 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
 
 @pytest.mark.parametrize(
     ("what", "told"),
-    [("text", "plain"), ("none", "null"), ("list", '[1, "\u00e9"]'), ("surrogate", "half ?"), ("nan", "NaN")],
+    [("text", "plain"), ("none", "null"), ("list", '[1,"\u00e9"]'), ("surrogate", "half ?"), ("nan", "NaN")],
 )
 async def test_what_a_tool_returns_is_told_to_the_model(worker: ResourcesWorker, what: str, told: str) -> None:
     session = await opened(worker)

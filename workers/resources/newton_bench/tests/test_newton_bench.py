@@ -88,7 +88,7 @@ async def test_wrong_calls_are_refused(session, name, arguments, status):
 
 
 async def test_where_a_law_has_no_value_the_result_is_null(session):
-    assert (await session.call("run_experiment_m9_hooke_law", {"x": -1})).output == '{"result": null}'
+    assert (await session.call("run_experiment_m9_hooke_law", {"x": -1})).output == '{"result":null}'
 
 
 @pytest.mark.parametrize("changes", [{"module_name": "m12"}, {"difficulty": "x"}, {"system": "simple_system"}])
