@@ -14,6 +14,7 @@ import logging
 import os
 import resource
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -38,6 +39,12 @@ class Equivalence(NamedTuple):
 
     reward: float  # 0 or 1
     extracted_answer: str | None  # what it read in the reply; None if nothing
+    cut_off: bool = False  # a limit ended it before it decided: no reward, but no "no" either
+
+
+_CUT_OFF = Equivalence(0.0, None, cut_off=True)
+
+_rung: list[float] = []  # processor time at which steps of the present check were cut off, in seconds
 
 
 class EquivalenceChecker:
@@ -58,7 +65,7 @@ class EquivalenceChecker:
         self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare, cpu_s, MAX_MEMORY_BYTES)
 
     async def check(self, expected_answer: str, reply: str, *, hardened: bool = True) -> Equivalence:
-        """Compare what the reply says with the expected answer. What uses up the processor time is a "no".
+        """Compare what the reply says with the expected answer. What uses up the processor time is cut off.
 
         Args:
             hardened: see `check`.
@@ -70,7 +77,7 @@ class EquivalenceChecker:
         try:
             return await self._processes.run(self._timeout_s, check, expected_answer, reply, hardened)
         except CpuTimeUsedUp:
-            return Equivalence(0.0, None)
+            return _CUT_OFF
 
     def close(self) -> None:
         """End the processes."""
@@ -96,6 +103,7 @@ def _let_alarms_count_processor_time() -> None:
         signal.setitimer(signal.ITIMER_PROF, max(seconds, STEP_SHARE * _cpu_left_s()) if seconds else 0)
 
     def ring(number: int, frame: Any) -> None:
+        _rung.append(time.process_time())
         handler = signal.getsignal(signal.SIGALRM)
         if callable(handler):
             handler(number, frame)
@@ -114,18 +122,23 @@ def _cpu_left_s() -> float:
 def check(expected_answer: str, reply: str, hardened: bool = True) -> Equivalence:
     """Return the library's decision, without any limit of ours. An error in the library counts as not equivalent.
 
+    A step that the library's own alarm ended is taken for a "no" by the library, and for cut off here.
+
     Args:
         hardened: whether an answer that is an equation of different numbers, such as `999 = 7`, is none. The library
             reads its last side.
     """
     metric, timeout_exception = _library()
+    _rung.clear()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             reward, readings = metric([boxed(expected_answer)], [reply])
             if hardened and reward and _is_contradiction(reply):
                 reward = 0.0
     except (Exception, timeout_exception):
-        return Equivalence(0.0, None)
+        return _CUT_OFF if _rung else Equivalence(0.0, None)
+    if _rung and not reward:
+        return _CUT_OFF
     expected, extracted = readings or ([], [])
     answer = next((reading for reading in extracted if reading in expected), extracted[0] if extracted else None)
     return Equivalence(float(reward), answer)

@@ -61,6 +61,10 @@ class Math(gymq.Resources[MathRow]):
     async def verify(self, request: gymq.VerifyRequest[MathRow]) -> gymq.Verdict:
         row, reply = request.row, request.reply_text
         library = await self._library.check(row.expected_answer, reply, hardened=self.options.hardened)
+        if library.cut_off and self._judge is None and self.options.hardened:
+            # Nothing was decided, and the same reply would be cut off again.
+            limit = f"{self.options.library_verifier_timeout_seconds:g} s of processor time"
+            raise gymq.InvalidTask(f"the reply's answer could not be compared within {limit}; nothing is known of it")
         reward, evaluations = library.reward, None
         if self._judge is not None and not library.reward:
             answer = reply if library.extracted_answer is None else library.extracted_answer

@@ -57,12 +57,25 @@ def test_verifying_does_not_import_sympy_into_this_process():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
-async def test_a_check_that_does_not_end_counts_as_not_equivalent():
+async def test_a_check_that_a_limit_cut_off_decides_nothing():
     async with Harness(Math, {"library_verifier_timeout_seconds": 3.0}) as env:
-        verdict = await env.verify(row("5"), reply(ENDLESS))
-        assert verdict.reward == 0.0
-        assert verdict.members == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
+        with pytest.raises(gymq.InvalidTask, match="within 3 s of processor time"):
+            await env.verify(row("5"), reply(ENDLESS))
         assert (await env.verify(row("5"), reply("\\boxed{5}"))).reward == 1.0
+
+
+async def test_a_check_that_a_limit_cut_off_is_a_no_for_the_peer():
+    async with Harness(Math, {"library_verifier_timeout_seconds": 3.0, "hardened": False}) as env:
+        verdict = await env.verify(row("5"), reply(ENDLESS))
+    assert verdict.reward == 0.0
+    assert verdict.members == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
+
+
+async def test_the_judge_decides_what_a_limit_cut_off():
+    options = {**JUDGED, "library_verifier_timeout_seconds": 3.0}
+    async with Harness(Math, options, models=judge_that_says("[[A=B]]", "[[A=B]]")) as env:
+        verdict = await env.verify(row("5"), reply(ENDLESS))
+    assert (verdict.reward, verdict.members["library_reward"]) == (1.0, 0.0)
 
 
 async def test_a_busy_machine_is_a_failure_and_no_zero(monkeypatch):
