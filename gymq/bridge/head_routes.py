@@ -54,9 +54,8 @@ class HeadRoutes:
         listed = [
             {
                 "process_name": place.name,
-                "name": place.name,
+                "name": place.implementation,
                 "server_type": place.server_type,
-                "implementation": place.implementation,
                 "host": place.host,
                 "port": place.port,
                 "url": place.url,

@@ -34,7 +34,7 @@ class StackFailed(RuntimeError):
 
 
 class _Instance(msgspec.Struct):
-    name: str
+    process_name: str  # of the instance; `name` is its implementation
     server_type: str
     status: str
 
@@ -146,7 +146,11 @@ class Stack:
         body = self._get("/server_instances")
         if body is None:
             raise StackFailed(f"the bridge at {self.url} does not answer")
-        return [f"{found.server_type} {found.name}" for found in _decode_instances(body) if found.status != "running"]
+        return [
+            f"{found.server_type} {found.process_name}"
+            for found in _decode_instances(body)
+            if found.status != "running"
+        ]
 
     def _get(self, path: str) -> bytes | None:
         request = urllib.request.Request(self.url + path, headers=self._headers)

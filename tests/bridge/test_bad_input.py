@@ -320,7 +320,7 @@ async def test_a_port_that_is_taken_is_told(world: World) -> None:
 
 async def test_instances_that_nobody_serves_are_listed_as_missing(client: Client, world: World) -> None:
     async with client.session.get(f"{world.head}/server_instances") as answer:
-        listed = {entry["name"]: entry for entry in await answer.json()}
+        listed = {entry["process_name"]: entry for entry in await answer.json()}
     assert listed[world.name("policy")]["status"] == "running"
     assert listed[world.name("policy")]["url"] == world.at("policy")
 

@@ -34,7 +34,7 @@ async def test_without_a_configuration_the_workers_that_run_are_served(world: Wo
         async with new_client(world) as client:
             assert (await client.result(world.row()))["reward"] == 1.0
             async with client.session.get(f"{world.head}/server_instances") as answer:
-                names = {entry["name"] for entry in await answer.json()}
+                names = {entry["process_name"] for entry in await answer.json()}
     assert {world.name("policy"), world.name("asker"), world.name("grader")} <= names
 
 
