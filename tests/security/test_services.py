@@ -65,16 +65,19 @@ async def test_tasks_of_an_agent_that_nobody_serves_end_after_a_while(role_serve
         patterns = (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run))
         return [stored.subject for pattern in patterns async for stored in js.read(streams.TASKS, pattern)]
 
-    nobody = f"nobody-{run}"
+    nobody, served = f"nobody-{run}", f"served-{run}"
+    operator = await Bus.connect(role_server.url_of("operator"), role="operator", name="test")
+    await streams.ensure_agent(JetStream(operator), served)
+    await operator.close()
     await js.store(subjects.tasks(run, nobody), task(0, nobody))
     await js.store(subjects.tasks(run, nobody), b"no task")
     await js.store(subjects.urgent_tasks(run, nobody), task(1, nobody))
-    await js.store(subjects.tasks(run, "a"), task(2, "a"))
+    await js.store(subjects.tasks(run, served), task(2, served))
     janitor = Janitor(services)
     await janitor.end_unserved(3600.0)
     assert len(await queued()) == 4
     await janitor.end_unserved(0.0)
-    assert await queued() == [subjects.tasks(run, "a")]
+    assert await queued() == [subjects.tasks(run, served)]
     outcomes = [outcome async for _, outcome in OutcomeStore(client).read(run)]
     assert [outcome.task_index for outcome in outcomes] == [0, 1]
     for outcome in outcomes:
