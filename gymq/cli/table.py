@@ -53,7 +53,7 @@ def profile_table(
 
 def print_profile(console: Console, table: Table) -> None:
     """Print what `profile_table` made; on a terminal that is too narrow for it, the same figures as a list."""
-    needed = whole_width(console, table)
+    needed = max(whole_width(console, table), len(str(table.caption)))
     if needed <= console.width or not console.is_terminal:
         console.print(table, width=max(needed, console.width), crop=False, no_wrap=True)
         return
