@@ -1,12 +1,12 @@
 """What tests share: one real nats-server for all of them, a connection for each, names nobody else uses."""
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 from gymq import streams
 from gymq.bus import Bus
@@ -14,9 +14,12 @@ from gymq.jetstream import JetStream
 from gymq.outcomes import Retry
 from gymq.server import EmbeddedServer
 
-# A busy machine makes no test fail: the default is a deadline of 200 ms for each example.
-settings.register_profile("gymq", deadline=None)
-settings.load_profile("gymq")
+with contextlib.suppress(ImportError):  # not in the environment of tests/vllm
+    from hypothesis import settings
+
+    # A busy machine makes no test fail: the default is a deadline of 200 ms for each example.
+    settings.register_profile("gymq", deadline=None)
+    settings.load_profile("gymq")
 
 
 async def _start(store: Path) -> EmbeddedServer:
