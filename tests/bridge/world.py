@@ -28,6 +28,7 @@ from workers.agents.simple_agent.worker import SimpleAgent
 from workers.models.vllm_model.worker import VLLMModel
 
 from .engine import Engine
+from .environments import Grader
 
 Row = dict[str, Any]
 HOST = "127.0.0.1"
@@ -186,3 +187,17 @@ async def new_client(world: World) -> AsyncIterator[Client]:
         connector=connector, timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()
     ) as session:
         yield Client(world, session)
+
+
+@asynccontextmanager
+async def grading_world(url: str, bus: Bus, **others: Resources[Any]) -> AsyncIterator[World]:
+    """A world with the model, the agent `asker` that the verifier `grader` scores, and other environments by name."""
+    async with AsyncExitStack() as stack:
+        world = World(url, bus, stack)
+        await world.start()
+        await world.add_model()
+        await world.add_resources("grader", Grader())
+        for name, environment in others.items():
+            await world.add_resources(name, environment)
+        await world.add_agent("asker", "grader")
+        yield world

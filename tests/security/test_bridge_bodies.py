@@ -4,7 +4,7 @@ import asyncio
 import gzip
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -14,9 +14,8 @@ import gymq.bridge.bridge
 from gymq.bridge import http
 from gymq.bridge.memory import MemoryBudget
 from gymq.bus import Bus
-from tests.bridge.environments import Grader
 from tests.bridge.waiting import until
-from tests.bridge.world import HOST, World, new_client
+from tests.bridge.world import HOST, World, grading_world, new_client
 
 MIB = 1 << 20
 PATIENCE_S = 60.0
@@ -29,12 +28,7 @@ def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, Callab
 
 @pytest.fixture
 async def world(shared_url: str, bus: Bus) -> AsyncIterator[World]:
-    async with AsyncExitStack() as stack:
-        made = World(shared_url, bus, stack)
-        await made.start()
-        await made.add_model()
-        await made.add_resources("grader", Grader())
-        await made.add_agent("asker", "grader")
+    async with grading_world(shared_url, bus) as made:
         yield made
 
 

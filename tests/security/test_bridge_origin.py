@@ -3,7 +3,6 @@
 import json
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
@@ -14,8 +13,8 @@ from aiohttp import web
 from gymq.bridge.origin import is_loopback
 from gymq.bus import Bus
 from gymq.server.address import free_port
-from tests.bridge.environments import Counter, Grader
-from tests.bridge.world import HOST, World
+from tests.bridge.environments import Counter
+from tests.bridge.world import HOST, World, grading_world
 from tests.web.browser import CHROMIUM, browser
 
 KEY = "a-key-of-sixteen-or-more"
@@ -28,13 +27,7 @@ def pytest_asyncio_loop_factories(config: Any, item: Any) -> Mapping[str, Callab
 
 @pytest.fixture
 async def world(shared_url: str, bus: Bus) -> AsyncIterator[World]:
-    async with AsyncExitStack() as stack:
-        made = World(shared_url, bus, stack)
-        await made.start()
-        await made.add_model()
-        await made.add_resources("grader", Grader())
-        await made.add_resources("counter", Counter())
-        await made.add_agent("asker", "grader")
+    async with grading_world(shared_url, bus, counter=Counter()) as made:
         yield made
 
 

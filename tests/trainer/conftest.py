@@ -1,15 +1,13 @@
 """A world of workers for each test, and a training run on it."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
 from gymq.bus import Bus
 from gymq.trainer import TrainingRun
-from tests.bridge.environments import Grader
-from tests.bridge.world import World
+from tests.bridge.world import World, grading_world
 
 Row = dict[str, Any]
 Examples = Callable[..., list[Row]]
@@ -18,12 +16,7 @@ Examples = Callable[..., list[Row]]
 @pytest.fixture
 async def world(shared_url: str, bus: Bus) -> AsyncIterator[World]:
     """A model in front of a scripted engine, a verifier, an agent."""
-    async with AsyncExitStack() as stack:
-        made = World(shared_url, bus, stack)
-        await made.start()
-        await made.add_model()
-        await made.add_resources("grader", Grader())
-        await made.add_agent("asker", "grader")
+    async with grading_world(shared_url, bus) as made:
         yield made
 
 
