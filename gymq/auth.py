@@ -232,7 +232,7 @@ ROLES: tuple[Role, ...] = (
             *_consume(streams.TASKS, "intake"),
             *(TASKS, RUNS, _HAS_AGENT),
             *(subjects.dead_letters("intake"), f"{subjects.dead_letters('intake')}.*"),
-            # Janitor: tasks that nobody finished, or took, get an outcome.
+            # Janitor: tasks that no agent took or finished get an outcome.
             f"$JS.API.STREAM.INFO.{streams.TASKS}",
             *_consume(streams.ADVISORIES, "janitor"),
             *(_range(streams.TASKS), _READ_TASK_PARTS, f"$JS.API.STREAM.MSG.GET.{streams.TASKS}"),

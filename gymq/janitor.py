@@ -1,4 +1,4 @@
-"""Gives an outcome to tasks that were delivered too often without one, and to those of an agent that nobody has."""
+"""Gives an outcome to tasks that were delivered too often without one, and to those of an agent that is not served."""
 
 from __future__ import annotations
 

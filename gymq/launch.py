@@ -336,7 +336,7 @@ class Child:
 
 
 def _opened(file: Path) -> BinaryIO:
-    """Open a log to append to it. It tells of rows and replies: a new one is readable by its owner only."""
+    """Open a log to append to it. It holds parts of rows and replies: a new one is readable by its owner only."""
     return open(file, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
 
 

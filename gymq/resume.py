@@ -107,14 +107,16 @@ class Resume:
 
     def failed(self, failures: LineSource) -> list[FailureGroup]:
         """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
-        last: dict[tuple[int | None, int | None], str] = {}
+        last: dict[tuple[int, int], str] = {}
         first: dict[str, _FailureRow] = {}
         for number, line in enumerate(failures, 1):
             if line.isspace():
                 continue
             row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
+            if row.task_index is None or row.rollout_index is None:
+                continue
             key = (row.task_index, row.rollout_index)
-            if row.task_index is None or row.rollout_index is None or (row.task_index, row.rollout_index) in self.done:
+            if key in self.done:
                 continue
             last[key] = row.failure_class
             first.setdefault(row.failure_class, row)

@@ -72,7 +72,7 @@ class AgentRoutes:
         return await _with_heartbeats(request, work, heartbeat_s)
 
     def _default_for(self, agent: Place) -> Untrainable:
-        """What is done where the request does not say: nobody trains on a model that is not to return token ids."""
+        """Return the default for requests that name none: a model that returns no token ids is not trained on."""
         settings = self._context.settings
         is_set = "on_untrainable" in settings.model_fields_set
         return settings.on_untrainable if is_set or agent.asks_for_ids else "allow"

@@ -26,7 +26,7 @@ HEAD_S = 30.0  # for the first request to be sent, headers and all
 SWEEP_EVERY_S = 5.0
 PAUSE_S = 0.2  # when descriptors have run out
 TOLD_EVERY_S = 60.0
-KEPT_FREE = 128  # descriptors for everything that is no connection
+KEPT_FREE = 128  # descriptors reserved for everything but connections
 
 _ABSENT = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
 _SPENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
@@ -198,6 +198,6 @@ def _bound(family: int, address: Any) -> socket.socket:
 
 
 def _most_connections() -> int:
-    """The descriptor from which on there is no more room for connections."""
+    """Return the first descriptor that is reserved, where connections end."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return soft - min(KEPT_FREE, soft // 4) if soft != resource.RLIM_INFINITY else 1 << 30

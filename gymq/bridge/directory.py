@@ -28,7 +28,7 @@ class Place:
     host: str
     port: int
     references: Mapping[str, Any]  # to other instances, of agents
-    asks_for_ids: bool = True  # whether its model is to return token ids; also where nobody knows
+    asks_for_ids: bool = True  # whether its model is to return token ids; also where that is unknown
 
     @property
     def server_type(self) -> str:

@@ -21,7 +21,7 @@ class MemoryBudget:
 
     @contextmanager
     def share(self) -> Iterator[Share]:
-        """Open the share of one body, which is given back when the block ends."""
+        """Open the share of one body, which is released when the block ends."""
         share = Share(self)
         self._shares[share] = None
         try:
@@ -61,7 +61,7 @@ class Share:
         self.turn: asyncio.Future[None] | None = None
 
     def take(self, num_bytes: int) -> bool:
-        """Take bytes; False if there is no room now."""
+        """Take bytes; return False if the budget is used up."""
         if not self._budget._has_room(self, num_bytes):
             return False
         self._budget._grant(self, num_bytes)

@@ -30,7 +30,7 @@ def is_loopback(host: str) -> bool:
 
 
 class OriginCheck:
-    """Tells the requests of other origins by their headers."""
+    """Recognizes requests of other origins by their headers."""
 
     def __init__(self, hosts: Iterable[str], listen_at: str, *, with_key: bool) -> None:
         """
@@ -94,7 +94,7 @@ def _host_of(host_and_port: str) -> str:
     """The name or address in a `Host` header; empty if there is none."""
     try:
         found = urlsplit(f"//{host_and_port}")
-        _ = found.port  # refuses what is no number
+        _ = found.port  # raises where it is not a number
     except ValueError:
         return ""
     is_whole = not (found.username or found.path or found.query or found.fragment)

@@ -19,7 +19,7 @@ from gymq.tokens import encode_json
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 NO_TOKEN_IDS = "no_token_ids"
-"""The failure class of a rollout that nobody can train on."""
+"""Return the failure class of a rollout that cannot be trained on."""
 
 # Where these do not fit the reward, trainers raise or drop the result.
 _FROM_VERIFIER = (FAILURE_CLASS, "reward_components")

@@ -36,7 +36,7 @@ def reply(*parts: str | dict[str, Any]) -> dict[str, Any]:
 
 
 def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[str, Any]:
-    """A `function_call` output item; `arguments` that are no text are written as JSON."""
+    """A `function_call` output item; `arguments` other than text are written as JSON."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {
         "type": "function_call",

@@ -30,7 +30,7 @@ def reap(child: int) -> int | None:
 
 
 def use_too_much_memory(everybody: list[int], limit: int, others: int = 0) -> bool:
-    """Whether private and shared memory that is no part of files, and `others` bytes, are more than the limit.
+    """Return whether anonymous and shared memory plus `others` bytes exceed the limit.
 
     Adding up counts what is shared for each who has it, so it is only a bound. What is above that is measured.
     """
