@@ -55,7 +55,8 @@ def print_profile(console: Console, table: Table) -> None:
     """Print what `profile_table` made; on a terminal that is too narrow for it, the same figures as a list."""
     needed = max(whole_width(console, table), len(str(table.caption)))
     if needed <= console.width or not console.is_terminal:
-        console.print(table, width=max(needed, console.width), crop=False, no_wrap=True)
+        console.width = max(needed, console.width)  # `print` itself takes no more than the console has
+        console.print(table)
         return
     headings = [str(column.header) for column in table.columns]
     console.print(table.title, table.caption, "", sep="\n", highlight=False)

@@ -70,3 +70,4 @@ def test_a_run_ends_with_its_failures_their_reasons_and_how_to_look_at_one(clust
         assert "--task 2 --rollout" in ended.stderr
         header = next(line for line in ended.stdout.splitlines() if "environment (agent)" in line)
         assert header.split()[2:4] == ["mean", "reward"]
+        assert "…" not in ended.stdout
