@@ -1,7 +1,12 @@
-# make demo   a whole collection with a stand-in policy, in under a minute after installation
+# make demo   `gymq demo`: a whole collection with a simulated model, in under a minute after installation
+# make check   the inner loop: linters, types and the tests that start no cluster; two minutes on two cores
 # make test   linters, types and the test-suite, against a real NATS server
+# make golden   tests/golden again, after a change of messages, subjects, result files, statistics or help that is wanted
+# make coverage TESTS=tests/cli   lines and branches that tests run, in worker processes too
+# make site   the documents as a site, in site/
 # make chaos SEEDS=50 FIRST_SEED=1   processes killed and frozen while thousands of rollouts run
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
+# make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
@@ -10,7 +15,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help lock test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor clean
+.PHONY: help check site coverage golden lock wheel-test test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -43,6 +48,14 @@ $(VENV)/installed-dev: pyproject.toml $(LOCK) | $(VENV)/ready
 	$(call install,dev)
 	@touch $@ $(VENV)/installed
 
+$(VENV)/installed-docs: $(VENV)/installed-dev
+	$(BIN)/python requirements/for_extras.py docs > $(VENV)/docs.txt
+	$(PIP_LOCKED) --require-hashes --requirement $(VENV)/docs.txt
+	@touch $@
+
+site: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
 VENV_LOCK ?= .venv-lock
 UV := 0.13.9
 
@@ -50,29 +63,51 @@ UV := 0.13.9
 lock:
 	$(PYTHON) -m venv $(VENV_LOCK)
 	$(VENV_LOCK)/bin/python -m pip install --quiet uv==$(UV)
-	$(VENV_LOCK)/bin/uv pip compile pyproject.toml requirements/build.in --extra dev --extra all --extra ray \
+	$(VENV_LOCK)/bin/uv pip compile pyproject.toml requirements/build.in --extra dev --extra all --extra ray --extra docs \
 		--universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-emit-find-links \
 		--custom-compile-command 'make lock' --quiet $(UPGRADE) --output-file requirements/locked.txt
 
 demo: $(VENV)/installed
-	$(BIN)/gymq collect --config examples/demo/config.yaml --input examples/demo/rows.jsonl \
-		--output runs/demo/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
+	$(BIN)/gymq demo
 
 test: lint unit
 
-lint: $(VENV)/installed-dev
+# Workers are imported as `gymq.workers`; mypy finds them through this link, since it does not read `__path__`.
+.venv/types/gymq/workers:
+	mkdir -p $(@D)
+	ln -s ../../../workers $@
+
+lint: $(VENV)/installed-dev .venv/types/gymq/workers
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy gymq
-
-# -rR lists the tests that passed only when they were run again.
-RERUNS := --reruns 2 --reruns-delay 1 -rfER
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
 
 # The scenarios of chaos need the machine for themselves; the tests beside them wait more than they compute.
 unit: $(VENV)/installed-dev
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile --ignore tests/chaos $(RERUNS)
-	$(BIN)/python -m pytest tests/chaos/test_chaos.py $(RERUNS)
-	$(BIN)/python -m pytest tests/chaos --ignore tests/chaos/test_chaos.py --numprocesses 2 --dist loadfile $(RERUNS)
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/chaos
+	$(BIN)/python -m pytest tests/chaos/test_chaos.py
+	$(BIN)/python -m pytest tests/chaos --ignore tests/chaos/test_chaos.py --numprocesses 2 --dist loadfile
+
+# Most of a change shows here.
+FAST := $(addprefix tests/,authoring config docs/test_facts.py golden kubernetes messages models profile responses rows)
+
+check: lint
+	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(FAST)
+
+golden: $(VENV)/installed-dev
+	GYMQ_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/golden
+
+wheel-test: $(VENV)/installed-dev
+	$(BIN)/python -m pytest tests/wheel -rs
+
+# Failing tests fail `make unit`; here only what they ran counts. The page is htmlcov/index.html.
+TESTS ?= tests workers --ignore tests/chaos
+coverage: $(VENV)/installed-dev
+	-$(BIN)/coverage run -m pytest --numprocesses 2 --dist loadfile $(TESTS)
+	$(BIN)/coverage combine --quiet
+	$(BIN)/coverage html --quiet
+	$(BIN)/coverage report --skip-covered --sort cover
 
 SEEDS ?= 3
 FIRST_SEED ?= 1
@@ -95,9 +130,9 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(PYTHON) -m venv $(VENV_VLLM)
 	$(BIN_VLLM)/python -m pip install --quiet --no-deps --no-compile --requirement $(VLLM_PINS)
 	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) --editable '.[resources,ray]' \
-		psutil pytest pytest-asyncio pytest-rerunfailures pytest-timeout
+		psutil pytest pytest-asyncio pytest-timeout
 	@echo 'compiling what an engine imports'
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import workers.models.local_vllm_model.engine, \
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import gymq.workers.models.local_vllm_model.engine, \
 		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
 	@touch $@
 
@@ -106,7 +141,7 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 	@touch $@
 
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model $(RERUNS)
+	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \

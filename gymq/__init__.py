@@ -1,7 +1,7 @@
 """gymq: verifiable-reward rollouts for reinforcement learning over NATS.
 
-The names here are what authors of agents, models and resources use. They load on first use, so that commands which
-do not need them start fast.
+The names here are what authors of environments, agents and models use, and what a notebook needs. They load on first
+use, so that commands which do not need them start fast.
 """
 
 from __future__ import annotations
@@ -15,55 +15,99 @@ if TYPE_CHECKING:
     from gymq.agent import Reply as Reply
     from gymq.agent import Rollout as Rollout
     from gymq.agent import Session as Session
+    from gymq.agent_harness import AgentHarness as AgentHarness
     from gymq.authoring import OptionsError as OptionsError
     from gymq.authoring import Reference as Reference
     from gymq.authoring import WorkerOptions as WorkerOptions
-    from gymq.messages import FailureClass as FailureClass
+    from gymq.collection.evaluation import acollect as acollect
+    from gymq.collection.evaluation import collect as collect
+    from gymq.collection.results import RunResult as RunResult
+    from gymq.collection.results import load as load
+    from gymq.errors import GymqError as GymqError
+    from gymq.failures import ComponentFailed as ComponentFailed
+    from gymq.failures import InvalidTask as InvalidTask
+    from gymq.failures import JudgeFailed as JudgeFailed
+    from gymq.failures import RolloutError as RolloutError
+    from gymq.failures import ToolError as ToolError
+    from gymq.judge import Judge as Judge
+    from gymq.judge import JudgeOptions as JudgeOptions
+    from gymq.judge import PromptTemplate as PromptTemplate
     from gymq.model import Model as Model
     from gymq.model import ModelLoad as ModelLoad
     from gymq.model import ModelRequest as ModelRequest
     from gymq.model import WeightsUpdate as WeightsUpdate
-    from gymq.outcomes import ComponentFailed as ComponentFailed
-    from gymq.outcomes import InvalidTask as InvalidTask
-    from gymq.outcomes import JudgeFailed as JudgeFailed
-    from gymq.outcomes import RolloutError as RolloutError
-    from gymq.outcomes import ToolError as ToolError
+    from gymq.protocol.messages import FailureClass as FailureClass
+    from gymq.resources import Environment as Environment
     from gymq.resources import Resources as Resources
     from gymq.resources import Row as Row
     from gymq.resources import Verdict as Verdict
     from gymq.resources import VerifyRequest as VerifyRequest
     from gymq.resources import tool as tool
+    from gymq.responses import FunctionCall as FunctionCall
+    from gymq.responses import FunctionCallOutput as FunctionCallOutput
+    from gymq.responses import OutputItem as OutputItem
+    from gymq.responses import OutputMessage as OutputMessage
+    from gymq.responses import Response as Response
+    from gymq.testing import Harness as Harness
+    from gymq.testing import ScriptedModel as ScriptedModel
+    from gymq.trainer.run import TrainingRun as TrainingRun
+    from gymq.trainer.sync import SyncTrainingRun as SyncTrainingRun
+
+    __version__: str
 
 _HOME = {
+    "Response": "responses",
+    "OutputMessage": "responses",
+    "OutputItem": "responses",
+    "FunctionCallOutput": "responses",
+    "FunctionCall": "responses",
+    "acollect": "collection.evaluation",
     "Agent": "agent",
+    "AgentHarness": "agent_harness",
     "AgentOptions": "agent",
-    "ComponentFailed": "outcomes",
-    "FailureClass": "messages",
-    "InvalidTask": "outcomes",
-    "JudgeFailed": "outcomes",
+    "collect": "collection.evaluation",
+    "ComponentFailed": "failures",
+    "Environment": "resources",
+    "FailureClass": "protocol.messages",
+    "GymqError": "errors",
+    "Harness": "testing",
+    "InvalidTask": "failures",
+    "Judge": "judge",
+    "JudgeFailed": "failures",
+    "JudgeOptions": "judge",
+    "load": "collection.results",
     "Model": "model",
     "ModelLoad": "model",
     "ModelRequest": "model",
     "OptionsError": "authoring",
+    "PromptTemplate": "judge",
     "Reference": "authoring",
     "Reply": "agent",
     "Resources": "resources",
     "Rollout": "agent",
-    "RolloutError": "outcomes",
+    "RolloutError": "failures",
     "Row": "resources",
+    "RunResult": "collection.results",
+    "ScriptedModel": "testing",
     "Session": "agent",
-    "ToolError": "outcomes",
+    "SyncTrainingRun": "trainer.sync",
+    "tool": "resources",
+    "ToolError": "failures",
+    "TrainingRun": "trainer.run",
     "Verdict": "resources",
     "VerifyRequest": "resources",
     "WeightsUpdate": "model",
     "WorkerOptions": "authoring",
-    "tool": "resources",
 }
 
 __all__ = sorted(_HOME)
 
 
 def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from importlib.metadata import version  # slow to import, and few ask
+
+        return version("gymq")
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'gymq' has no attribute {name!r}")

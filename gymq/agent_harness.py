@@ -13,13 +13,16 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, Self
 
-from gymq.agent import Agent, Rollout
-from gymq.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
+from typing_extensions import TypeVar
+
+from gymq.agent import Agent, Rollout, run_to_verdict
+from gymq.loading.contract import check_contract
 from gymq.processes import KillableProcesses
+from gymq.protocol.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources, Verdict
-from gymq.sessions import ResourcesWorker
+from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
 _REFERENCES = {
@@ -27,31 +30,38 @@ _REFERENCES = {
     "model_server": {"type": "responses_api_models", "name": "model"},
 }
 
+AgentT_co = TypeVar("AgentT_co", bound=Agent, default=Agent, covariant=True)
 Answer = Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class AgentHarness:
+class AgentHarness(Generic[AgentT_co]):
     """Runs an agent's loop. Failures arrive as `gymq.RolloutError`."""
 
     def __init__(
         self,
-        agent: type[Agent],
+        agent: type[AgentT_co],
         resources: type[Resources[Any]],
         answer: Answer,
         options: dict[str, Any] | None = None,
     ) -> None:
-        """
+        """Check the classes and prepare their options.
+
         Args:
             answer: the model: from the parameters of a Responses request, `input` a list of items, to a response.
             options: of the agent, without its references.
+
+        Raises:
+            ContractError: a class cannot work as it is.
         """
+        for worker in (agent, resources):
+            check_contract(worker)
         self.agent = agent({**_REFERENCES, **(options or {})})
         self._author = resources()
         self._processes = KillableProcesses()
         self._worker = ResourcesWorker(self._author, self._processes)
         self._answer = answer
 
-    async def __aenter__(self) -> AgentHarness:
+    async def __aenter__(self) -> Self:
         await self._author.start()
         await self.agent.start()
         return self
@@ -64,7 +74,7 @@ class AgentHarness:
         self._processes.close()
 
     async def run(self, row: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
-        """One rollout of a row: the verdict, and the response of all turns."""
+        """Run one rollout of a row; return the verdict, and the response of all turns."""
         rollout = Rollout(
             self,
             rollout_id="test/0/0",
@@ -72,11 +82,12 @@ class AgentHarness:
             options=self.agent.options,
             deadline=asyncio.get_running_loop().time() + _TIMEOUT_S,
         )
-        verdict = await self.agent.run(rollout)
+        verdict = await run_to_verdict(self.agent, rollout)
         return verdict, rollout.response
 
     async def call(self, subject: str, request: Call) -> Message:
-        """What the agent asks of model and resources; a session's subject is its id."""
+        """Return what the agent asks of model and resources; a session's subject is its id."""
+        await asyncio.sleep(0)  # concurrent calls are in flight at the same time here too
         if isinstance(request, Generate):
             return Generated(response=self._answer(request.params))
         if isinstance(request, Seed):
@@ -86,6 +97,6 @@ class AgentHarness:
             return await self._worker.in_session(subject, request)
         return await self._worker.without_session(request)
 
-    async def tell(self, subject: str, request: Call) -> None:
-        """A request that nobody answers."""
+    async def send(self, subject: str, request: Call) -> None:
+        """Accept a request that expects no reply."""
         await self.call(subject, request)

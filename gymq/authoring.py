@@ -1,24 +1,34 @@
-"""What agents, models and resources have in common for those who write them: a name, options, a life cycle."""
+"""The common base of agents, models and resources for their authors: a name, options, a life cycle."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NoReturn
+from difflib import get_close_matches
+from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, get_args
 
 import pydantic
 
-from gymq.passed_environment import check_name
+from gymq.errors import GymqError
+from gymq.secrets.passed_environment import check_name
+from gymq.secrets.redaction import may_name_secret
 
 
 class WorkerOptions(pydantic.BaseModel):
     """Options every worker has. A worker adds its own in a nested `class Options(gymq.WorkerOptions)`.
 
-    Members that only describe an instance, or that the HTTP bridge uses, are accepted so that existing
-    configuration files load; an unknown member is an error.
+    Fields that only describe an instance, or that the HTTP bridge uses, are accepted so that existing
+    configuration files load; an unknown field is an error.
+
+    Attributes:
+        without_meaning: names of options that existing configuration files have and nothing here reads; they are
+            dropped.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid", arbitrary_types_allowed=True)
+
+    without_meaning: ClassVar[frozenset[str]] = frozenset({"allowed_agents"})
 
     entrypoint: str | None = None
     domain: str | None = None
@@ -35,6 +45,15 @@ class WorkerOptions(pydantic.BaseModel):
     pass_env: list[Annotated[str, pydantic.AfterValidator(check_name)]] = []
     max_concurrency: pydantic.PositiveInt | None = None  # calls at a time in one process; default: the worker's own
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _drop_what_has_no_meaning(cls, given: Any) -> Any:
+        return (
+            {name: given[name] for name in given if name not in cls.without_meaning}
+            if isinstance(given, dict)
+            else given
+        )
+
 
 class Reference(pydantic.BaseModel):
     """Names another instance of the configuration."""
@@ -45,22 +64,39 @@ class Reference(pydantic.BaseModel):
     name: str
 
 
-class OptionsError(ValueError):
-    """Options that do not fit a worker; one sentence naming instance and key."""
+class OptionsError(GymqError, ValueError):
+    """Options that do not fit a worker; one sentence naming instance and key.
+
+    Attributes:
+        path: keys and list indices from the options to the one that does not fit.
+    """
+
+    def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
+        super().__init__(message)
+        self.path = path
+
+
+OptionsT_co = TypeVar("OptionsT_co", bound=WorkerOptions, covariant=True)
+
+
+class HasOptions(Protocol[OptionsT_co]):
+    """A worker as a type checker sees it to find the type of its options: that of its nested class `Options`."""
+
+    @property
+    def Options(self) -> type[OptionsT_co]: ...
 
 
 class Worker:
     """Base of `Agent`, `Model` and `Resources`."""
 
-    Options: ClassVar[type[WorkerOptions]] = WorkerOptions
-    max_concurrency: ClassVar[int] = 1000
-
-    options: Any  # an instance of the class's own Options
+    Options: type[WorkerOptions] = WorkerOptions
+    max_concurrency: int = 1000  # calls at a time in one process, unless the option of this name says otherwise
 
     def __init__(self, options: dict[str, Any] | WorkerOptions | None = None, *, name: str | None = None) -> None:
-        """
+        """Check the options and name the instance.
+
         Args:
-            options: members of `Options`, checked here.
+            options: fields of `Options`, checked here.
             name: the instance's name in the configuration; default: the class's name.
 
         Raises:
@@ -68,15 +104,26 @@ class Worker:
         """
         self.name = name or type(self).__name__
         try:
-            self.options = options if isinstance(options, WorkerOptions) else self.Options(**(options or {}))
+            self._options = options if isinstance(options, WorkerOptions) else self.Options(**(options or {}))
         except pydantic.ValidationError as error:
-            raise OptionsError(f"{self.name}: {first_problem(error)}") from None
+            path = error.errors(include_url=False, include_context=False, include_input=False)[0]["loc"]
+            raise OptionsError(f"{self.name}: {first_problem(error, self.Options)}", path) from None
+
+    @property
+    def options(self: HasOptions[OptionsT_co]) -> OptionsT_co:
+        """The instance's options, an object of the class's own `Options`."""
+        options: OptionsT_co = self._options  # type: ignore[attr-defined]
+        return options
+
+    @options.setter
+    def options(self, options: WorkerOptions) -> None:
+        self._options = options
 
     async def start(self) -> None:
-        """Called once before the first request: open connections, load data."""
+        """Prepare for the first request: open connections, load data. Called once, before it."""
 
     async def stop(self) -> None:
-        """Called once after the last request."""
+        """Release what `start` opened. Called once, after the last request."""
 
 
 @dataclass(frozen=True)
@@ -91,13 +138,71 @@ _NO_CALL = CurrentCall(rollout="-", deadline=float("inf"))
 current_call: ContextVar[CurrentCall] = ContextVar("current_call", default=_NO_CALL)
 
 
-def first_problem(error: pydantic.ValidationError) -> str:
-    """The first problem of a validation as `path: what is wrong`."""
-    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+MAX_SHOWN = 60  # characters of a value that a message repeats
+
+# Plain words by pydantic's name of the problem; its own do for the others.
+_PLAIN = {
+    "bool_parsing": "must be true or false",
+    "bool_type": "must be true or false",
+    "dict_type": "must be a mapping",
+    "extra_forbidden": "unknown field",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "float_type": "must be a number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_type": "must be a whole number",
+    "list_type": "must be a list",
+    "missing": "missing",
+    "model_attributes_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "string_type": "must be text",
+}
+
+
+def first_problem(error: pydantic.ValidationError, options: type[pydantic.BaseModel] | None = None) -> str:
+    """Return the first problem of a validation as `path: what is wrong`.
+
+    Args:
+        error: what pydantic found.
+        options: the model that was validated, where its fields are options that a person sets: an unknown one is then
+            answered with the nearest known one.
+    """
+    problem = error.errors(include_url=False, include_context=False)[0]
     path = ".".join(str(step) for step in problem["loc"])
-    message = problem["msg"].removeprefix("Value error, ")
-    return f"{path}: {message}" if path else message
+    if options is not None and problem["type"] == "missing":
+        return f"option {path} is missing"
+    if options is not None and problem["type"] == "extra_forbidden":
+        close = get_close_matches(str(problem["loc"][-1]), _sibling_names(options, problem["loc"]), n=3, cutoff=0.6)
+        return f"no option {path}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+    plain = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+    plain = plain.replace("Input should be", "must be")
+    if plain.startswith("must be") and _can_be_shown(path, problem["input"]):
+        plain += f", not {problem['input']!r}"
+    return f"{path}: {plain}" if path else plain
 
 
-def not_implemented(worker: Worker, what: str) -> NoReturn:
-    raise NotImplementedError(f"{type(worker).__name__} has no `{what}` method")
+def _can_be_shown(path: str, value: Any) -> bool:
+    is_short = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= MAX_SHOWN)
+    return is_short and not may_name_secret(path)
+
+
+def _sibling_names(model: type[pydantic.BaseModel], path: Sequence[str | int]) -> list[str]:
+    """Return the fields of the model that the last step of a path belongs to; none where it cannot be found."""
+    found: Any = model
+    for step in path[:-1]:
+        if isinstance(step, int):
+            continue  # the model of a list's items stands in the annotation of the list
+        field = found.model_fields.get(step)
+        found = None if field is None else next(_models_in(field.annotation), None)
+        if found is None:
+            return []
+    return list(found.model_fields)
+
+
+def _models_in(annotation: Any) -> Iterator[type[pydantic.BaseModel]]:
+    """Yield the models that an annotation such as `list[Server] | None` mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, pydantic.BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)

@@ -1,7 +1,7 @@
-"""Judging: a model is asked about a reply, and its verdict is read out of what it says.
+"""Judging: a model is asked about a reply, and its verdict is read from its answer.
 
-A judge that cannot be asked raises `JudgeFailed`. Whatever it says once it was asked is an outcome, also if no verdict
-can be read in it; what that is worth is for each verifier to say.
+A judge that cannot be asked raises `JudgeFailed`. Any answer is an outcome, even one without a readable verdict; its
+worth is for each verifier to decide.
 """
 
 from __future__ import annotations
@@ -45,9 +45,13 @@ class JudgeOptions(WorkerOptions):
 
 
 def check_distinct(*labels: str) -> None:
-    """Raises ValueError if two labels are the same, so that one of the verdicts could never be given."""
+    """Check that no two labels are the same, because one of the verdicts could then never be given.
+
+    Raises:
+        ValueError: two labels are the same.
+    """
     if len(set(labels)) < len(labels):
-        raise ValueError(f"the labels {', '.join(map(repr, labels))} have to differ")
+        raise ValueError(f"the labels {', '.join(map(repr, labels))} must differ")
 
 
 class EqualityOptions(JudgeOptions):
@@ -74,12 +78,14 @@ class PromptTemplate:
     """
 
     def __init__(self, text: str, *fields: str) -> None:
-        """
+        """Parse the text of a template.
+
         Args:
+            text: the template.
             fields: the placeholders that may occur.
 
         Raises:
-            ValueError: there is another placeholder, or a brace that belongs to none.
+            ValueError: there is another placeholder, or an unmatched brace.
         """
         known = ", ".join(f"{{{field}}}" for field in fields)
         try:
@@ -94,17 +100,17 @@ class PromptTemplate:
         self.tags = re.compile("|".join(map(re.escape, tags)), re.IGNORECASE) if tags else None
 
     def fill(self, **values: str) -> str:
-        """The text with the values in their places."""
+        """Return the text with the values filled in."""
         return self._text.format(**values)
 
 
 def literal(text: str) -> str:
-    """The text as a part of a template: its braces are doubled."""
+    """Escape a text for use in a template: double its braces."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 def chosen_template(worker: str, inline: str | None, file: str | None, default: str, *fields: str) -> PromptTemplate:
-    """The template given as text, or else the one in a file, or else the default.
+    """Return the template given as text, or else the one in a file, or else the default.
 
     Raises:
         OptionsError: both are given, the file cannot be read, or the template does not fit.
@@ -132,16 +138,16 @@ class Judgement:
     label: str | None
 
     def members(self) -> dict[str, Any]:
-        """As a member of a result row."""
+        """Return the judgement as a field of a result row."""
         return {"request": self.request, "response": self.response, "verdict_label": self.label}
 
 
 Reader = Callable[[dict[str, Any]], str | None]
-"""Reads the verdict out of a judge's response."""
+"""Returns the label in a judge's response; None if there is none."""
 
 
 class Judge:
-    """The judge of one verifier. No more requests than its bound are with it at a time; others wait for their turn."""
+    """The judge of one verifier, with a bound on the requests in flight; further ones wait for their turn."""
 
     def __init__(
         self,
@@ -152,12 +158,13 @@ class Judge:
         system_message: str | None = None,
         max_concurrency: int | None = DEFAULT_CONCURRENCY,
     ) -> None:
-        """
+        """Describe how a judge is asked.
+
         Args:
-            worker: who asks.
+            worker: the caller.
             model: the judge's instance in the configuration.
             params: parameters of every request.
-            max_concurrency: the bound; None: there is none.
+            max_concurrency: most requests in flight at a time; None: unlimited.
         """
         self._worker = worker
         self._model = model
@@ -169,7 +176,7 @@ class Judge:
 
     @classmethod
     def of(cls, worker: Resources[Any], options: JudgeOptions) -> Judge:
-        """The judge that a verifier's options describe."""
+        """Return the judge that a verifier's options describe."""
         return cls(
             worker,
             options.judge_model_server.name,
@@ -189,7 +196,7 @@ class Judge:
         return Judgement(request, response, read(response))
 
     async def send(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a whole request.
+        """Return the reply to a whole request.
 
         Raises:
             JudgeFailed: it could not be asked.
@@ -202,7 +209,7 @@ ResultT = TypeVar("ResultT")
 
 
 async def all_of(questions: Iterable[Coroutine[Any, Any, ResultT]]) -> list[ResultT]:
-    """The answers to questions that are asked at once, in their order. If one fails, the others are given up.
+    """Ask several questions at once and return the answers in order. If one fails, the others are cancelled.
 
     Raises:
         JudgeFailed: one could not be asked.
@@ -217,23 +224,23 @@ async def all_of(questions: Iterable[Coroutine[Any, Any, ResultT]]) -> list[Resu
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a judge said of two texts and, if it was asked again, of the same two exchanged."""
+    """The verdict of a judge on two texts and, if it was asked again, on the same two exchanged."""
 
     judgements: list[Judgement]
     equal_label: str
 
     @property
     def agrees(self) -> bool:
-        """Whether it found them equal each time."""
+        """Return whether it found them equal each time."""
         return all(judgement.label == self.equal_label for judgement in self.judgements)
 
     @property
     def swap_fails(self) -> bool:
-        """Whether it found them equal in one order only."""
+        """Return whether it found them equal in one order only."""
         return len(self.judgements) > 1 and not self.agrees
 
     def members(self) -> list[dict[str, Any]]:
-        """As a member of a result row."""
+        """Return the judgements as a field of a result row."""
         return [judgement.members() for judgement in self.judgements]
 
 
@@ -258,8 +265,8 @@ async def compare(
 # Reading --------------------------------------------------------------------------------------------------------------
 
 
-def last_text(response: dict[str, Any]) -> str:
-    """The text of the last content part of a response's last item; empty if that is no message or no text."""
+def last_text(response: Mapping[str, Any]) -> str:
+    """Return the text of the last content part of the last item; empty if it is not a message or not a text."""
     if not response["output"] or not responses.is_message(response["output"][-1]):
         return ""
     content = response["output"][-1]["content"]
@@ -269,13 +276,13 @@ def last_text(response: dict[str, Any]) -> str:
 
 
 def first_label(text: str, *labels: str) -> str | None:
-    """The label that begins first in a text; of two at one place the longer. None if there is none of them."""
+    """Return the label that begins first in a text, the longer of two at the same place; None if there is none."""
     found = [(text.index(label), -len(label), label) for label in labels if label in text]
     return min(found)[2] if found else None
 
 
 def last_label(text: str, *labels: str) -> str | None:
-    """The label that ends last in a text; of two at one place the longer. None if there is none of them."""
+    """Return the label that ends last in a text, the longer of two at the same place; None if there is none."""
     found = [(text.rindex(label) + len(label), len(label), label) for label in labels if label in text]
     return max(found)[2] if found else None
 
@@ -288,7 +295,8 @@ class Labels:
     """
 
     def __init__(self, forms: Mapping[str, str], *, ignore_case: bool = False) -> None:
-        """
+        """Compile the patterns of the labels.
+
         Args:
             forms: for each verdict the pattern of the label that gives it.
         """
@@ -370,18 +378,18 @@ def _quotations(line: str) -> Iterable[tuple[int, int]]:
 
 
 def thoughts(text: str) -> str | None:
-    """What stands in the first `<think>...</think>` of a text, trimmed; None if there is none."""
+    """Return the content of the first `<think>...</think>` of a text, trimmed; None if there is none."""
     begin, end = "<think>", "</think>"
     start = text.find(begin)
     stop = text.find(end, start)
     return None if start < 0 or stop < 0 else text[start + len(begin) : stop].strip()
 
 
-# What the judge is told -----------------------------------------------------------------------------------------------
+# Texts for the prompt -------------------------------------------------------------------------------------------------
 
 
 def user_contents(params: dict[str, Any]) -> list[Any]:
-    """The contents of a request's user messages, in order. An `input` that is a plain text is one message."""
+    """Return the contents of a request's user messages, in order. A plain-text `input` is one message."""
     given = params["input"]
     if isinstance(given, str):
         return [given]
@@ -389,7 +397,7 @@ def user_contents(params: dict[str, Any]) -> list[Any]:
 
 
 def text_of(content: Any) -> str:
-    """A content's text: itself, or its text parts joined with newlines. Images and files have none."""
+    """Return a content's text: itself, or its text parts joined with newlines. Images and files have none."""
     if isinstance(content, str):
         return content
     texts = (part.get("text") for part in content or ())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from gymq.authoring import Worker, not_implemented
-
-WeightsMode = Literal["keep", "wait", "abort"]
+from gymq.authoring import Worker
+from gymq.defaults import WeightsMode
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,7 @@ class ModelRequest:
 
 @dataclass(frozen=True)
 class ModelLoad:
-    """How busy the engine behind a replica is."""
+    """The load of the engine behind a replica."""
 
     running: int  # requests it works on
     waiting: int  # requests it has not begun
@@ -40,26 +41,46 @@ class WeightsUpdate:
     mode: WeightsMode = "keep"
 
 
-class Model(Worker):
+class Model(Worker, ABC):
     """Answers Responses requests."""
 
     # Of the weights that answer now. A model that knows it sets it in `start`; after `load_weights` gymq does.
     policy_version: str = ""
 
+    @abstractmethod
     async def respond(self, request: ModelRequest) -> dict[str, Any]:
-        """A Responses object; token ids and log probs as lists or packed arrays on the last output item.
+        """Return a Responses object, with token ids and log probs as lists or packed arrays on the last output item.
 
         Raises:
-            RolloutError: with the class `MODEL_FAILED` and whether another try may help.
+            RolloutError: MODEL_FAILED; it says whether a retry may help.
         """
-        not_implemented(self, "respond")
+
+    async def probe(self, timeout_s: float) -> None:
+        """Send the smallest request to what the model depends on, such as an endpoint. Optional.
+
+        `gymq collect` calls it once before it starts a cluster, on a model that is not started.
+
+        Raises:
+            RolloutError: there was no answer; `curable` if there will be none before the configuration changes.
+        """
 
     def load(self) -> ModelLoad | None:
-        """The engine's load as last known; None: gymq counts the calls of this replica itself.
+        """Return the engine's load as last known; None: gymq counts the calls of this replica itself.
 
-        Asked several times a second, so it must not wait for anything.
+        Called several times a second, so it must not wait for anything.
         """
         return None
+
+    def waits(self) -> Mapping[str, int]:
+        """Return how many calls wait for something outside of this replica, by the reason in a few words. Optional.
+
+        Such as `rate limited by HOST (429)`. Asked every few seconds, so it must not wait for anything.
+        """
+        return {}
+
+    def num_retries(self) -> int:
+        """Return how many requests this replica has sent again since it started. Optional."""
+        return 0
 
     def share(self, index: int, of: int) -> None:
         """Take this replica's part of what all replicas have only once, such as a rate limit. Optional.
@@ -74,7 +95,7 @@ class Model(Worker):
     async def load_weights(self, update: WeightsUpdate) -> None:
         """Answer with other weights from now on. Optional; called while `respond` runs, one update at a time.
 
-        When it returns, every new request is answered by the new weights. When it raises, the old ones must go on
-        answering.
+        When it returns, every new request is answered by the new weights. When it raises, the old ones must remain in
+        use.
         """
-        not_implemented(self, "load_weights")
+        raise NotImplementedError

@@ -7,28 +7,62 @@ from __future__ import annotations
 
 import asyncio
 import math
-import multiprocessing
 import os
 import pickle
 import resource
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
-from multiprocessing import forkserver
+from dataclasses import dataclass
+from multiprocessing import forkserver, spawn
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any, ParamSpec, TypeVar
 
+import cloudpickle  # type: ignore[import-untyped]
 from pebble import ProcessExpired, ProcessPool
 
-from gymq import credentials, file_modules, parent_death
+from gymq.child_processes import file_modules, parent_death
+from gymq.errors import GymqError
+from gymq.secrets import credentials
 
 NICE = 5
+
+POOLS_TRIED = 3
+"""How many pools a computation is given to. Pebble gives a whole pool up when one of its idle processes dies."""
+
+HEALTH_CHECK_S = 5.0
+"""Seconds between checks, while a result is awaited, that the pool which owes it still works."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class CpuTimeUsedUp(Exception):
+class CpuTimeUsedUp(GymqError):
     """A computation needed more processor time than it is given. Unlike a timeout this says something about it."""
+
+
+@dataclass(frozen=True)
+class ComputeLimits:
+    """Limits of a computation, such as one about a reply.
+
+    A computation that uses up its processor time is too much for the reply's own sake. One that the machine did not
+    finish in the time on the clock says nothing about the reply, so that time is much longer.
+
+    Attributes:
+        cpu_s: seconds of processor time.
+        timeout_s: seconds until it is killed; waiting for a free process does not count.
+        max_memory_bytes: address space of its process, beyond which it gets a MemoryError; None: no limit.
+        prepare: run once in each new process, outside of the limits; for example a heavy import.
+        max_workers: processes at a time; default: one per core.
+    """
+
+    cpu_s: float
+    timeout_s: float
+    max_memory_bytes: int | None = None
+    prepare: Callable[[], None] | None = None
+    max_workers: int | None = None
 
 
 class KillableProcesses:
@@ -55,49 +89,130 @@ class KillableProcesses:
         self._max_memory_bytes = max_memory_bytes
         self._pool: ProcessPool | None = None
         self._futures: set[Any] = set()
+        self._limited: dict[tuple[Any, ...], KillableProcesses] = {}
 
     async def run(self, timeout_s: float, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        """`function(*args, **kwargs)` in a process. Function, arguments and result must be picklable.
+        """Call `function(*args, **kwargs)` in a process. Function, arguments and result must be picklable.
+
+        Definitions in a notebook or in the program itself travel by value.
 
         Args:
-            timeout_s: seconds until it is given up; waiting for a free process does not count.
+            timeout_s: seconds until the call is killed; waiting for a free process does not count.
 
         Raises:
             TimeoutError: it did not finish in time and its process was killed.
             CpuTimeUsedUp: it used up its processor time and its process was killed.
             ChildProcessError: its process died.
-            Exception: whatever the function raised.
+            Exception: any error that the function raised.
         """
+        work = _Work(cloudpickle.dumps((function, args, kwargs)))
+        for _ in range(POOLS_TRIED):
+            pool = await self._working_pool()
+            try:
+                # A process that dies of a computation fails only that one; a pool that breaks had nothing running.
+                succeeded, value = pickle.loads(await self._result(pool, work, timeout_s))
+            except BrokenProcessPool:
+                continue
+            except ProcessExpired as error:
+                if self._cpu_s is not None and error.exitcode == -signal.SIGXCPU:
+                    raise CpuTimeUsedUp(f"more than {self._cpu_s:g} s of processor time") from None
+                raise ChildProcessError(f"the process ended with exit code {error.exitcode}") from None
+            if not succeeded:
+                raise value
+            result: T = value
+            return result
+        raise ChildProcessError(f"the processes died {POOLS_TRIED} times before they computed anything")
+
+    async def compute(self, limits: ComputeLimits, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function as `run` does, within limits. Computations with the same limits share their processes."""
+        settings = (limits.max_workers, limits.prepare, limits.cpu_s, limits.max_memory_bytes)
+        if settings not in self._limited:
+            self._limited[settings] = KillableProcesses(*settings)
+        return await self._limited[settings].run(limits.timeout_s, function, *args, **kwargs)
+
+    async def _working_pool(self) -> ProcessPool:
+        """Return the pool, or a new one in place of one that is broken."""
+        if self._pool is not None and not self._pool.active:
+            broken, self._pool = self._pool, None
+            await asyncio.to_thread(_stop, broken)
         if self._pool is None:
             # forkserver: a child never inherits our sockets, locks or half-written buffers.
-            context = multiprocessing.get_context("forkserver")
+            context = _Context()
             begin = (self._prepare, self._max_memory_bytes)
             self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=begin, context=context)
-        work = _Work(pickle.dumps((function, args, kwargs)))
-        future: Any = self._pool.schedule(_answer, args=[work, self._cpu_s], timeout=timeout_s)
+        return self._pool
+
+    async def _result(self, pool: ProcessPool, work: _Work, timeout_s: float) -> bytes:
+        """Wait for what `_answer` returns.
+
+        Raises:
+            BrokenProcessPool: the pool broke before a process began with this.
+        """
+        try:
+            future: Any = pool.schedule(_answer, args=[work, self._cpu_s], timeout=timeout_s)
+        except RuntimeError as error:  # broken since it was looked at
+            raise BrokenProcessPool(str(error)) from error
         self._futures.add(future)
         try:
-            succeeded, value = pickle.loads(await asyncio.wrap_future(future))
-        except ProcessExpired as error:
-            if self._cpu_s is not None and error.exitcode == -signal.SIGXCPU:
-                raise CpuTimeUsedUp(f"more than {self._cpu_s:g} s of processor time") from None
-            raise ChildProcessError(f"the process died with exit code {error.exitcode}") from None
+            answer = asyncio.wrap_future(future)
+            while not (await asyncio.wait([answer], timeout=HEALTH_CHECK_S))[0]:
+                if not pool.active and not future.done():
+                    raise BrokenProcessPool("the pool broke before it started this computation")
+            return bytes(answer.result())
         finally:
             self._futures.discard(future)
             future.cancel()
-        if not succeeded:
-            raise value
-        result: T = value
-        return result
 
     def close(self) -> None:
         """Kill what still runs."""
+        for limited in self._limited.values():
+            limited.close()
         for future in list(self._futures):
             future.cancel()
         if self._pool is not None:
-            self._pool.stop()  # type: ignore[no-untyped-call]
-            self._pool.join()
+            _stop(self._pool)
             self._pool = None
+
+
+def _stop(pool: ProcessPool) -> None:
+    pool.stop()  # type: ignore[no-untyped-call]
+    pool.join()
+
+
+class _Process(ForkServerProcess):
+    """A process that does not run the program's main module again, which may have no `if __name__ == "__main__"`."""
+
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        with _without_main():
+            return ForkServerProcess._Popen(process_obj)
+
+
+class _Context(ForkServerContext):
+    Process = _Process
+
+
+_replacing = threading.Lock()
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Keep a new process from importing the main module. multiprocessing has no setting for it."""
+    prepared: Callable[[str], dict[str, Any]]
+    with _replacing:
+        prepared, here = spawn.get_preparation_data, threading.get_ident()
+
+        def without_main(name: str) -> dict[str, Any]:
+            data = prepared(name)
+            if threading.get_ident() == here:
+                data = {key: value for key, value in data.items() if not key.startswith("init_main_from_")}
+            return data
+
+        spawn.get_preparation_data = without_main
+        try:
+            yield
+        finally:
+            spawn.get_preparation_data = prepared
 
 
 class _Work:
@@ -130,13 +245,13 @@ class _Work:
 
 
 def _answer(work: _Work, cpu_s: float | None) -> bytes:
-    """Runs in a process: whether the function succeeded, and its result or error, in a form that surely arrives.
+    """Run the function in a process of the pool and return its result or error in a form that can always be sent.
 
-    The pool itself breaks for good over an error that cannot be unpickled, and sys.exit() would end whoever waits.
+    An error that cannot be unpickled would break the pool permanently, and sys.exit() would end its caller.
     """
     try:
         with _cpu_limit(cpu_s):
-            return pickle.dumps((True, work.do()))
+            return bytes(cloudpickle.dumps((True, work.do())))
     except SystemExit as error:
         return pickle.dumps((False, ChildProcessError(f"the process exited with status {error.code}")))
     except Exception as error:
@@ -145,7 +260,7 @@ def _answer(work: _Work, cpu_s: float | None) -> bytes:
 
 @contextmanager
 def _cpu_limit(cpu_s: float | None) -> Iterator[None]:
-    """The kernel ends this process when what is done here has used up its processor time."""
+    """Limit the processor time of what is done here; the kernel ends this process when it is used up."""
     if cpu_s is None:
         yield
         return
@@ -168,7 +283,7 @@ def _portable(error: Exception) -> bytes:
 
 
 def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> None:
-    """Runs first in each process."""
+    """Initialise a process of the pool."""
     # Whoever waits for a result can wait; the event loops that answer calls cannot.
     os.nice(NICE)
     file_modules.install()

@@ -5,20 +5,22 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, get_type_hints
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, SupportsFloat, get_type_hints, overload
 
 import pydantic
+from typing_extensions import TypeVar
 
 from gymq import responses
-from gymq.authoring import Worker, first_problem, not_implemented
-from gymq.outcomes import InvalidTask, JudgeFailed, RolloutError, ToolError
-from gymq.processes import KillableProcesses
+from gymq.authoring import Worker, first_problem
+from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError
+from gymq.processes import ComputeLimits, KillableProcesses
 
 
 class Row(pydantic.BaseModel):
-    """One line of a data set. Subclass it to name the members the verifier needs; others are kept.
+    """One line of a data set. Subclass it to name the fields the verifier needs; others are kept.
 
     Types are read leniently in one direction: numeric text is taken for a number, a number is not taken for text.
     """
@@ -30,18 +32,24 @@ class Row(pydantic.BaseModel):
     @pydantic.field_validator("responses_create_params")
     @classmethod
     def _check_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        return responses.validate_params(params)
+        return responses.validate_params(params, tool_names=True)
 
 
-RowT = TypeVar("RowT", bound=Row)
+RowT = TypeVar("RowT", bound=Row, default=Row)
+StateT = TypeVar("StateT", default=Any)
+P = ParamSpec("P")
+T = TypeVar("T")
+RowT_co = TypeVar("RowT_co", bound=Row, default=Row, covariant=True)
+StateT_co = TypeVar("StateT_co", default=Any, covariant=True)
 
 
 @dataclass
-class VerifyRequest(Generic[RowT]):
-    """What a verifier decides on."""
+class VerifyRequest(Generic[RowT_co, StateT_co]):
+    """The input of a verifier."""
 
-    row: RowT
-    response: dict[str, Any]  # Responses object of the whole rollout
+    row: RowT_co
+    response: responses.Response  # of the whole rollout
+    state: StateT_co | None = None  # the session's; None in one that was never seeded and never called
 
     @property
     def reply_text(self) -> str:
@@ -49,25 +57,35 @@ class VerifyRequest(Generic[RowT]):
         return responses.output_text(self.response)
 
     @property
-    def function_calls(self) -> list[dict[str, Any]]:
+    def function_calls(self) -> list[responses.FunctionCall]:
         """The calls the model made, in order."""
         return responses.function_calls(self.response)
 
 
 class Verdict:
-    """A reward, and what else the verifier wants to say; the further members end up in the result row."""
+    """A reward, and further fields of the verifier, which are stored in the result row."""
 
-    __slots__ = ("members", "reward")
+    __slots__ = ("fields", "reward")
 
-    def __init__(self, reward: float, **members: Any) -> None:
+    def __init__(self, reward: float, **fields: Any) -> None:
         if isinstance(reward, str | bytes):
-            raise TypeError(f"a reward is a number, not {reward!r:.80}")
+            raise TypeError(f"a reward must be a number, not {reward!r:.80}")
         self.reward = float(reward)
-        self.members = members
+        self.fields = fields
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """Return `fields` by their earlier name."""
+        warnings.warn("Verdict.members is deprecated: use Verdict.fields", DeprecationWarning, stacklevel=2)
+        return self.fields
 
     def __repr__(self) -> str:
-        return f"Verdict(reward={self.reward}, **{self.members!r})"
+        fields = "".join(f", {name}={value!r}" for name, value in self.fields.items())
+        return f"Verdict(reward={self.reward}{fields})"
 
+
+Judged = Verdict | SupportsFloat
+"""What `verify` may return: a verdict, or a number that is the reward."""
 
 Need = Literal["judge", "sandbox", "network"]  # a model to ask, a place to run a model's code, the internet
 
@@ -86,9 +104,10 @@ class Tool:
     function: Callable[..., Any]
     takes_state: bool
     arguments: type[pydantic.BaseModel]
+    offered: bool = True  # to rows that list no tools
 
     def schema(self) -> dict[str, Any]:
-        """The tool as a member of `responses_create_params.tools`."""
+        """Return the tool as an element of `responses_create_params.tools`."""
         parameters = self.arguments.model_json_schema()
         parameters.pop("title", None)
         for member in parameters.get("properties", {}).values():
@@ -106,10 +125,10 @@ class Tool:
         }
 
     def parse(self, arguments: Any) -> dict[str, Any]:
-        """Keyword arguments for the function.
+        """Return the keyword arguments for the function.
 
         Raises:
-            ToolError: 422, telling the model which argument is wrong.
+            ToolError: 422; its message names the argument that is wrong.
         """
         if not self.arguments.model_fields:
             return {}
@@ -123,27 +142,43 @@ class Tool:
 FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
 
 
-def tool(function: FunctionT) -> FunctionT:
-    """Offers a method of a Resources class to the model. The signature gives the JSON schema, the docstring the text.
+@overload
+def tool(function: FunctionT) -> FunctionT: ...
+
+
+@overload
+def tool(*, offered: bool) -> Callable[[FunctionT], FunctionT]: ...
+
+
+def tool(function: FunctionT | None = None, *, offered: bool = True) -> FunctionT | Callable[[FunctionT], FunctionT]:
+    """Offer a method of a Resources class to the model. The signature gives the JSON schema, the docstring the text.
 
     A parameter named `state` receives the session's state. A tool that is not `async` runs on the event loop and must
     return at once.
+
+    Args:
+        offered: whether a row that lists no tools offers it; False: it is there for rows that name it, and for agents
+            that call it themselves.
     """
-    function.__gymq_tool__ = True  # type: ignore[attr-defined]
-    return function
+
+    def marked(function: FunctionT) -> FunctionT:
+        function.__gymq_tool__ = True  # type: ignore[attr-defined]
+        function.__gymq_offered__ = offered  # type: ignore[attr-defined]
+        return function
+
+    return marked if function is None else marked(function)
 
 
-class Resources(Worker, Generic[RowT]):
+class Resources(Worker, Generic[RowT, StateT]):
     """Tools, state and verifier of one environment. `Resources[MyRow]` names the row type.
 
-    Defining `open` makes it stateful: each rollout then has a session with a state of its own, and `verify` and tools
-    receive it. A `verify` that is not `async` runs in a separate process that is killed at the time limit, so it may
-    compute as much as it likes.
+    Defining `open` makes it stateful: each rollout then has a session with a state of its own, which `verify` and tools
+    receive. `Resources[MyRow, MyState]` names its type.
 
-    `open` may name a row type of its own in its signature: seeding then asks only for the members of that type.
+    Define `verify`, or `verify_in_process` for a verifier that computes for long.
     """
 
-    reward_range: ClassVar[tuple[float, float]] = (-math.inf, math.inf)  # a reward outside is an error of the verifier
+    reward_range: tuple[float, float] = (-math.inf, math.inf)  # a reward outside is an error of the verifier
     deterministic: ClassVar[bool] = True  # the same row and response always get the same reward
     needs: ClassVar[frozenset[Need]] = frozenset()
 
@@ -152,9 +187,10 @@ class Resources(Worker, Generic[RowT]):
     tools: ClassVar[dict[str, Tool]] = {}
     stateful: ClassVar[bool] = False
     replayable: ClassVar[bool] = False  # the same calls always lead to the same state and answers
-    session_ttl_s: ClassVar[float] = 900.0  # an idle session is closed after this many seconds
-    max_sessions: ClassVar[int] = 100_000  # in one process
-    verify_timeout_s: ClassVar[float] = 60.0  # for a `verify` in a process
+    session_ttl_s: float = 900.0  # an idle session is closed after this many seconds
+    max_sessions: int = 100_000  # in one process
+    verify_timeout_s: float = 60.0  # for `verify_in_process`
+    compute_limits: ComputeLimits = ComputeLimits(cpu_s=60.0, timeout_s=600.0)  # for `compute`
 
     models: ModelCaller  # set by whoever runs the worker
     processes: KillableProcesses  # set by whoever runs the worker; for computations that may take too long
@@ -162,10 +198,9 @@ class Resources(Worker, Generic[RowT]):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         for base in getattr(cls, "__orig_bases__", ()):
-            for argument in getattr(base, "__args__", ()):
-                if isinstance(argument, type) and issubclass(argument, Row):
-                    cls.row_type = argument
-        cls.stateful = hasattr(cls, "open")
+            arguments = (argument for argument in getattr(base, "__args__", ()) if isinstance(argument, type))
+            cls.row_type = next((argument for argument in arguments if issubclass(argument, Row)), cls.row_type)
+        cls.stateful = cls.open is not Resources.open
         cls.seed_row_type = _seed_row_type_of(cls)
         cls.tools = cls.tools | {
             name: _tool_of(function)
@@ -174,32 +209,61 @@ class Resources(Worker, Generic[RowT]):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What a process gets to run `verify`: everything but connections and processes."""
+        """Return what a process gets to run `verify`: everything but connections and processes."""
         return {name: value for name, value in vars(self).items() if name not in ("models", "processes")}
 
-    async def verify(self, request: VerifyRequest[Any], *state: Any) -> Verdict:
-        """Score a response. Stateful classes take the session's state as second argument."""
-        not_implemented(self, "verify")
+    async def verify(self, request: VerifyRequest[RowT, StateT]) -> Judged:
+        """Score a response. It shares its event loop with all rollouts of the process, so it must not compute for long.
 
-    def open_unseeded(self) -> Any:
-        """State of a session that is used before it was seeded. By default that is refused."""
+        Raises:
+            InvalidTask: the row, or the response, does not fit.
+            JudgeFailed: a judge gave no usable answer.
+            ComponentFailed: a service did not answer.
+        """
+        return await self.processes.run(self.verify_timeout_s, self.verify_in_process, request)
+
+    def verify_in_process(self, request: VerifyRequest[RowT, StateT]) -> Judged:
+        """Score a response in a separate process, which is killed after `verify_timeout_s`.
+
+        It gets copies: changes that it makes to the object or to the state stay in the process.
+        """
+        raise NotImplementedError
+
+    async def compute(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a function of a module in a separate process, within the class's `compute_limits`.
+
+        Raises:
+            CpuTimeUsedUp: it used up its processor time; the reply is to blame.
+            MemoryError: it took too much memory; so is the reply.
+            TimeoutError: the machine did not finish it in time; nothing is known about the reply.
+            ChildProcessError: its process died; the same.
+            Exception: any error that the function raised.
+        """
+        return await self.processes.compute(self.compute_limits, function, *args, **kwargs)
+
+    async def open(self, row: Any) -> StateT:
+        """Return the state of a new session. A class that defines it is stateful.
+
+        Args:
+            row: of the class's row type, or of the one that an override names in its signature: seeding then asks only
+                for the fields of that type.
+        """
+        raise NotImplementedError
+
+    async def open_unseeded(self) -> StateT:
+        """Return the state of a session that is used before it was seeded. By default that is refused."""
         raise ToolError(400, "the session is not seeded")
 
-    def reseed(self, state: Any, row: Row) -> Any:
-        """State after a session was seeded again. By default it starts afresh."""
-        return self._start_afresh(state, row)
+    async def reseed(self, state: StateT, row: Any) -> StateT:
+        """Return the state after a session was seeded again. By default the session starts over."""
+        await awaited(self.close(state))
+        opened: StateT = await awaited(self.open(row))
+        return opened
 
-    async def _start_afresh(self, state: Any, row: Row) -> Any:
-        closed = self.close(state)  # type: ignore[func-returns-value]
-        if inspect.isawaitable(closed):
-            await closed
-        opened = self.open(row)  # type: ignore[attr-defined]
-        return await opened if inspect.isawaitable(opened) else opened
+    async def close(self, state: StateT) -> None:
+        """Release what a session's state holds."""
 
-    def close(self, state: Any) -> None:
-        """Give back what a session's state holds. May be async."""
-
-    async def call_tool(self, state: Any, name: str, arguments: Any) -> Any:
+    async def call_tool(self, state: StateT, name: str, arguments: Any) -> Any:
         """Run one tool. Override it to dispatch tools that are not methods.
 
         Args:
@@ -207,7 +271,7 @@ class Resources(Worker, Generic[RowT]):
             arguments: the parsed JSON the model wrote; None if it wrote `null`.
 
         Raises:
-            ToolError: the model is told.
+            ToolError: the call is refused; the model reads the message.
         """
         spec = self.tools.get(name)
         if spec is None:
@@ -215,8 +279,7 @@ class Resources(Worker, Generic[RowT]):
         keywords = spec.parse(arguments)
         if spec.takes_state:
             keywords["state"] = state
-        result = spec.function(self, **keywords)
-        return await result if inspect.isawaitable(result) else result
+        return await awaited(spec.function(self, **keywords))
 
     async def ask(self, model: str, params: dict[str, Any]) -> dict[str, Any]:
         """Ask a model worker, for example a judge; the reply is a Responses object.
@@ -233,13 +296,13 @@ class Resources(Worker, Generic[RowT]):
         try:
             return await self.models.respond(model, params)
         except RolloutError as error:
-            raise JudgeFailed(f"{model}: {error.message}") from None
+            raise JudgeFailed(f"{model}: {error.message}", curable=error.curable) from None
 
     def parse_row(self, row: bytes | dict[str, Any], row_type: type[Row] | None = None) -> Any:
-        """The row in the class's row type, or in another.
+        """Parse a row as the class's row type, or as another.
 
         Raises:
-            InvalidTask: naming the member that does not fit.
+            InvalidTask: a field is not valid; the error names it.
         """
         row_type = row_type or self.row_type
         try:
@@ -250,6 +313,27 @@ class Resources(Worker, Generic[RowT]):
             raise InvalidTask(f"row does not fit {self.name}: {first_problem(error)}") from None
         except responses.InvalidRequest as error:
             raise InvalidTask(f"row does not fit {self.name}: responses_create_params.{error}") from None
+
+
+Environment = Resources
+"""Another name for it: a class of this kind is an environment."""
+
+
+async def awaited(result: Any) -> Any:
+    """Return the result of a method that may be `async` or not."""
+    return await result if inspect.isawaitable(result) else result
+
+
+def verify_takes_state(resources: Resources[Any, Any] | type[Resources[Any, Any]]) -> bool:
+    """Return whether `verify` has the form `verify(request, state)`, which gymq 0.2 will not accept."""
+    if not resources.stateful:
+        return False
+    arguments = ("request", "state") if isinstance(resources, Resources) else ("self", "request", "state")
+    try:
+        inspect.signature(resources.verify).bind(*arguments)
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def tool_output(result: Any) -> str:
@@ -265,9 +349,9 @@ def tool_output(result: Any) -> str:
 
 
 def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:
-    """The type that the signature of `open` gives its row; the class's row type if it gives none."""
+    """Return the row type in the signature of `open`, or the class's row type if it has none."""
     if resources.stateful:
-        for hint in get_type_hints(resources.open).values():  # type: ignore[attr-defined]
+        for hint in get_type_hints(resources.open).values():
             if isinstance(hint, type) and issubclass(hint, Row):
                 return hint
     return resources.row_type
@@ -286,4 +370,5 @@ def _tool_of(function: Callable[..., Any]) -> Tool:
         function=function,
         takes_state=any(parameter.name == "state" for parameter in parameters),
         arguments=pydantic.create_model(f"{function.__name__}_arguments", **fields),
+        offered=getattr(function, "__gymq_offered__", True),
     )

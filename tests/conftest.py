@@ -2,17 +2,22 @@
 
 import asyncio
 import contextlib
+import logging
 import secrets
+import signal
 from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
-from gymq import streams
-from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.outcomes import Retry
+from gymq.bus import Bus, streams
+from gymq.bus.jetstream import JetStream
+from gymq.failures import Retry
+from gymq.secrets import redaction
 from gymq.server import EmbeddedServer
+
+# A shell that runs the tests in the background has SIGINT ignored, which all processes that they start would inherit.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 with contextlib.suppress(ImportError):  # not in the environment of tests/vllm
     from hypothesis import settings
@@ -26,7 +31,7 @@ async def _start(store: Path) -> EmbeddedServer:
     started = EmbeddedServer(store, max_file_bytes=8 << 30)
     await started.start()
     bus = await Bus.connect(started.url, role="test", name="make streams")
-    await streams.ensure(JetStream(bus), [])
+    await streams.ensure(bus.js, [])
     await bus.close()
     return started
 
@@ -55,6 +60,24 @@ async def own_server(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     await running.stop()
 
 
+@pytest.fixture(autouse=True)
+def own_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a test hides is hidden until its end."""
+    monkeypatch.setattr(redaction, "_hidden", set(redaction._hidden))
+    monkeypatch.setattr(redaction, "_credentials", set(redaction._credentials))
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """What a command configures in this process holds until the end of the test."""
+    loggers = [logging.getLogger(name) for name in (None, "nats", "httpx")]
+    levels, handlers = [logger.level for logger in loggers], loggers[0].handlers[:]
+    yield
+    loggers[0].handlers[:] = handlers
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
+
+
 @pytest.fixture
 async def bus(shared_url: str) -> AsyncIterator[Bus]:
     connected = await Bus.connect(shared_url, role="test", name="test")
@@ -64,7 +87,7 @@ async def bus(shared_url: str) -> AsyncIterator[Bus]:
 
 @pytest.fixture
 def js(bus: Bus) -> JetStream:
-    return JetStream(bus)
+    return bus.js
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import Any, NamedTuple
 
+from gymq.workers.resources.workplace_assistant.tables import Table, load_tables
+from gymq.workers.resources.workplace_assistant.worker import WorkplaceAssistant
 from rows import Action, Row, call, make_row, say
-
-from workers.resources.workplace_assistant.tables import Table, load_tables
-from workers.resources.workplace_assistant.worker import WorkplaceAssistant
 
 ROWS_OF_EACH_KIND = 4
 

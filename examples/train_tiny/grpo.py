@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from gymq.bridge.records import Record
+from gymq.data.records import Record
 
 CLIP = 0.2
 MAX_GRADIENT_NORM = 1.0

@@ -29,9 +29,9 @@ from tasks import KINDS, Row, Tasks
 from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
-from gymq.bridge.records import Record
-from gymq.cli.cluster import instance_specs, read_config
-from gymq.launch import Cluster
+from gymq.cluster.launch import Cluster
+from gymq.config import load
+from gymq.data.records import Record
 from gymq.trainer import Batch, TrainingRun
 
 EXAMPLES = Path(__file__).parents[1]
@@ -137,9 +137,9 @@ def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
 async def run(given: argparse.Namespace, console: Console) -> Result:
     folder: Path = given.output
     serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
-    config = read_config([CONFIG], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
+    config = load([str(CONFIG)], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
     console.print(f"starting vLLM and the workers; logs are in {folder / 'cluster' / 'logs'}")
-    async with Cluster(instance_specs(config), folder=folder / "cluster", log_level="warning") as cluster:
+    async with Cluster(config.instances, folder=folder / "cluster", log_level="warning") as cluster:
         training_run = await TrainingRun.connect(cluster.url, "train-tiny")
         try:
             result = await Training(training_run, given).train(console)

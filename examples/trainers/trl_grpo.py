@@ -20,8 +20,8 @@ from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
-from gymq.trainer_sync import SyncTrainingRun
-from gymq.trainer_trl import TRLRollouts, VerifierReward, environment_reward
+from gymq.trainer.sync import SyncTrainingRun
+from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
-from gymq.bridge.records import to_verl
+from gymq.data.records import to_verl
 from gymq.trainer import TrainingRun
 
 TRIES = 3  # of a sample that fails for a reason that may pass; one sample that is missing ends verl's step

@@ -1,8 +1,19 @@
 """The HTTP bridge: the interface that trainers and harnesses know, in front of the queue."""
 
 from gymq.bridge.bridge import Bridge
-from gymq.bridge.directory import Directory, Place
+from gymq.bridge.capture import Capture
+from gymq.bridge.directory import Directory, InstanceAddress
 from gymq.bridge.gateway import Admission, Gateway, asks_through
 from gymq.bridge.settings import BridgeSettings, settings_of
 
-__all__ = ["Admission", "Bridge", "BridgeSettings", "Directory", "Gateway", "Place", "asks_through", "settings_of"]
+__all__ = [
+    "Admission",
+    "Bridge",
+    "BridgeSettings",
+    "Capture",
+    "Directory",
+    "Gateway",
+    "InstanceAddress",
+    "asks_through",
+    "settings_of",
+]

@@ -12,21 +12,20 @@ import msgspec
 from aiohttp import web
 
 from gymq import responses
-from gymq.aggregate import aggregate
 from gymq.bridge.context import Context
-from gymq.bridge.directory import Place
-from gymq.bridge.failures import BridgeError, invalid, of_outcome
+from gymq.bridge.directory import InstanceAddress
+from gymq.bridge.failures import BridgeError, invalid, of_no_result
 from gymq.bridge.http import JSON, json_response, parse_object
 from gymq.bridge.keys import key_of
-from gymq.bridge.result import NO_TOKEN_IDS, answer
-from gymq.bridge.rollouts import Pending
-from gymq.bridge.settings import Untrainable
-from gymq.jsonl import JsonlError
-from gymq.jsonl import parse_object as parse_row
-from gymq.messages import Failure
-from gymq.profile import ProfileError
-from gymq.rows import AGENT_REF, PARAMS
-from gymq.tokens import encode_json
+from gymq.bridge.rollouts import PendingRollout
+from gymq.data.jsonl import JsonlError
+from gymq.data.jsonl import parse_object as parse_row
+from gymq.data.no_result import NoResult, no_result
+from gymq.data.results import NO_TOKEN_IDS, Untrainable, encode_result
+from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.protocol.messages import Failure
+from gymq.protocol.tokens import encode_json
+from gymq.stats.report import ReportError, aggregate
 
 log = logging.getLogger("gymq.bridge")
 
@@ -40,7 +39,7 @@ _UNTRAINABLE: dict[str, Untrainable] = {"error": "error", "empty": "empty", "all
 class AgentRoutes:
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._told_of: set[str] = set()  # agents whose model returns no token ids
+        self._reported_agents: set[str] = set()  # agents whose model returns no token ids
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -53,57 +52,57 @@ class AgentRoutes:
         ]
 
     async def run(self, request: web.Request) -> web.StreamResponse:
-        """Roll out a row. Cookies are neither read nor set: callers share a jar between rollouts."""
+        """Roll out a row; cookies are neither read nor set, since callers share them between rollouts."""
         context = self._context
         context.admit(request)
         place = context.place(request)
         heartbeat_s = _heartbeat_s(request.headers, context.settings.heartbeat_s)
         wanted = _on_untrainable(request.headers)
         body = await context.body(request)
-        members = _checked_row(body)
-        agent = self._agent(place, members, request.path)
+        fields = _checked_row(body)
+        agent = self._agent(place, fields, request.path)
         on_untrainable = wanted or self._default_for(agent)
-        key = key_of(request.headers, members, agent.name)
+        key = key_of(request.headers, fields, agent.name)
         pending = await context.rollouts.begin(body, agent.name, key)
-        del body, members  # the queue has them from now on; what waits here shall be small
+        del body, fields  # the queue has them from now on; what waits here shall be small
         work = self._result(pending, agent, on_untrainable)
         if heartbeat_s is None:
             return json_response(await work)
         return await _with_heartbeats(request, work, heartbeat_s)
 
-    def _default_for(self, agent: Place) -> Untrainable:
+    def _default_for(self, agent: InstanceAddress) -> Untrainable:
         """Return the default for requests that name none: a model that returns no token ids is not trained on."""
         settings = self._context.settings
         is_set = "on_untrainable" in settings.model_fields_set
         return settings.on_untrainable if is_set or agent.asks_for_ids else "allow"
 
-    async def _result(self, pending: Pending, agent: Place, on_untrainable: Untrainable) -> bytes:
+    async def _result(self, pending: PendingRollout, agent: InstanceAddress, on_untrainable: Untrainable) -> bytes:
         outcome = await pending.outcome()
         try:
-            return answer(outcome, on_untrainable)
-        except BridgeError as error:
+            return encode_result(outcome, on_untrainable)
+        except NoResult as error:
             # Clients may show the status alone, so the reason is in the log too; once, as all rows have it.
-            if error.failure_class == NO_TOKEN_IDS and agent.name not in self._told_of:
-                self._told_of.add(agent.name)
+            if error.failure_class == NO_TOKEN_IDS and agent.name not in self._reported_agents:
+                self._reported_agents.add(agent.name)
                 log.warning("%s: %s", agent.name, error.message)
-            raise
+            raise of_no_result(error) from None
 
     async def respond(self, request: web.Request) -> web.Response:
-        """The response of an agent to create parameters, without a verdict."""
+        """Return an agent's response to create parameters, without a verdict."""
         self._context.admit(request)
         return await self.respond_as(request, self._context.place_of_kind(request, "agents"))
 
-    async def respond_as(self, request: web.Request, agent: Place) -> web.Response:
+    async def respond_as(self, request: web.Request, agent: InstanceAddress) -> web.Response:
         params = parse_object(await self._context.body(request))
         row = msgspec.json.encode({PARAMS: params})
         _checked_row(row)
         outcome = await self._context.rollouts.roll_out(row, agent.name)
         if isinstance(outcome, Failure):
-            raise of_outcome(outcome)
+            raise of_no_result(no_result(outcome))
         return json_response(_encode(outcome.response))
 
     async def aggregate(self, request: web.Request) -> web.Response:
-        """Statistics over results that rows with indices were verified to."""
+        """Return statistics over the verified results of rows with indices."""
         self._context.admit(request)
         body = parse_object(await self._context.body(request))
         results = body.get("verify_responses")
@@ -111,20 +110,20 @@ class AgentRoutes:
             raise invalid("verify_responses: expected a list of objects")
         try:
             made = await asyncio.to_thread(aggregate, results)
-        except (ProfileError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except (ReportError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise invalid(f"verify_responses: {error}") from None
         return json_response(_encode(made._asdict()))
 
-    def _agent(self, place: Place | None, members: Mapping[str, msgspec.Raw], path: str) -> Place:
-        """The agent that a row names, else the one at the path or port, else the only one."""
+    def _agent(self, place: InstanceAddress | None, fields: Mapping[str, msgspec.Raw], path: str) -> InstanceAddress:
+        """Return the agent that a row names, else the one at the path or port, else the only one."""
         if place is not None and place.kind != "agents":
-            raise BridgeError(404, "not_found", f"/run is served by agents; {place.name} is one of the {place.kind}")
-        if AGENT_REF not in members:
+            raise BridgeError(404, "not_found", f"/run is served by agents; {place.name} belongs to the {place.kind}")
+        if AGENT_REF not in fields:
             if place is None and len(self._context.directory.of_kind("agents")) != 1:
                 raise invalid(f"{AGENT_REF}: missing; there are several agents")
             return place or self._context.only("agents", path)
         try:
-            reference: Any = msgspec.json.decode(members[AGENT_REF])
+            reference: Any = msgspec.json.decode(fields[AGENT_REF])
         except (msgspec.DecodeError, RecursionError) as error:
             raise invalid(f"{AGENT_REF}: {error}") from None
         name = reference.get("name") if isinstance(reference, dict) else None
@@ -133,15 +132,15 @@ class AgentRoutes:
         found = self._context.directory.get(name)
         if found is None or found.kind != "agents":
             names = ", ".join(agent.name for agent in self._context.directory.of_kind("agents"))
-            raise invalid(f"{AGENT_REF}.name: there is no agent named {name!r:.80}; there are: {names or 'none'}")
+            raise invalid(f"{AGENT_REF}.name: no agent is named {name!r:.80}; the agents are: {names or 'none'}")
         return found
 
 
 def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
-    """The members of a row that an agent can work with; so nothing else gets into the queue."""
+    """Return the fields of a row, checked so that nothing unusable gets into the queue."""
     try:
-        members = parse_row(body)
-        params = msgspec.json.decode(members[PARAMS])
+        fields = parse_row(body)
+        params = msgspec.json.decode(fields[PARAMS])
         msgspec.json.decode(body)  # all of it, not only what is looked at here
     except JsonlError as error:
         raise invalid(f"the body must be a row: {str(error).removeprefix('the line is ')}") from None
@@ -150,11 +149,11 @@ def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(f"the body must be a row: {error}") from None
     try:
-        responses.validate_params(params)
+        responses.validate_params(params, tool_names=True)
     except responses.InvalidRequest as error:
         where = ".".join(part for part in (PARAMS, error.path) if part)
         raise invalid(f"{where}: {error.reason}") from None
-    return members
+    return fields
 
 
 def _heartbeat_s(headers: Mapping[str, str], default_s: float | None) -> float | None:
@@ -180,10 +179,10 @@ def _on_untrainable(headers: Mapping[str, str]) -> Untrainable | None:
 
 
 async def _with_heartbeats(request: web.Request, work: Awaitable[bytes], every_s: float) -> web.StreamResponse:
-    """A result with blanks in front of it, so that nobody on the way takes the connection for dead.
+    """Send a result with leading whitespace, so that proxies do not consider the connection idle.
 
-    The first blank commits to status 200. A rollout that fails later breaks the connection off, so that its reader gets
-    no document rather than one that is no result.
+    The first blank commits to status 200. A rollout that fails later aborts the connection, so that its reader gets an
+    incomplete document rather than one that is not a result.
     """
     working = asyncio.ensure_future(work)
     stream = web.StreamResponse(headers={"Content-Type": JSON})

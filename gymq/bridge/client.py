@@ -9,27 +9,11 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from gymq.data.no_result import RowFailed
+
 Row = dict[str, Any]
 
 CONNECT_S = 30.0
-
-
-class RowFailed(Exception):
-    """A row without a result.
-
-    Attributes:
-        status: of HTTP; 0 if no answer arrived.
-        response_content: the body of the answer.
-    """
-
-    def __init__(self, status: int, response_content: bytes) -> None:
-        super().__init__(status, response_content)
-        self.status = status
-        self.response_content = response_content
-
-    def __str__(self) -> str:
-        text = self.response_content[:2000].decode(errors="replace")
-        return f"no answer: {text}" if not self.status else f"{self.status}: {text}"
 
 
 def run_examples(
@@ -37,14 +21,14 @@ def run_examples(
 ) -> Iterator[Awaitable[tuple[Row, Row]]]:
     """Post every row, and iterate over awaitables of `(row, result)` in the order in which results arrive.
 
-    Rows are the caller's own objects, each exactly once. Failed rows come last, as awaitables that raise `RowFailed`:
-    whoever stops at the first exception has all results by then, and no row is cancelled for another's failure.
+    Rows are the caller's own objects, each exactly once. Failed rows come last, as awaitables that raise `RowFailed`: a
+    caller that stops at the first exception has all results by then, and no row is cancelled because another failed.
 
     Must be called in a running event loop.
 
     Args:
-        base_url: of a bridge.
-        limit: rows in flight at most; None: all of them.
+        base_url: URL of a bridge.
+        limit: limit on the rows in flight; None: all of them.
     """
     batch = _Batch(base_url, rows, limit, api_key)
     # Made as they are asked for: whoever stops early leaves none that is never awaited.
@@ -106,5 +90,5 @@ class _Batch:
         try:
             result: Row = msgspec.json.decode(content, type=dict[str, Any])
         except msgspec.DecodeError as error:
-            raise RowFailed(0, f"the answer is no result: {error}".encode()) from None
+            raise RowFailed(0, f"the answer is not a result: {error}".encode()) from None
         return result

@@ -25,11 +25,11 @@ MOST_ACCEPTED_AT_ONCE = 64
 HEAD_S = 30.0  # for the first request to be sent, headers and all
 SWEEP_EVERY_S = 5.0
 PAUSE_S = 0.2  # when descriptors have run out
-TOLD_EVERY_S = 60.0
+WARN_EVERY_S = 60.0
 KEPT_FREE = 128  # descriptors reserved for everything but connections
 
 _ABSENT = frozenset({errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL})
-_SPENT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
 class Listener:
@@ -47,19 +47,19 @@ class Listener:
         self._idle: dict[asyncio.BaseTransport, float] = {}  # between two requests, by when the last one ended
         self._starting: set[asyncio.Task[None]] = set()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        self._told_at = -TOLD_EVERY_S
+        self._warned_at = -WARN_EVERY_S
         self._most = _most_connections()
 
     @property
     def ports(self) -> list[int]:
-        """Where it listens."""
+        """Ports on which the server listens."""
         return [found.getsockname()[1] for found in self._sockets]
 
     async def open(self, make_protocol: Callable[[], asyncio.Protocol], host: str | None, port: int) -> None:
         """Listen at an address; may be called for several.
 
         Args:
-            make_protocol: for each connection, such as `runner.server`.
+            make_protocol: returns the protocol of a connection, such as `runner.server`.
             host: name or address; None: all addresses.
             port: 0: one that is free.
 
@@ -85,7 +85,7 @@ class Listener:
         self._timers.setdefault("sweep", self._loop.call_later(SWEEP_EVERY_S, self._sweep))
 
     def close(self) -> None:
-        """Accept nothing any more. Connections stay."""
+        """Stop accepting connections; open ones stay."""
         for timer in self._timers.values():
             timer.cancel()
         for listening in self._sockets:
@@ -95,7 +95,7 @@ class Listener:
 
     @web.middleware
     async def serving(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Know which connections are being served. Belongs into each application whose server is listened for."""
+        """Track which connections are being served; a middleware for every application that uses this listener."""
         transport = request.transport
         if transport is None:
             return await handler(request)
@@ -117,9 +117,9 @@ class Listener:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                if error.errno not in _SPENT:
+                if error.errno not in _EXHAUSTED:
                     raise
-                self._tell(f"no connection can be accepted: {error.strerror}")
+                self._warn(f"no connection can be accepted: {error.strerror}")
                 for _ in range(MOST_ACCEPTED_AT_ONCE):
                     self._make_room()
                 self._pause(listening, make_protocol)
@@ -130,7 +130,7 @@ class Listener:
             task.add_done_callback(self._starting.discard)
             # Descriptors are given out from below, so this one says how many there are.
             if connection.fileno() >= self._most:
-                self._tell(f"{self._most} descriptors are in use; connections that say nothing are closed for new ones")
+                self._warn(f"{self._most} descriptors are in use; connections that say nothing are closed for new ones")
                 if not self._make_room():
                     self._pause(listening, make_protocol)
                     return
@@ -169,10 +169,10 @@ class Listener:
                 del waiting[transport]
         self._timers["sweep"] = self._loop.call_later(SWEEP_EVERY_S, self._sweep)
 
-    def _tell(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         now = self._loop.time()
-        if now - self._told_at >= TOLD_EVERY_S:
-            self._told_at = now
+        if now - self._warned_at >= WARN_EVERY_S:
+            self._warned_at = now
             log.warning("%s; raise the limit of open files (ulimit -n) if they are needed", message)
 
 
@@ -181,7 +181,7 @@ def _abort(transport: Any) -> None:
 
 
 def _bound(family: int, address: Any) -> socket.socket:
-    """A socket that listens."""
+    """Return a listening socket."""
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)

@@ -1,4 +1,4 @@
-"""What the routes of a bridge share, and how a request finds its instance."""
+"""Context that the routes of a bridge share, and how a request finds its instance."""
 
 from __future__ import annotations
 
@@ -6,33 +6,29 @@ from dataclasses import dataclass
 
 from aiohttp import web
 
-from gymq.bridge.directory import Directory, Place
+from gymq.bridge.directory import Directory, InstanceAddress
 from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.http import JSON, check_key, read_body
 from gymq.bridge.memory import MemoryBudget
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
 from gymq.bus import Bus
-from gymq.config.schema import Kind
-from gymq.routing import RoutedCalls
+from gymq.protocol.instances import Kind
+from gymq.rpc.routing import RoutedCalls
 
 INSTANCE = "instance"  # of a path with a prefix, such as /models/{instance}/v1/responses
 
 
-@dataclass
-class Context:
-    """One bridge, as its routes see it."""
+@dataclass(kw_only=True)
+class ReadContext:
+    """Context of routes that only read: everything needed to show the state of a bus."""
 
     settings: BridgeSettings
-    directory: Directory
     bus: Bus
-    calls: RoutedCalls
-    rollouts: Rollouts
-    bodies: MemoryBudget
     draining: bool = False
 
     def admit(self, request: web.Request) -> None:
-        """Whether a request may be served.
+        """Check whether a request may be served.
 
         Raises:
             BridgeError: 401 it lacks the key; 503 the bridge is shutting down.
@@ -42,11 +38,22 @@ class Context:
         if self.draining:
             raise BridgeError(503, "shutting_down", "the bridge is shutting down")
 
+
+@dataclass(kw_only=True)
+class Context(ReadContext):
+    """One bridge, as its routes see it."""
+
+    directory: Directory
+    calls: RoutedCalls
+    rollouts: Rollouts
+    bodies: MemoryBudget
+
     async def body(self, request: web.Request) -> bytes:
-        """A request's body, within the limits.
+        """Return a request's body, within the limits.
 
         Raises:
-            BridgeError: 415 it is not JSON, which pages of other origins cannot send unasked; or as `read_body`.
+            BridgeError: 415 if it is not JSON, which pages of other origins cannot send without permission; or as
+                `read_body`.
         """
         settings = self.settings
         kind = request.content_type
@@ -56,8 +63,8 @@ class Context:
             request, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s, budget=self.bodies
         )
 
-    def place(self, request: web.Request) -> Place | None:
-        """The instance that the path or the port of a request names; None: neither does.
+    def place(self, request: web.Request) -> InstanceAddress | None:
+        """Return the instance that the path or the port of a request names, or None.
 
         Raises:
             BridgeError: 404; there is no such instance.
@@ -72,8 +79,8 @@ class Context:
             raise not_found(f"there is no instance {request.path.split('/')[1]}/{name}")
         return place
 
-    def place_of_kind(self, request: web.Request, kind: Kind) -> Place:
-        """The instance of a request that only one kind can serve; where none is named, the only one of the kind.
+    def place_of_kind(self, request: web.Request, kind: Kind) -> InstanceAddress:
+        """Return the instance of a request, which must be of one kind; if none is named, the only one of the kind.
 
         Raises:
             BridgeError: 404; it is of another kind, or there are several.
@@ -82,11 +89,11 @@ class Context:
         if place is None:
             return self.only(kind, request.path)
         if place.kind != kind:
-            raise not_found(f"{request.path} is served by {kind}; {place.name} is one of the {place.kind}")
+            raise not_found(f"{request.path} is served by {kind}; {place.name} belongs to the {place.kind}")
         return place
 
-    def only(self, kind: Kind, path: str) -> Place:
-        """The one instance of a kind.
+    def only(self, kind: Kind, path: str) -> InstanceAddress:
+        """Return the one instance of a kind.
 
         Raises:
             BridgeError: 404; there are none or several.

@@ -1,4 +1,4 @@
-"""Session cookies: the subject of a session, signed, so that any bridge with the same secret can go on with it."""
+"""Session cookies: the subject of a session, signed, so that any bridge with the same secret can resume it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import time
 import msgspec
 
 from gymq.bridge.failures import BridgeError
-from gymq.messages import SessionSubject
+from gymq.protocol.messages import SessionSubject
 
 
 class _Ticket(msgspec.Struct, array_like=True):
@@ -31,7 +31,10 @@ class SessionCookies:
         self.max_age_s = max_age_s
 
     def name(self, resources: str) -> str:
-        """The cookie of an instance. Hosts share a jar between ports, so each instance has a name of its own."""
+        """Return the cookie's name for an instance.
+
+        Hosts share cookies between ports, so each instance has a name of its own.
+        """
         return f"gymq_session_{resources}"
 
     def make(self, resources: str, session: str | None) -> str:
@@ -39,10 +42,10 @@ class SessionCookies:
         return f"{_text(body)}.{_text(self._signature(body))}"
 
     def read(self, resources: str, value: str) -> str | None:
-        """The session in a cookie; None if its worker keeps no state.
+        """Return the session in a cookie; None if its worker keeps no state.
 
         Raises:
-            BridgeError: 400 it was not made here, or for another instance; 401 it is too old.
+            BridgeError: 400 if it was made elsewhere or for another instance; 401 if it is too old.
         """
         body_text, _, signature = value.partition(".")
         try:
@@ -51,7 +54,7 @@ class SessionCookies:
         except (binascii.Error, ValueError):
             genuine = False
         if not genuine:
-            raise BridgeError(400, "bad_session", "this session cookie was not made by this bridge: seed a session")
+            raise BridgeError(400, "bad_session", "this session cookie is not from this bridge: seed a session")
         ticket = _decode(body)
         if ticket.resources != resources:
             raise BridgeError(400, "bad_session", f"this session cookie is for another instance than {resources!r}")

@@ -1,4 +1,4 @@
-"""The three dialects in which programs ask a model over HTTP: what they send, what they get, how they are told no."""
+"""The three dialects in which programs call a model over HTTP: their requests, replies and errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 from gymq import responses
 from gymq.bridge import events
 from gymq.bridge.failures import BridgeError, invalid
-from gymq.tokens import encode_json
+from gymq.protocol.tokens import encode_json
 
 Body = dict[str, Any]
 
@@ -20,15 +20,15 @@ encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 @dataclass(frozen=True)
 class Dialect:
-    """One way to say a model call.
+    """One API format for model calls.
 
     Attributes:
-        path: below the base URL.
-        to_params: a request's body as Responses create parameters, not checked yet.
-        from_response: the Responses object and the request's body as the answer's body.
-        to_events: the answer's body and the request's as server-sent events.
-        error: the body that tells a failure.
-        error_event: the event that tells a failure where a stream has begun.
+        path: path below the base URL.
+        to_params: converts a request's body to Responses create parameters, not checked yet.
+        from_response: converts the Responses object and the request's body to the answer's body.
+        to_events: converts the answer's body and the request's to server-sent events.
+        error: returns the body that reports a failure.
+        error_event: returns the event that reports a failure where a stream has begun.
     """
 
     path: str
@@ -39,10 +39,10 @@ class Dialect:
     error_event: Callable[[BridgeError], bytes]
 
     def params(self, body: Body) -> Body:
-        """Checked create parameters.
+        """Return the create parameters of a request, checked.
 
         Raises:
-            BridgeError: 422, naming the member that does not fit.
+            BridgeError: 422; the message names the invalid field.
         """
         try:
             return responses.validate_params(self.to_params(body))
@@ -50,15 +50,17 @@ class Dialect:
             raise invalid(str(error)) from None
 
     def reply(self, response: Body, body: Body) -> Body:
-        """The answer to a request.
+        """Return the answer to a request.
 
         Raises:
-            BridgeError: 500; the response has something that this dialect cannot say.
+            BridgeError: 500; the response holds something that this dialect cannot express.
         """
         try:
             return self.from_response(response, body)
         except responses.ResponsesError as error:
-            raise BridgeError(500, "model_failed", f"the reply cannot be said here: {error}", stage="model") from None
+            raise BridgeError(
+                500, "model_failed", f"the reply does not fit this dialect: {error}", stage="model"
+            ) from None
 
 
 def _without_stream(body: Body) -> Body:

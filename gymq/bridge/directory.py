@@ -1,4 +1,4 @@
-"""Who is where: the address of each instance, as clients of the head server look it up."""
+"""Directory of instances: the address of each one, as clients of the head server look it up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import yaml
 
 from gymq.config import Config, Instance, add_addresses, load
-from gymq.config.schema import KINDS, Kind
+from gymq.protocol.instances import KINDS, Kind
 
 # What readers of the answer size their connection pools by.
 _POOL = {"global_aiohttp_connector_limit": 65536, "global_aiohttp_connector_limit_per_host": 16384}
@@ -19,7 +19,7 @@ _REFERENCES = ("model_server", "resources_server")
 
 
 @dataclass(frozen=True)
-class Place:
+class InstanceAddress:
     """One instance and the address that it is advertised at."""
 
     name: str
@@ -43,30 +43,30 @@ class Place:
 class Directory:
     """All instances that a bridge serves, and the head server's own address."""
 
-    def __init__(self, places: Iterable[Place], head_host: str, head_port: int) -> None:
+    def __init__(self, places: Iterable[InstanceAddress], head_host: str, head_port: int) -> None:
         self.head_host = head_host
         self.head_port = head_port
         self._by_name = {place.name: place for place in places}
         self._by_port = {place.port: place for place in self._by_name.values()}
 
-    def __iter__(self) -> Iterator[Place]:
+    def __iter__(self) -> Iterator[InstanceAddress]:
         return iter(self._by_name.values())
 
-    def get(self, name: str) -> Place | None:
+    def get(self, name: str) -> InstanceAddress | None:
         return self._by_name.get(name)
 
-    def at_port(self, port: int) -> Place | None:
-        """The instance that alone is served at a port."""
+    def at_port(self, port: int) -> InstanceAddress | None:
+        """Return the instance that alone is served at a port, or None."""
         return self._by_port.get(port)
 
-    def of_kind(self, kind: Kind) -> list[Place]:
+    def of_kind(self, kind: Kind) -> list[InstanceAddress]:
         return [place for place in self if place.kind == kind]
 
     def config_body(self) -> bytes:
-        """The addresses as a JSON text whose value is a YAML document.
+        """Return the addresses as a JSON text whose value is a YAML document.
 
-        Some readers take the body for JSON, others for YAML. In pure ASCII it means the same to both. Options are left
-        out: they hold secrets and what belongs to a machine.
+        Some clients parse the body as JSON, others as YAML; in pure ASCII it means the same to both. Options are left
+        out because they hold secrets and settings of one machine.
         """
         tree: dict[str, Any] = {
             place.name: {
@@ -79,7 +79,7 @@ class Directory:
 
 
 def config_body(tree: Mapping[str, Any]) -> bytes:
-    """A mapping as YAML in a JSON text, in ASCII."""
+    """Return a mapping as YAML in a JSON text, in ASCII."""
     text = yaml.dump(dict(tree), Dumper=_Quoting, sort_keys=False, allow_unicode=False, width=2**31)
     return msgspec.json.encode(text)
 
@@ -92,11 +92,11 @@ _Quoting.add_representer(str, lambda dumper, text: dumper.represent_scalar("tag:
 
 
 def directory_of(config: Config, host: str, port: int, *, has_options: bool = True) -> Directory:
-    """The directory of a configuration.
+    """Return the directory of a configuration.
 
     Args:
-        host: that the bridge listens on; advertised unless the configuration names another one.
-        port: of the head server.
+        host: address that the bridge listens on; advertised unless the configuration names another one.
+        port: port of the head server.
         has_options: whether the configuration has the options of the workers, rather than their names alone.
 
     Raises:
@@ -114,7 +114,9 @@ def directory_of(config: Config, host: str, port: int, *, has_options: bool = Tr
         references = {name: options[name] for name in _REFERENCES if isinstance(options.get(name), dict)}
         asks_for_ids = references.get("model_server", {}).get("name", instance.name) not in without_ids
         address = (options["host"], options["port"])
-        places.append(Place(instance.name, instance.kind, instance.implementation, *address, references, asks_for_ids))
+        places.append(
+            InstanceAddress(instance.name, instance.kind, instance.implementation, *address, references, asks_for_ids)
+        )
     head = next((place.host for place in places), reachable or "127.0.0.1")
     return Directory(places, head, port)
 
@@ -125,10 +127,10 @@ def _is_without_ids(instance: Instance) -> bool:
 
 
 def config_of_workers(found: Iterable[Mapping[str, Any]], tree: Mapping[str, Any]) -> Config:
-    """A configuration that names what runs, for a bridge that was given none.
+    """Return a configuration that names the running workers, for a bridge without one of its own.
 
     Args:
-        found: what `gymq.discovery.find_workers` gives.
+        found: workers, as `gymq.bus.discovery.find_workers` returns them.
         tree: top-level keys to keep, such as `port_range_low`.
     """
     initial: dict[str, Any] = dict(tree)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.tokens import encode_json
+from gymq.protocol.tokens import encode_json
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -18,12 +18,12 @@ Body = dict[str, Any]
 
 
 def data(body: Body) -> bytes:
-    """An event without a name."""
+    """Return an event without a name."""
     return b"data: " + _encode(body) + b"\n\n"
 
 
 def event(body: Body) -> bytes:
-    """An event named by its body's `type`."""
+    """Return an event named by its body's `type`."""
     name: str = body["type"]
     return b"event: " + name.encode() + b"\n" + data(body)
 
@@ -32,7 +32,7 @@ def event(body: Body) -> bytes:
 
 
 def of_completion(completion: Body, *, with_usage: bool) -> Iterator[bytes]:
-    """The chunks of a chat completion with one choice."""
+    """Yield the chunks of a chat completion with one choice."""
     (choice,) = completion["choices"]
     message = choice["message"]
     head = {name: completion[name] for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
@@ -57,7 +57,7 @@ def of_completion(completion: Body, *, with_usage: bool) -> Iterator[bytes]:
 
 
 def of_message(message: Body) -> Iterator[bytes]:
-    """The events of a message of Anthropic's dialect."""
+    """Yield the events of a message of Anthropic's dialect."""
     usage = message["usage"]
     start = {**message, "content": [], "stop_reason": None, "usage": {**usage, "output_tokens": 0}}
     yield event({"type": "message_start", "message": start})
@@ -73,7 +73,7 @@ def of_message(message: Body) -> Iterator[bytes]:
 
 
 def _block_events(block: Body) -> tuple[Body, list[Body]]:
-    """A block as it begins, and what is added to it."""
+    """Return a block as it begins, and its deltas."""
     match block["type"]:
         case "text":
             return {**block, "text": ""}, [{"type": "text_delta", "text": block["text"]}]
@@ -92,7 +92,7 @@ def _block_events(block: Body) -> tuple[Body, list[Body]]:
 
 
 def of_response(response: Body) -> Iterator[bytes]:
-    """The events of a Responses object."""
+    """Yield the events of a Responses object."""
     for number, body in enumerate(_response_events(response)):
         yield event({**body, "sequence_number": number})
 
@@ -119,7 +119,7 @@ _EMPTY: Body = {"content": [], "summary": [], "arguments": ""}
 
 
 def _item_events(item: Body, where: Body) -> Iterator[Body]:
-    """What is told between the beginning of an item and its end."""
+    """Yield the events between the beginning of an item and its end."""
     match item["type"]:
         case "message" if isinstance(item["content"], list):
             for index, part in enumerate(item["content"]):
@@ -141,9 +141,9 @@ def _item_events(item: Body, where: Body) -> Iterator[Body]:
 
 def _part_events(part: Body, where: Body) -> Iterator[Body]:
     is_refusal = part["type"] == "refusal"
-    member, kind = ("refusal", "response.refusal") if is_refusal else ("text", "response.output_text")
+    field, kind = ("refusal", "response.refusal") if is_refusal else ("text", "response.output_text")
     extra: Body = {} if is_refusal else {"logprobs": []}
-    yield {"type": "response.content_part.added", **where, "part": {**part, member: ""}}
-    yield {"type": f"{kind}.delta", **where, "delta": part[member], **extra}
-    yield {"type": f"{kind}.done", **where, member: part[member], **extra}
+    yield {"type": "response.content_part.added", **where, "part": {**part, field: ""}}
+    yield {"type": f"{kind}.delta", **where, "delta": part[field], **extra}
+    yield {"type": f"{kind}.done", **where, field: part[field], **extra}
     yield {"type": "response.content_part.done", **where, "part": part}

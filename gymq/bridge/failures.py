@@ -1,4 +1,4 @@
-"""What goes wrong, as HTTP tells it: a status that says whether to try again, and a body that is no result."""
+"""Errors as HTTP reports them: a status that says whether to retry, and a body that is not a result."""
 
 from __future__ import annotations
 
@@ -6,46 +6,16 @@ from typing import Any
 
 import msgspec
 
-from gymq.messages import Failure, FailureClass, Unresolved
-from gymq.outcomes import RolloutError
-from gymq.redaction import redact
-
-# Trainers try again after 5xx and give the row up after 4xx. Where a class alone decides:
-_STATUS = {
-    FailureClass.DEADLINE_EXCEEDED: 504,
-    FailureClass.CANCELLED: 409,
-    # Not the row's fault, though trying again may not help.
-    FailureClass.NOT_STORABLE: 500,
-    FailureClass.AGENT_FAILED: 500,
-}
+from gymq.data.no_result import NoResult, status_of
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass
 
 
-def status_of(failure_class: FailureClass, *, retryable: bool) -> int:
-    """500 for what says nothing about the row, 422 for what would end the same again; 409 and 504 by class."""
-    return _STATUS.get(failure_class, 500 if retryable else 422)
-
-
-class BridgeError(Exception):
-    """An answer that is no result.
-
-    Attributes:
-        status: of HTTP.
-        failure_class: what went wrong: a failure class of rollouts, or a word of the bridge's own.
-        details: further members of the body, such as stage, task_id and attempts.
-    """
-
-    def __init__(self, status: int, failure_class: str, message: str, **details: Any) -> None:
-        super().__init__(redact(message))
-        self.status = status
-        self.failure_class = failure_class
-        self.details = details
-
-    @property
-    def message(self) -> str:
-        return str(self.args[0])
+class BridgeError(NoResult):
+    """An answer that is not a result; its failure class may also be one of the bridge's own error codes."""
 
     def body(self) -> bytes:
-        """A JSON object whose only member is `error`; no reader takes it for a result."""
+        """Return a JSON object whose only field is `error`, so that clients do not mistake it for a result."""
         error = {"class": self.failure_class, "message": self.message, **self.details}
         return msgspec.json.encode({"error": error})
 
@@ -58,7 +28,7 @@ def _rebuilt(status: int, failure_class: str, message: str, details: dict[str, A
 
 
 def invalid(message: str) -> BridgeError:
-    """The request cannot be carried out as it is."""
+    """Return the error for a request that cannot be carried out as it is."""
     return BridgeError(422, str(FailureClass.INVALID_TASK), message)
 
 
@@ -67,19 +37,12 @@ def not_found(message: str) -> BridgeError:
 
 
 def of_rollout_error(error: RolloutError) -> BridgeError:
-    """The answer for a call that failed."""
+    """Return the answer for a call that failed."""
     details = {"stage": str(error.stage)} if error.stage else {}
     status = status_of(error.failure_class, retryable=error.retryable)
     return BridgeError(status, str(error.failure_class), error.message, **details)
 
 
-def of_outcome(outcome: Failure | Unresolved) -> BridgeError:
-    """The answer for a rollout without a verdict."""
-    return BridgeError(
-        status_of(outcome.failure_class, retryable=outcome.retryable),
-        str(outcome.failure_class),
-        outcome.message,
-        stage=str(outcome.stage),
-        task_id=f"{outcome.run}/{outcome.task_index}/{outcome.rollout_index}",
-        attempts=outcome.attempt + 1,
-    )
+def of_no_result(error: NoResult) -> BridgeError:
+    """Return the answer for a rollout that has no result."""
+    return BridgeError(error.status, error.failure_class, error.message, **error.details)

@@ -15,7 +15,7 @@ import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from aiohttp import web
 
@@ -23,9 +23,9 @@ from gymq.agent import Rollout
 from gymq.bridge.connections import Listener
 from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
-from gymq.bridge.http import check_key, connections_log, read_body, told_in_json
+from gymq.bridge.http import check_key, connections_log, errors_as_json, read_body
 from gymq.bridge.model_calls import Ask, answer
-from gymq.redaction import hide
+from gymq.secrets.redaction import hide
 
 PREFIX = "/ng-rollout/{rollout}"
 CAPTURE = "/training-token-capture"
@@ -81,9 +81,10 @@ class Gateway:
     """An HTTP server on the loopback address, used with `async with`."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """
+        """Prepare a gateway; it does not listen yet.
+
         Args:
-            port: to listen on; 0: one that is free.
+            port: port to listen on; 0: any free one.
         """
         self._host = host
         self._port = port
@@ -93,7 +94,7 @@ class Gateway:
 
     async def __aenter__(self) -> Self:
         self._listener = Listener()
-        app = web.Application(middlewares=[self._listener.serving, told_in_json])
+        app = web.Application(middlewares=[self._listener.serving, errors_as_json])
         for dialect in DIALECTS:
             for prefix in (PREFIX, PREFIX + CAPTURE):
                 app.router.add_post(prefix + dialect.path, self._handler(dialect))
@@ -171,10 +172,10 @@ class Gateway:
 
 
 def rollout_id(request: web.Request) -> str:
-    """The rollout in a request's path.
+    """Return the rollout in a request's path.
 
     Raises:
-        BridgeError: 404; it is no id.
+        BridgeError: 404; the path does not hold a valid rollout id.
     """
     given = request.match_info["rollout"]
     if not _ID.fullmatch(given):
@@ -183,15 +184,16 @@ def rollout_id(request: web.Request) -> str:
 
 
 def asks_through(rollout: Rollout) -> Ask:
-    """Asks the model of an agent's rollout, in its name, within its time, and written into its journal if it has one.
+    """Return a function that asks the model of an agent's rollout.
 
-    Calls are made one after the other: only so does a replay find them in the same order. The caller's `model` does not
-    choose the model; the agent's option `model_server` does.
+    It does so in the agent's name, within its time limit, and writes to its journal if it has one. Calls are made one
+    after the other: only so does a replay find them in the same order. The caller's `model` does not choose the model;
+    the agent's option `model_server` does.
     """
     turn = asyncio.Lock()
 
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         async with turn:
-            return (await rollout.ask(params)).response
+            return cast(dict[str, Any], (await rollout.ask(params)).response)
 
     return ask

@@ -1,4 +1,4 @@
-"""The head server: who is where, and whether all is well."""
+"""The head server: the addresses of all instances, and health checks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from aiohttp import web
 from gymq.bridge.context import Context
 from gymq.bridge.http import json_response
 from gymq.bridge.openapi import document
-from gymq.discovery import find_workers
+from gymq.bus.discovery import find_workers
 
 HEAD_PATHS = frozenset({"/", "/health", "/openapi.json", "/global_config_dict_yaml", "/server_instances"})
 
@@ -23,19 +23,15 @@ class HeadRoutes:
 
     def routes(self) -> list[web.RouteDef]:
         return [
-            web.get("/", self.alive),
+            web.get("/", alive),
             web.get("/health", self.health),
             web.get("/openapi.json", self.openapi),
             web.get("/global_config_dict_yaml", self.config),
             web.get("/server_instances", self.instances),
         ]
 
-    async def alive(self, _request: web.Request) -> web.Response:
-        """Whether the process answers; asked by pollers that have no key."""
-        return json_response(b'{"status": "ok"}')
-
     async def health(self, _request: web.Request) -> web.Response:
-        """Whether requests would be served now; 503 if not."""
+        """Return whether requests would be served now; 503 if not."""
         context = self._context
         problem = "shutting down" if context.draining else None if context.bus.is_connected else "NATS is away"
         body = {"status": problem or "ok", "waiting": context.rollouts.num_waiting}
@@ -66,3 +62,10 @@ class HeadRoutes:
             for place in self._context.directory
         ]
         return json_response(msgspec.json.encode(listed))
+
+
+async def alive(request: web.Request) -> web.Response:
+    """Answer liveness probes, which have no key; redirect a browser to the viewer."""
+    if "text/html" in request.headers.get("Accept", ""):
+        return web.Response(status=307, headers={"Location": "/ui/", "Vary": "Accept"})
+    return json_response(b'{"status": "ok"}')

@@ -1,4 +1,4 @@
-"""Reading requests and writing answers: bounded, timed, and told in JSON when something is wrong."""
+"""Reading requests and writing answers: bounded, timed, and with errors in JSON."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from aiohttp.http import HttpProcessingError
 
 from gymq.bridge.failures import BridgeError, invalid
 from gymq.bridge.memory import MemoryBudget, Share
-from gymq.redaction import redact
+from gymq.secrets.redaction import redact
 
 log = logging.getLogger("gymq.bridge")
 connections_log = logging.getLogger("gymq.bridge.connections")
@@ -29,7 +29,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """What is the client's doing is told in a line, if it sent no HTTP, or not at all, if it hung up meanwhile."""
+    """Shorten log records of errors that the client caused.
+
+    Input that is not HTTP is logged in one line, and a client that hung up is not logged at all.
+    """
     error = record.exc_info[1] if record.exc_info else None
     if isinstance(error, ConnectionError):
         return False
@@ -53,8 +56,8 @@ def error_response(error: BridgeError) -> web.Response:
 
 
 @web.middleware
-async def told_in_json(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Answers whatever a handler raises with a status and a body that says why."""
+async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Turn any exception of a handler into a status and a body that says why."""
     try:
         return await handler(request)
     except BridgeError as error:
@@ -74,7 +77,7 @@ async def told_in_json(request: web.Request, handler: Handler) -> web.StreamResp
 
 
 def check_key(request: web.Request, expected: str) -> None:
-    """Whether a request names the key, as `Authorization: Bearer` or, in Anthropic's way, as `x-api-key`.
+    """Check whether a request names the key, as `Authorization: Bearer` or, in Anthropic's way, as `x-api-key`.
 
     Raises:
         BridgeError: 401; it does not.
@@ -89,14 +92,14 @@ def check_key(request: web.Request, expected: str) -> None:
 async def read_body(
     request: web.Request, *, max_bytes: int, timeout_s: float, budget: MemoryBudget | None = None
 ) -> bytes:
-    """The body of a request.
+    """Return the body of a request.
 
     Args:
-        timeout_s: for all of it. It must come at `LEAST_BYTES_PER_S` too.
-        budget: what large bodies that are being read may take together; when it is spent, they are not read on.
+        timeout_s: seconds for all of it. It must also arrive at `LEAST_BYTES_PER_S` or faster.
+        budget: bytes that large bodies being read may take together; reading stops when it is spent.
 
     Raises:
-        BridgeError: 415 it is compressed; 413 it is larger than `max_bytes`; 408 it comes too slowly.
+        BridgeError: 415 if it is compressed; 413 if it is larger than `max_bytes`; 408 if it arrives too slowly.
     """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() != "identity":
@@ -144,16 +147,16 @@ def _too_large(max_bytes: int) -> BridgeError:
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
-    """The JSON object in a body.
+    """Return the JSON object in a body.
 
     Raises:
-        BridgeError: 422; there is none.
+        BridgeError: 422; the body is not a JSON object.
     """
     try:
         value = msgspec.json.decode(body)
         body.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"the body is no JSON: {error}") from None
+        raise invalid(f"the body is not JSON: {error}") from None
     if not isinstance(value, dict):
         raise invalid(f"the body must be a JSON object, not {type(value).__name__}")
     return value

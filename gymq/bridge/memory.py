@@ -1,4 +1,4 @@
-"""How much memory large request bodies may take together while they arrive."""
+"""Limit on the memory that large request bodies may take together while they arrive."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class MemoryBudget:
 
 
 class Share:
-    """What one body holds of a budget."""
+    """The part of a budget that one body takes."""
 
     __slots__ = ("_budget", "num_bytes", "num_wanted", "turn")
 

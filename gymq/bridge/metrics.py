@@ -1,7 +1,7 @@
-"""Metrics in Prometheus' form: queues, workers, and what the newest runs have made of their tasks.
+"""Metrics in Prometheus' form: queues, workers, and the outcomes of the newest runs.
 
-Everything is read when it is asked for and nothing is counted in between, so whoever does not ask pays nothing. Numbers
-of runs are those of the profiler's checkpoints. A run that is no longer among the newest is not told any more.
+Everything is read on request and nothing is counted in between, so metrics cost nothing unless they are scraped.
+Numbers of runs are those of the profiler's checkpoints. A run that is no longer among the newest is no longer reported.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from gymq.bridge.context import Context
-from gymq.overview import Overview, read_overview
+from gymq.errors import GymqError
+from gymq.runs.overview import Overview, read_overview
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -24,15 +25,16 @@ NEEDS = "the setting `metrics` of the bridge needs a package: pip install 'gymq[
 _TOKENS = {"input_tokens": "input", "output_tokens": "output"}  # members of usage, and what they are called
 
 
-class MetricsMissing(Exception):
+class MetricsMissing(GymqError):
     """The package that metrics need is not installed; one sentence."""
 
 
 class MetricsRoutes:
     def __init__(self, context: Context) -> None:
-        """
+        """Import the client library of Prometheus.
+
         Raises:
-            MetricsMissing
+            MetricsMissing: the library is not installed.
         """
         try:
             import prometheus_client
@@ -54,7 +56,7 @@ class MetricsRoutes:
 
 
 class _Collector:
-    """Gives one look at the cluster to Prometheus' client."""
+    """Passes one look at the cluster to Prometheus' client."""
 
     def __init__(self, found: Overview) -> None:
         self._found = found
@@ -64,19 +66,19 @@ class _Collector:
 
 
 def families(found: Overview) -> Iterator[Metric]:
-    """The metrics of one look at the cluster."""
+    """Yield the metrics of one look at the cluster."""
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
     yield CounterMetricFamily("gymq_outcomes", "Outcomes stored, of all runs.", value=found.num_outcomes)
     yield GaugeMetricFamily("gymq_dead_letters", "Dead letters that are kept.", value=found.num_dead_letters)
 
     waiting = GaugeMetricFamily("gymq_tasks_waiting", "Tasks in the queue.", labels=["agent", "urgent"])
-    in_hand = GaugeMetricFamily("gymq_tasks_in_hand", "Tasks that agents work on.", labels=["agent", "urgent"])
+    in_flight = GaugeMetricFamily("gymq_tasks_in_hand", "Tasks that agents work on.", labels=["agent", "urgent"])
     for queue in found.queues:
         of = [queue.agent or "", str(queue.urgent).lower()]
         waiting.add_metric(of, queue.waiting)
-        in_hand.add_metric(of, queue.in_hand)
-    yield from (waiting, in_hand)
+        in_flight.add_metric(of, queue.in_flight)
+    yield from (waiting, in_flight)
 
     labels = ["instance", "kind", "worker"]
     load = GaugeMetricFamily("gymq_worker_load", "Calls or tasks running or waiting in a process.", labels=labels)
@@ -108,8 +110,8 @@ def families(found: Overview) -> Iterator[Metric]:
                 reward.add_metric(of, agent.mean_reward.value)
             for k, estimate in agent.pass_at_k.items():
                 passed.add_metric([*of, str(k)], estimate.value / 100)
-            for member, direction in _TOKENS.items():
-                stats = agent.members.get(member)
+            for field, direction in _TOKENS.items():
+                stats = agent.fields.get(field)
                 if stats is not None:
                     tokens.add_metric([*of, direction], round(stats.mean * stats.count))
     yield from (rewarded, failed, reward, passed, tokens)

@@ -1,4 +1,4 @@
-"""One model call over HTTP: in the dialect of whoever asks, whole or as events."""
+"""One model call over HTTP: in the dialect of the client, as a whole or as events."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymq.bridge.dialects import Body, Dialect, encode
 from gymq.bridge.events import COMMENT
 from gymq.bridge.failures import BridgeError, invalid, of_rollout_error
 from gymq.bridge.http import json_response, parse_object
-from gymq.outcomes import RolloutError
+from gymq.failures import RolloutError
 
 PING_EVERY_S = 10.0  # so that nobody on the way takes a waiting stream for a dead one
 
@@ -21,9 +21,9 @@ Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) -> web.StreamResponse:
-    """Answer a request to a model; failures too, as the dialect tells them.
+    """Answer a request to a model, with failures in the form of the dialect.
 
-    The model answers as a whole. To who wants a stream it is replayed as events once it is there.
+    The model answers as a whole. If the client asks for a stream the answer is replayed as events once it is complete.
     """
     try:
         asked = parse_object(body)
@@ -47,7 +47,10 @@ async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body) -> Body:
 
 
 async def _stream(request: web.Request, dialect: Dialect, asked: Body, reply: Awaitable[Body]) -> web.StreamResponse:
-    """Replay a reply as events. One that fails at once still has a status; one that fails later ends in an event."""
+    """Replay a reply as events.
+
+    A reply that fails at once is still answered with a status; one that fails later ends in an event.
+    """
     working = asyncio.ensure_future(reply)
     stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     try:

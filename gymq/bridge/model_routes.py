@@ -8,17 +8,18 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gymq import responses, subjects
+from gymq import responses
 from gymq.agent import checked_response
 from gymq.bridge.agent_routes import AgentRoutes
 from gymq.bridge.context import Context
 from gymq.bridge.dialects import DIALECTS, RESPONSES, Dialect, encode
-from gymq.bridge.directory import Place
+from gymq.bridge.directory import InstanceAddress
 from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.gateway import CAPTURE, PREFIX, rollout_id
 from gymq.bridge.http import json_response
 from gymq.bridge.model_calls import Ask, answer
-from gymq.messages import Generate, Generated
+from gymq.protocol import subjects
+from gymq.protocol.messages import Generate, Generated
 
 
 class _Named(msgspec.Struct):
@@ -39,7 +40,7 @@ class ModelRoutes:
         return found
 
     async def models(self, request: web.Request) -> web.Response:
-        """The model instances, as OpenAI lists models."""
+        """Return the model instances in the form of OpenAI's list of models."""
         self._context.admit(request)
         place = self._context.place(request)
         listed = [
@@ -68,8 +69,8 @@ class ModelRoutes:
 
         return handle
 
-    def _named_in(self, body: bytes, path: str) -> Place:
-        """The model that a body names, else the only one."""
+    def _named_in(self, body: bytes, path: str) -> InstanceAddress:
+        """Return the model that a body names, else the only one."""
         try:
             name = msgspec.json.decode(body, type=_Named).model
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -77,7 +78,7 @@ class ModelRoutes:
         found = self._context.directory.get(name or "")
         return found if found is not None and found.kind == "models" else self._context.only("models", path)
 
-    def _ask(self, model: Place, rollout: str | None) -> Ask:
+    def _ask(self, model: InstanceAddress, rollout: str | None) -> Ask:
         # Calls of one rollout reach the same engine, which has its prefix in the cache.
         name = rollout or f"bridge-{secrets.token_hex(8)}"
 

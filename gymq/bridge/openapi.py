@@ -62,7 +62,7 @@ _ERRORS = {
     "404": "There is no such instance, path or tool.",
     "405": "The path does not know the method.",
     "408": "The body took too long to arrive.",
-    "409": "Cancelled by whoever runs the cluster.",
+    "409": "Cancelled by an operator of the cluster.",
     "413": "The body is too large.",
     "415": "The body is compressed, or its type is not JSON.",
     "422": "It would end the same again: the row or a parameter does not fit.",
@@ -73,10 +73,10 @@ _ERRORS = {
 
 
 def document(with_key: bool) -> Schema:
-    """The document.
+    """Return the OpenAPI document.
 
     Args:
-        with_key: whether the bridge asks for a key.
+        with_key: whether the bridge requires a key.
     """
     paths = dict(_paths())
     security: list[Schema] = [{"key": []}] if with_key else []
@@ -122,12 +122,12 @@ def _paths() -> Any:
 
 
 def _operation(summary: str, body: Schema | None = None, answer: Schema | None = None, path: str = "") -> Schema:
-    """An operation.
+    """Return an operation.
 
     Args:
         body: schema of the request's JSON.
         answer: schema of the answer's JSON; None: any.
-        path: with the names of its parameters in braces.
+        path: path with the names of its parameters in braces.
     """
     done: Schema = {"description": "Done."}
     if answer is not None:

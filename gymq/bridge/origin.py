@@ -1,8 +1,8 @@
-"""Which requests are refused because a page of somebody else, in a browser, may have made them.
+"""Protection against requests that pages of other origins make in a browser.
 
-A browser sends what any page asks it to send, also to addresses that only this machine or this network can reach. It
-says so in `Origin` and `Sec-Fetch-Site`, which pages cannot forge. A page whose own name was made to resolve to the
-bridge (DNS rebinding) counts as the same origin for the browser; its name is in `Host`.
+A browser sends any request that a page asks for, also to addresses that only this machine or this network can reach. It
+reports that in `Origin` and `Sec-Fetch-Site`, which pages cannot forge. A page whose own name was made to resolve to
+the bridge (DNS rebinding) counts as the same origin for the browser; its name is in `Host`.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from gymq.bridge.failures import BridgeError
 
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_PAGE = frozenset({"/ui", "/ui/"})  # holds no data, so links from elsewhere may lead there
+_PAGE = frozenset({"/", "/ui", "/ui/"})  # holds no data, so links from elsewhere may lead there
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address can only mean this machine."""
+    """Return whether a name or address can only mean this machine."""
     name = _plain(host)
     if name == "localhost" or name.endswith(".localhost"):
         return True
@@ -33,11 +33,12 @@ class OriginCheck:
     """Recognizes requests of other origins by their headers."""
 
     def __init__(self, hosts: Iterable[str], listen_at: str, *, with_key: bool) -> None:
-        """
+        """Set the origins and hosts that are allowed.
+
         Args:
             hosts: names and addresses by which clients reach the bridge, besides those that mean this machine.
-            listen_at: address to listen on. If others can reach it, every address is taken in `Host`: only a name can
-                be made to resolve elsewhere.
+            listen_at: address to listen on. If other machines can reach it, every address is accepted in `Host`: only a
+                name can be made to resolve elsewhere.
             with_key: whether requests need a key. A page that was rebound does not have it, so `Host` may be anything.
         """
         self._hosts = {_plain(host) for host in hosts} - _ANYWHERE
@@ -79,7 +80,7 @@ def _is_link_to_page(request: web.Request) -> bool:
 
 
 def _is_same(origin: str, host_and_port: str) -> bool:
-    """Whether an origin is that of the address a request was sent to; a proxy may have added TLS."""
+    """Return whether an origin is that of the address a request was sent to; a proxy may have added TLS."""
     try:
         scheme, netloc = urlsplit(origin)[:2]
         default = _DEFAULT_PORTS.get(scheme)
@@ -91,7 +92,7 @@ def _is_same(origin: str, host_and_port: str) -> bool:
 
 
 def _host_of(host_and_port: str) -> str:
-    """The name or address in a `Host` header; empty if there is none."""
+    """Return the name or address in a `Host` header; empty if there is none."""
     try:
         found = urlsplit(f"//{host_and_port}")
         _ = found.port  # raises where it is not a number

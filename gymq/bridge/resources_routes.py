@@ -1,4 +1,4 @@
-"""Resources over HTTP: seed, tools, verify. A cookie is the session."""
+"""Routes of resources workers: seed, tools, verify. The cookie of a request is its session."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from aiohttp import web
 
 from gymq.bridge.context import Context
 from gymq.bridge.cookies import SessionCookies
-from gymq.bridge.directory import Place
+from gymq.bridge.directory import InstanceAddress
 from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.head_routes import HEAD_PATHS
 from gymq.bridge.http import error_response, json_response
 from gymq.bridge.keys import HEADER
-from gymq.bridge.sessions import ResourcesCalls
+from gymq.bridge.resources_calls import ResourcesCalls
 
 
 class ResourcesRoutes:
@@ -70,7 +70,7 @@ class ResourcesRoutes:
         return await self._in_session(request, place, call)
 
     async def close(self, request: web.Request) -> web.Response:
-        """Give the session of a cookie up."""
+        """Close the session of a cookie."""
         place, calls = self._admitted(request)
         session = self._session(request, place)
         if session is not None:
@@ -79,18 +79,18 @@ class ResourcesRoutes:
         answer.del_cookie(self._cookies.name(place.name), path="/")
         return answer
 
-    def _admitted(self, request: web.Request) -> tuple[Place, ResourcesCalls]:
+    def _admitted(self, request: web.Request) -> tuple[InstanceAddress, ResourcesCalls]:
         self._context.admit(request)
         place = self._context.place_of_kind(request, "resources")
         return place, ResourcesCalls(self._context.calls, place.name, self._context.settings.call_timeout_s)
 
     async def _in_session(
-        self, request: web.Request, place: Place, call: Callable[[str | None], Awaitable[web.Response]]
+        self, request: web.Request, place: InstanceAddress, call: Callable[[str | None], Awaitable[web.Response]]
     ) -> web.Response:
-        """Answer a call of a session, and send its cookie again: agents of NeMo Gym keep those of the last reply only.
+        """Answer a call of a session, and send its cookie again.
 
-        A call without a cookie is one without a session. Workers that keep state refuse it: served by a session that
-        nobody seeded, it would end as a reward of 0 that nobody earned.
+        Agents of NeMo Gym keep only the cookies of the last reply. A call without a cookie is one without a session.
+        Workers that keep state refuse it: in a session that was never seeded it would end as an unearned reward of 0.
         """
         session = self._session(request, place)
         try:
@@ -101,11 +101,11 @@ class ResourcesRoutes:
             self._with_cookie(answer, place, session) if self._cookies.name(place.name) in request.cookies else answer
         )
 
-    def _session(self, request: web.Request, place: Place) -> str | None:
+    def _session(self, request: web.Request, place: InstanceAddress) -> str | None:
         value = request.cookies.get(self._cookies.name(place.name))
         return None if value is None else self._cookies.read(place.name, value)
 
-    def _with_cookie(self, answer: web.Response, place: Place, session: str | None) -> web.Response:
+    def _with_cookie(self, answer: web.Response, place: InstanceAddress, session: str | None) -> web.Response:
         answer.set_cookie(
             self._cookies.name(place.name),
             self._cookies.make(place.name, session),

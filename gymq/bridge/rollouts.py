@@ -1,4 +1,4 @@
-"""Requests as tasks: put into the queue, waited for by their doorbell, cancelled when nobody waits any more."""
+"""Requests as tasks: queued, awaited by notification, and cancelled when no client waits any more."""
 
 from __future__ import annotations
 
@@ -7,43 +7,38 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, NamedTuple
 
-from nats.aio.msg import Msg
-
-from gymq import streams, subjects
 from gymq.bridge import keys
 from gymq.bridge.failures import BridgeError
-from gymq.bus import Bus, BusError
-from gymq.discovery import is_running
-from gymq.jetstream import JetStream
-from gymq.jsonl import parse_object
-from gymq.messages import BadMessage, Cancellation, FailureClass, Outcome, Rollout, Run, Task, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.tasks import read_task, submit
+from gymq.bus import Bus, BusError, streams
+from gymq.bus.discovery import is_running
+from gymq.data.jsonl import parse_object
+from gymq.data.rows import digest_of
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Task, VerifiedRollout
+from gymq.protocol.subjects import RolloutId
+from gymq.queue.client import SUBMIT_PATIENCE_S, QueueClient
 
 log = logging.getLogger("gymq.bridge")
 
-SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
-FIND_AGAIN_S = 0.5
-MOST_SUBMITTED_AT_ONCE = 64
 MOST_FETCHED_AT_ONCE = 16  # outcomes, each of which may be megabytes
-LOOK_AGAIN_EVERY_S = 15.0  # a doorbell may be missed
-NOBODY_SERVES_S = 60.0  # without an answer of any process of an agent, its rollouts are given up
-
-Key = tuple[str, int, int]  # run, task index, rollout index
+CHECK_SERVED_EVERY_S = 15.0
+UNSERVED_S = 60.0  # without an answer of any process of an agent, its rollouts are given up
 
 
 class _Asked(NamedTuple):
-    """What a task was made for."""
+    """The row and agent that a task was made for."""
 
     agent: str
     digest: str  # of the row; empty where there is no key
     replaces: int | None = None  # stream sequence of the failure that does not count any more
 
     def check(self, other: _Asked) -> None:
-        """Whether a key that both have means the same rollout.
+        """Check whether a key that both have means the same rollout.
 
         Raises:
             BridgeError: 422; it does not.
@@ -58,6 +53,7 @@ class _Waiting:
 
     def __init__(self, asked: _Asked) -> None:
         self.asked = asked
+        self.submitting: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         # Whoever waited may be gone when it fails.
         self.outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
@@ -67,52 +63,53 @@ class _Waiting:
             self.outcome.set_exception(error)
 
 
-class Pending:
+class PendingRollout:
     """A rollout that was asked for."""
 
-    def __init__(self, rollouts: Rollouts, at: Key, waiting: _Waiting) -> None:
+    def __init__(self, rollouts: Rollouts, at: RolloutId, waiting: _Waiting) -> None:
         self._rollouts = rollouts
         self._at = at
         self._waiting = waiting
 
     async def outcome(self) -> Outcome:
-        """The outcome. When the one who waits for it is cancelled so is the rollout, unless it has a key.
+        """Return the outcome; cancelling the wait cancels the rollout too, unless it has a key.
 
         Raises:
-            BridgeError: 504 it took too long; 500 no agent, or no queue; 503 the bridge ends.
+            BridgeError: 504 if it took too long; 500 if there is no agent or no queue; 503 if the bridge is shutting
+                down.
         """
         return await self._rollouts.wait(self._at, self._waiting)
 
 
 class Rollouts:
-    """Rolls out rows for those who wait. Everything is stored as for a collection, under two runs.
+    """Rolls out rows for clients that wait. Everything is stored as for a collection, under two runs.
 
-    Rows without a key belong to the run `<name>-<start>`, numbered as they come; what is left of it when the bridge
-    ends is cancelled. Rows with a key belong to `<name>-keyed`, at indices made of the key.
+    Rows without a key belong to the run `<name>-<start>`, numbered in the order of arrival; its unfinished rollouts are
+    cancelled when the bridge shuts down. Rows with a key belong to `<name>-keyed`, at indices derived from the key.
     """
 
     def __init__(self, bus: Bus, name: str, *, rollout_timeout_s: float, queue_timeout_s: float) -> None:
         self.run = f"{name}-{secrets.token_hex(4)}"
         self.keyed_run = f"{name}-keyed"
         self._bus = bus
-        self._js = JetStream(bus)
-        self._outcomes = OutcomeStore(bus)
+        self._js = bus.js
+        self._queue = QueueClient(bus, submitter="bridge")
         self._name = name
         self._rollout_timeout_s = rollout_timeout_s
         self._queue_timeout_s = queue_timeout_s
         self._next_index = 0
-        self._waiting: dict[Key, _Waiting] = {}
+        self._waiting: dict[RolloutId, _Waiting] = {}
         # Tasks with keys that nobody waits for, such as those of an earlier bridge.
-        self._queued: dict[Key, _Asked] = {}
-        self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
+        self._queued: dict[RolloutId, _Asked] = {}
         self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
+        self._following = AsyncExitStack()
         self._background: set[asyncio.Task[Any]] = set()
         self._silent_since: dict[str, float] = {}
         self._stopped = False
 
     @property
     def num_waiting(self) -> int:
-        """Rollouts in the queue or in work."""
+        """Number of rollouts that are queued or in flight."""
         return len(self._waiting)
 
     async def start(self) -> None:
@@ -122,19 +119,16 @@ class Rollouts:
             BusError
         """
         for run in (self.run, self.keyed_run):
-            await self._bus.subscribe(subjects.done_of_run(run), self._on_done)
-        self._bus.on_reconnect(lambda: self._in_background(self._look_for_all()))
+            look_again = partial(self._look_again, run)
+            await self._following.enter_async_context(self._queue.follow(run, self._on_stored, look_again))
         await self._cancel_orphans()
-        for run in (self.run, self.keyed_run):
-            record = encode(Run(run=run, created_at=time.time()))
-            await self._js.store_surely(subjects.run_record(run), record, {}, patience_s=SUBMIT_PATIENCE_S)
-        async for task in self._tasks_of(self.keyed_run):
-            asked = _Asked(task.agent, keys.digest_of(parse_object(task.row)), task.replaces)
-            self._queued[task.run, task.task_index, task.rollout_index] = asked
+        async for _, task in self._queue.queued(self.keyed_run):
+            asked = _Asked(task.agent, digest_of(parse_object(task.row)), task.replaces)
+            self._queued[task.rollout_id] = asked
         self._in_background(self._watch())
 
     async def stop(self) -> None:
-        """Tell all who wait that they wait in vain. Rollouts with a key go on, the others are cancelled."""
+        """Fail all waiting requests. Rollouts with a key continue, the others are cancelled."""
         self._stopped = True
         for task in list(self._background):
             task.cancel()
@@ -143,12 +137,13 @@ class Rollouts:
             waiting.fail(BridgeError(503, "shutting_down", "the bridge is shutting down"))
         if unfinished:
             await self._cancel(self.run, None)
+        await self._following.aclose()
 
     async def roll_out(self, row: bytes, agent: str, key: str | None = None) -> Outcome:
-        """`begin` and `Pending.outcome` in one."""
+        """Begin a rollout and wait for its outcome; see `begin` and `PendingRollout.outcome`."""
         return await (await self.begin(row, agent, key)).outcome()
 
-    async def begin(self, row: bytes, agent: str, key: str | None = None) -> Pending:
+    async def begin(self, row: bytes, agent: str, key: str | None = None) -> PendingRollout:
         """Put a row into the queue. Nothing here keeps it longer than until the queue has it.
 
         Args:
@@ -159,20 +154,20 @@ class Rollouts:
             BridgeError: 422 the key was used for another row or agent; 500 the outcomes cannot be read.
         """
         if key is None:
-            at = (self.run, self._next_index, 0)
+            at = RolloutId(self.run, self._next_index, 0)
             self._next_index += 1
-            return Pending(self, at, self._begin(at, row, _Asked(agent, "")))
-        at = (self.keyed_run, *keys.indices_of(key))
-        asked = _Asked(agent, keys.digest_of(parse_object(row)))
+            return PendingRollout(self, at, self._begin(at, row, _Asked(agent, "")))
+        at = RolloutId(self.keyed_run, *keys.indices_of(key))
+        asked = _Asked(agent, digest_of(parse_object(row)))
         if at not in self._waiting:
             found = await self._find(at)
             if found is not None:
                 sequence, outcome = found
-                asked.check(_Asked(outcome.agent, keys.digest_of(parse_object(outcome.row))))
-                if isinstance(outcome, Rollout) or not outcome.retryable:
+                asked.check(_Asked(outcome.agent, digest_of(parse_object(outcome.row))))
+                if isinstance(outcome, VerifiedRollout) or not (outcome.retryable or outcome.curable):
                     ended = _Waiting(asked)
                     ended.outcome.set_result(outcome)
-                    return Pending(self, at, ended)
+                    return PendingRollout(self, at, ended)
                 asked = asked._replace(replaces=sequence)
         # Another request with the key may have begun while this one looked.
         if at in self._waiting:
@@ -180,23 +175,25 @@ class Rollouts:
         elif at in self._queued:
             asked.check(self._queued[at])
         waiting = self._waiting.get(at) or self._begin(at, row, asked)
-        return Pending(self, at, waiting)
+        return PendingRollout(self, at, waiting)
 
-    async def wait(self, at: Key, waiting: _Waiting) -> Outcome:
-        """As `Pending.outcome`."""
+    async def wait(self, at: RolloutId, waiting: _Waiting) -> Outcome:
+        """Wait for an outcome; see `PendingRollout.outcome`."""
         try:
             return await self._wait(waiting)
         except (asyncio.CancelledError, BridgeError):
-            if at[0] == self.run and self._waiting.pop(at, None) is not None and not self._stopped:
-                self._in_background(self._cancel(self.run, at[1]))
+            if at.run == self.run and self._waiting.pop(at, None) is not None and not self._stopped:
+                if waiting.submitting is not None:
+                    waiting.submitting.cancel()
+                self._in_background(self._cancel(self.run, at.task_index))
             raise
 
-    def _begin(self, at: Key, row: bytes, asked: _Asked) -> _Waiting:
+    def _begin(self, at: RolloutId, row: bytes, asked: _Asked) -> _Waiting:
         waiting = self._waiting[at] = _Waiting(asked)
         if self._queued.pop(at, None) == asked:
             self._in_background(self._fetch(at))  # it may have ended since the queue was read
         else:  # nothing is queued, or it has failed by now
-            self._in_background(self._submit(at, row, waiting))
+            waiting.submitting = self._in_background(self._submit(at, row, waiting))
         return waiting
 
     async def _wait(self, waiting: _Waiting) -> Outcome:
@@ -208,7 +205,7 @@ class Rollouts:
             text = f"not finished within {limit_s:g} s, the queue included"
             raise BridgeError(504, str(FailureClass.DEADLINE_EXCEEDED), text, stage="queue") from None
 
-    async def _submit(self, at: Key, row: bytes, waiting: _Waiting) -> None:
+    async def _submit(self, at: RolloutId, row: bytes, waiting: _Waiting) -> None:
         run, task_index, rollout_index = at
         task = Task(
             run=run,
@@ -221,58 +218,58 @@ class Rollouts:
             replaces=waiting.asked.replaces,
         )
         try:
-            async with self._submitting:
-                if at in self._waiting:
-                    once = f"bridge-{waiting.asked.replaces or 0}"
-                    await submit(self._bus, task, once=once, urgent=False, patience_s=SUBMIT_PATIENCE_S)
+            await self._queue.open_run(run)  # before its first row: a bridge without requests creates no run
+            await self._queue.submit(task)
         except (BusError, BadMessage) as error:
             self._waiting.pop(at, None)
             waiting.fail(BridgeError(500, "not_queued", f"the row could not be queued: {error}", stage="queue"))
 
-    async def _on_done(self, message: Msg) -> None:
-        _, _, run, task_index, rollout_index = message.subject.split(".")
-        at = (run, int(task_index), int(rollout_index))
+    def _on_stored(self, at: RolloutId) -> None:
         if at in self._waiting:
             self._in_background(self._fetch(at))
 
-    async def _fetch(self, at: Key) -> None:
-        """Give those who wait for a rollout its outcome, if there is one."""
+    def _look_again(self, run: str) -> None:
+        for at in self._waiting:
+            if at.run == run:
+                self._in_background(self._fetch(at))
+
+    async def _fetch(self, at: RolloutId) -> None:
+        """Pass the outcome of a rollout to its waiting requests, if there is one."""
         async with self._fetching:
             waiting = self._waiting.get(at)
             if waiting is None:
                 return
             try:
-                found = await self._outcomes.find_outcome(*at)
+                found = await self._queue.outcomes.find_outcome(*at)
             except BusError as error:
-                log.warning("the outcome of %s/%d/%d is looked for again: %s", *at, error)
+                log.warning("retrying to read the outcome of %s: %s", at, error)
                 return
             if found is not None and found[0] != waiting.asked.replaces and not waiting.outcome.done():
                 self._waiting.pop(at, None)
                 waiting.outcome.set_result(found[1])
 
-    async def _find(self, at: Key) -> tuple[int, Outcome] | None:
-        """The stored outcome, with its sequence; asked for again while the server is away."""
-        give_up = time.monotonic() + SUBMIT_PATIENCE_S
-        while True:
-            try:
-                async with self._fetching:
-                    return await self._outcomes.find_outcome(*at)
-            except BusError as error:
-                if time.monotonic() > give_up:
-                    text = f"the outcomes cannot be read: {error}"
-                    raise BridgeError(500, "not_queued", text, stage="queue") from None
-            await asyncio.sleep(FIND_AGAIN_S)
+    async def _find(self, at: RolloutId) -> tuple[int, Outcome] | None:
+        """Return the stored outcome with its sequence, retrying while the server is away.
+
+        Raises:
+            BridgeError: 500; the outcomes could not be read for `SUBMIT_PATIENCE_S`.
+        """
+
+        async def find() -> tuple[int, Outcome] | None:
+            async with self._fetching:
+                return await self._queue.outcomes.find_outcome(*at)
+
+        try:
+            return await self._bus.retry_read(find, patience_s=SUBMIT_PATIENCE_S)
+        except BusError as error:
+            raise BridgeError(500, "not_queued", f"the outcomes cannot be read: {error}", stage="queue") from None
 
     async def _watch(self) -> None:
-        """Look for outcomes whose doorbell was missed, and for agents that are gone."""
+        """Fail the requests for agents that are gone."""
         while True:
-            await asyncio.sleep(LOOK_AGAIN_EVERY_S)
-            await self._look_for_all()
+            await asyncio.sleep(CHECK_SERVED_EVERY_S)
             for agent in {waiting.asked.agent for waiting in self._waiting.values()}:
                 await self._check_served(agent)
-
-    async def _look_for_all(self) -> None:
-        await asyncio.gather(*(self._fetch(at) for at in list(self._waiting)))
 
     async def _check_served(self, agent: str) -> None:
         now = time.monotonic()
@@ -283,41 +280,34 @@ class Rollouts:
         if not is_silent:
             self._silent_since.pop(agent, None)
             return
-        if now - self._silent_since.setdefault(agent, now) < NOBODY_SERVES_S:
+        if now - self._silent_since.setdefault(agent, now) < UNSERVED_S:
             return
         text = f"no process serves the agent {agent!r}"
         for at, waiting in list(self._waiting.items()):
             if waiting.asked.agent == agent:
                 waiting.fail(BridgeError(500, str(FailureClass.NO_WORKER), text, stage="queue"))
-                if at[0] == self.keyed_run:
+                if at.run == self.keyed_run:
                     self._queued[at] = waiting.asked  # its task stays, for whoever asks again
                     del self._waiting[at]
 
     async def _cancel(self, run: str, task_index: int | None) -> None:
-        """Have agents stop a rollout, or all of the run; what is queued ends as they come to it."""
-        mark = encode(Cancellation(run=run, task_index=task_index, at=time.time()))
+        """Cancel a rollout, or all of the run; agents skip queued tasks when they reach them."""
         try:
-            await self._js.store_surely(subjects.cancelled(run, task_index), mark, {}, patience_s=30.0)
+            await self._queue.mark_cancelled(run, task_index)
         except BusError as error:
             log.warning("%s could not be cancelled: %s", run if task_index is None else f"{run}/{task_index}", error)
 
     async def _cancel_orphans(self) -> None:
-        """Cancel what a bridge of this name that was killed has left; its callers are gone."""
+        """Cancel the rollouts of a killed bridge with this name; its callers are gone."""
         earlier = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{8}}")
         async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS):
             run = stored.subject.rpartition(".")[2]
-            if earlier.fullmatch(run) and run != self.run and await anext(self._tasks_of(run), None) is not None:
+            if earlier.fullmatch(run) and run != self.run and await anext(self._queue.queued(run), None) is not None:
                 log.warning("cancelling what is left of %s", run)
                 await self._cancel(run, None)
 
-    async def _tasks_of(self, run: str) -> AsyncIterator[Task]:
-        async for stored in self._js.read(streams.TASKS, subjects.tasks_of_run(run)):
-            try:
-                yield await read_task(self._bus, stored.data)
-            except BadMessage:
-                continue  # an agent will bury it
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
+        return task

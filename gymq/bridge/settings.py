@@ -1,19 +1,19 @@
-"""What a bridge can be told: the mapping `bridge` of a configuration."""
+"""Settings of a bridge: the mapping `bridge` of a configuration."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import pydantic
 
 from gymq.config.schema import DEFAULT_HEAD_PORT
+from gymq.data.results import Untrainable
 
 Seconds = Annotated[float, pydantic.Field(gt=0, le=30 * 24 * 3600)]
-Untrainable = Literal["error", "empty", "allow"]
 
 
 class BridgeSettings(pydantic.BaseModel):
-    """Where a bridge listens, whom it lets in, and how long it waits."""
+    """Addresses, access and timeouts of a bridge."""
 
     model_config = pydantic.ConfigDict(extra="forbid", frozen=True)
 
@@ -44,10 +44,10 @@ class BridgeSettings(pydantic.BaseModel):
 
 
 def settings_of(tree: dict[str, Any]) -> BridgeSettings:
-    """The settings in a configuration; `head_server` gives host and port where `bridge` does not.
+    """Return the settings in a configuration; `head_server` gives host and port where `bridge` does not.
 
     Raises:
-        pydantic.ValidationError: a member does not fit.
+        pydantic.ValidationError: a field is invalid.
     """
     head = tree.get("head_server") or {}
     defaults = {name: head[name] for name in ("host", "port") if head.get(name) is not None}

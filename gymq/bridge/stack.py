@@ -1,4 +1,4 @@
-"""Workers and bridge in a process of their own, for a program that trains: started, looked after, stopped."""
+"""Workers and bridge in a separate process, for a training program: started, monitored, stopped."""
 
 from __future__ import annotations
 
@@ -17,20 +17,28 @@ from typing import Any, cast
 import msgspec
 from omegaconf import OmegaConf
 
+from gymq.config.loader import ENV_YAML
 from gymq.config.schema import DEFAULT_HEAD_PORT
-from gymq.redaction import redact
+from gymq.errors import GymqError
+from gymq.secrets.redaction import redact
 
 START_S = 1800.0  # a model may take its time to load
 STOP_S = 60.0
 ANSWER_S = 1.5  # for one question; looking twice stays below five seconds
-TOLD_BYTES = 2000  # of the log, in an error
+LOG_TAIL_BYTES = 2000  # of the log, in an error
 
 # It must not outlive the trainer, however that ends.
-_GYMQ = "import os; from gymq import parent_death, cli; parent_death.die_with_parent(os.getppid()); cli.main()"
+_GYMQ = """import os
+from gymq import cli
+from gymq.child_processes import parent_death
+
+parent_death.die_with_parent(os.getppid())
+cli.main()
+"""
 
 
-class StackFailed(RuntimeError):
-    """What should serve does not; one sentence that names it."""
+class StackFailed(GymqError, RuntimeError):
+    """A part of the stack does not serve; one sentence that names it."""
 
 
 class _Instance(msgspec.Struct):
@@ -46,10 +54,11 @@ class Stack:
     """`gymq up` with a bridge, as a child process that ends with this one."""
 
     def __init__(self, config: Any, *, env_yaml: Path | None = None) -> None:
-        """
+        """Prepare a stack; nothing is started yet.
+
         Args:
-            config: a configuration, a mapping or OmegaConf's; interpolations may be open.
-            env_yaml: a further file, below `config`.
+            config: a configuration, a mapping or OmegaConf's; interpolations may be unresolved.
+            env_yaml: a further file, of lower precedence than `config`.
         """
         tree: Any = config if OmegaConf.is_config(config) else OmegaConf.create(dict(config))
         lower = OmegaConf.load(env_yaml) if env_yaml is not None and Path(env_yaml).exists() else OmegaConf.create()
@@ -70,7 +79,9 @@ class Stack:
         """
         self._folder = tempfile.TemporaryDirectory(prefix="gymq-")
         folder = Path(self._folder.name)
-        file = folder / "config.yaml"  # may hold keys: its folder is readable by this user only
+        # Named so because a trainer's configuration has keys that nothing here reads, which env.yaml alone may have. It
+        # may hold secrets: its folder is readable by this user only.
+        file = folder / ENV_YAML
         OmegaConf.save(_startable(self._config), file)
         process = self._process = self._spawn(folder, ["up", "--config", str(file)])
         give_up = time.monotonic() + START_S
@@ -112,10 +123,10 @@ class Stack:
         return started.result()
 
     def check(self) -> None:
-        """Look whether everything still serves.
+        """Check that everything still serves.
 
         Raises:
-            StackFailed: something does not; names it.
+            StackFailed: a part does not; the message names it.
         """
         if self._process is None:
             raise StackFailed("gymq up was not started, or was stopped")
@@ -125,7 +136,7 @@ class Stack:
         # A worker that is started again is away for a moment.
         missing = self._missing() and self._missing()
         if missing:
-            raise StackFailed(f"nobody serves {', '.join(missing)}")
+            raise StackFailed(f"no worker serves {', '.join(missing)}")
 
     def stop(self) -> None:
         """Stop it. May be called again."""
@@ -142,7 +153,7 @@ class Stack:
             self._folder = None
 
     def _missing(self) -> list[str]:
-        """The instances that no process answers for."""
+        """Return the instances that no process serves."""
         body = self._get("/server_instances")
         if body is None:
             raise StackFailed(f"the bridge at {self.url} does not answer")
@@ -162,14 +173,14 @@ class Stack:
             return None
 
     def _said(self) -> str:
-        """The end of what it printed."""
+        """Return the end of the log."""
         assert self._folder is not None
-        log = (Path(self._folder.name) / "log").read_bytes()[-TOLD_BYTES:]
+        log = (Path(self._folder.name) / "log").read_bytes()[-LOG_TAIL_BYTES:]
         return redact(log.decode(errors="replace").strip())
 
 
 def _startable(config: Any) -> Any:
-    """A configuration that asks for a bridge, with files that are found from anywhere."""
+    """Return the configuration with a bridge and with absolute paths of files."""
     config = OmegaConf.merge(config)
     if config.get("bridge") is None:
         config["bridge"] = {}

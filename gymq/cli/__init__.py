@@ -1,40 +1,47 @@
-"""The command `gymq`. Each command is a file here and is imported only when it is called."""
+"""The command `gymq`. Each command is a file here and is imported only when it is called or its help is shown.
+
+Its file has the options and imports nothing heavy at its top, so that help comes at once. Its work is in `actions/`.
+"""
 
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import cyclopts
+from cyclopts.panel import CycloptsPanel
 
-from gymq import credentials
-from gymq.cli.errors import Refused
+from gymq.errors import GymqError
+from gymq.secrets import credentials
 
 COMMANDS = {
     "up": "Start a cluster on this machine and keep it running.",
-    "bridge": "Serve HTTP for a cluster that runs: the interface that trainers and harnesses know.",
+    "bridge": "Serve a running cluster over HTTP, with the interface of NeMo Gym.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
-    "profile": "Statistics of a run, live or as files.",
-    "status": "Server, streams, workers, queues and runs.",
+    "demo": "Run the demo: four environments and a simulated model, without key or network.",
+    "profile": "Show the statistics of a run, live or from files.",
+    "status": "Show server, streams, workers, queues and runs.",
     "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
-    "export": "Hand on a stored run: JSONL, Parquet, Weights & Biases, MLflow.",
-    "rollouts": "List the rollouts of a run, or read one whole.",
+    "export": "Export a stored run: JSONL, Parquet, Weights & Biases, MLflow.",
+    "rollouts": "List the rollouts of a run, or show one in full.",
     "cancel": "Stop a run, or one task of it.",
-    "weights": "Give all replicas of a model new weights.",
-    "delete": "Delete what is stored of a run.",
-    "dead-letters": "What was given up: list it, read it, give it back or drop it.",
+    "weights": "Push new weights to all replicas of a model.",
+    "delete": "Delete a stored run.",
+    "dead-letters": "List, show, requeue or drop dead letters.",
     "score": "Verify stored rollouts again, without a model.",
-    "list": "The workers there are, and what each needs.",
+    "view": "Show runs and rollouts in a browser, live or from a file.",
+    "list": "List the available workers and what each needs.",
     "test": "Run the tests and the example rows of a worker.",
-    "audit": "Look for what fools or holds up an environment.",
-    "init": "Make the files of a new environment.",
+    "audit": "Check whether replies can fool or block an environment.",
+    "init": "Create a new environment or agent.",
     "config": "Show or check a configuration.",
-    "auth": "A NATS server where each role may do only what it needs.",
+    "auth": "Configure a NATS server where each role may do only what it needs.",
 }
 
 
 def make_app(asked_for: str | None = None) -> cyclopts.App:
-    """The command line.
+    """Return the command line app.
 
     Args:
         asked_for: the command that is about to run: its own page shows the whole of its help, not one line.
@@ -44,11 +51,13 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
         help="Verifiable-reward rollouts for reinforcement learning, over NATS.",
         version_flags=["--version"],
         default_parameter=cyclopts.Parameter(negative=(), show_default=_shown_default),
+        error_formatter=_shown_error,
     )
     for name, line in COMMANDS.items():
         module = name.replace("-", "_")
         app.command(f"gymq.cli.{module}:{module}", name=name, help=None if name == asked_for else line)
-    app.register_install_completion_command()
+    if asked_for not in COMMANDS:
+        app.register_install_completion_command()  # it imports the writers of all shells' scripts
     return app
 
 
@@ -56,13 +65,27 @@ def _shown_default(value: Any) -> str | None:
     return None if value in (None, False, ()) else str(value)
 
 
+def _shown_error(error: cyclopts.CycloptsError) -> Any:
+    """Return the message for a command line that cannot be parsed; an absent parameter is missing."""
+    shown: object = error
+    if isinstance(error, cyclopts.MissingArgumentError) and error.keyword is None and error.argument is not None:
+        argument = error.argument
+        was_given = any(token.keyword is not None for token in argument.tokens)
+        if not was_given and "Did you mean" not in str(error):
+            value = "FILE" if argument.hint is Path else "VALUE"
+            missing = f"{argument.name} {value}" if argument.name.startswith("-") else argument.name
+            command = " ".join(("gymq", *(error.command_chain or ())))
+            shown = f"missing {missing}; `{command} --help` explains it"
+    return CycloptsPanel(shown)
+
+
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
     credentials.hide_memory()
     try:
         sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
-    except Refused as refused:
-        print(f"gymq: {refused}", file=sys.stderr)
+    except GymqError as error:
+        print(f"gymq: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
         print("gymq: interrupted", file=sys.stderr)

@@ -4,31 +4,46 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import NamedTuple
 
 import pydantic
 
 from gymq.authoring import first_problem
 from gymq.bridge import Bridge, BridgeSettings, settings_of
-from gymq.bridge.bridge import PortTaken
 from gymq.bridge.directory import config_of_workers, directory_of
-from gymq.bridge.metrics import MetricsMissing
 from gymq.bus import Bus
-from gymq.cli.errors import Refused
+from gymq.bus.discovery import find_workers
+from gymq.cli.errors import UsageError
+from gymq.cluster.host import raise_open_files
 from gymq.config import Config
-from gymq.discovery import find_workers
-from gymq.host import raise_open_files
+from gymq.config.sources import origin
+from gymq.server.address import bracketed
+
+
+class BridgeAddress(NamedTuple):
+    """Address of a bridge, and the number of its instances."""
+
+    url: str  # of the head server
+    num_instances: int
+
+    @property
+    def viewer_url(self) -> str:
+        """Return what to open in a browser."""
+        return f"{self.url}/ui/"
+
+    def __str__(self) -> str:
+        return f"{self.num_instances} instances over HTTP at {self.url}; viewer: {self.viewer_url}"
 
 
 @asynccontextmanager
-async def bridge_for(config: Config, url: str) -> AsyncIterator[str]:
-    """A bridge while the block runs; gives a sentence that says where.
+async def bridge_for(config: Config, url: str) -> AsyncIterator[BridgeAddress]:
+    """Run a bridge while the block runs.
 
     Raises:
-        Refused: a setting or a port does not do, or there is nothing to serve.
-        BusError
+        UsageError: a setting or a port does not do, or there is nothing to serve.
+        BusError, MetricsMissing, PortTaken
     """
-    settings = read_settings(config.tree)
+    settings = read_settings(config)
     raise_open_files()
     bus = await Bus.connect(url, role="bridge", name="gymq bridge")
     try:
@@ -37,25 +52,26 @@ async def bridge_for(config: Config, url: str) -> AsyncIterator[str]:
             found = await find_workers(bus)
             config = config_of_workers(found, {"bridge": config.tree.get("bridge") or {}})
             if not config.instances:
-                raise Refused("no worker runs in this cluster: start some, or name them with --config FILE")
+                raise UsageError("no worker runs in this cluster: start some, or name them with --config FILE")
         directory = directory_of(config, settings.host, settings.port, has_options=is_configured)
         async with Bridge(bus, directory, settings):
-            yield f"{len(config.instances)} instances over HTTP at http://{directory.head_host}:{settings.port}"
-    except (MetricsMissing, PortTaken) as error:
-        raise Refused(str(error)) from None
+            yield BridgeAddress(f"http://{bracketed(directory.head_host)}:{settings.port}", len(config.instances))
     finally:
         await bus.close()
 
 
-def read_settings(tree: dict[str, Any]) -> BridgeSettings:
-    """The settings of a configuration.
+def read_settings(config: Config) -> BridgeSettings:
+    """Return the bridge's settings of a configuration.
 
     Raises:
-        Refused: one of them does not fit.
+        UsageError: one of them is unknown or does not fit; the message names the file and line, or the override.
     """
-    if not isinstance(tree.get("bridge") or {}, dict):
-        raise Refused("bridge: expected a mapping with settings")
+    given = config.tree.get("bridge") or {}
+    if not isinstance(given, dict):
+        raise UsageError("bridge: expected a mapping with settings")
     try:
-        return settings_of(tree)
+        return settings_of(config.tree)
     except pydantic.ValidationError as error:
-        raise Refused(f"bridge.{first_problem(error)}") from None
+        where = origin(config.sources, ("bridge", *error.errors(include_input=False)[0]["loc"]))
+        problem = f"bridge: {first_problem(error, BridgeSettings)}"
+        raise UsageError(f"{where}: {problem}" if where else problem) from None

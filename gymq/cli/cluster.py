@@ -1,145 +1,130 @@
-"""Which workers a command is about, and where they run: a cluster given, one found here, or one of its own."""
+"""The cluster of a command: a given one, one found here, or a temporary one."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from gymq.bus import Bus
-from gymq.cli.errors import Refused
-from gymq.config import Config, ConfigError, load
-from gymq.host import InstanceSpec, build
-from gymq.jetstream import STREAM_NOT_FOUND, JetStreamError
-from gymq.launch import Cluster
+from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
+from gymq.cli.configuration import check_instance, check_instances
+from gymq.cli.errors import UsageError
+from gymq.cluster.host import WorkerFailed
+from gymq.cluster.launch import Cluster
+from gymq.config import Config, Instance
+from gymq.loading.registry import WorkerNotFound
+from gymq.protocol.subjects import BadToken
+from gymq.runs.stored_runs import Runs
 from gymq.server import EmbeddedServer, find_running
 
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
-POLICY = "policy_model"
-STAND_IN = "simulated_model"
 CONNECT_S = 5.0  # somebody waits at the terminal
 
 
-def read_config(
-    config: Sequence[Path],
-    overrides: Sequence[str],
-    *,
-    resources: Path | None = None,
-    model_url: str | None = None,
-    model: str | None = None,
-    with_agent: bool = True,
-) -> Config:
-    """The configuration a command was given: files, a single file with a verifier, an endpoint for the policy.
+class ClusterAddress(NamedTuple):
+    """Addresses of a cluster."""
 
-    Args:
-        resources: a Python file with a Resources class.
-        model_url: base URL of an OpenAI-compatible endpoint that becomes the policy.
-        with_agent: whether the Python file is given a simple_agent to go with it.
-    """
-    initial: dict[str, Any] = {}
-    added = list(overrides)
-    if resources is not None:
-        if not resources.is_file():
-            raise Refused(f"there is no file {resources}")
-        initial |= _instances_for(resources, with_agent=with_agent)
-    if model_url is not None:
-        if model is None:
-            raise Refused("--model-url needs --model, the name the endpoint knows the model by")
-        added = [*_policy_at(model_url, model), *added]
-    elif model is not None:
-        raise Refused("--model needs --model-url, the endpoint that serves the model")
-    try:
-        return load([str(path) for path in config], added, initial=initial)
-    except ConfigError as error:
-        if resources is None or f"are called {POLICY}" not in str(error):
-            raise
-    print(f"gymq: no policy is given (--model-url, --model), so {STAND_IN} stands in for one", file=sys.stderr)
-    stand_in = {POLICY: {"responses_api_models": {STAND_IN: {"entrypoint": "worker.py"}}}}
-    return load([str(path) for path in config], added, initial=initial | stand_in)
-
-
-def instance_specs(config: Config) -> list[InstanceSpec]:
-    """The workers of a configuration, each checked to exist and to accept its options.
-
-    Raises:
-        Refused: there are none.
-        WorkerNotFound, OptionsError
-    """
-    specs = [InstanceSpec(found.name, found.kind, found.implementation, found.options) for found in config.instances]
-    if not specs:
-        raise Refused("the configuration describes no workers: give --config FILE or --resources FILE.py")
-    for spec in specs:
-        build(spec)
-    return specs
+    url: str  # of its NATS server
+    viewer_url: str | None = None  # what to open in a browser, where the command knows it
 
 
 @asynccontextmanager
-async def cluster_url(nats: str | None, config: Config, *, log_level: str) -> AsyncIterator[str]:
-    """The URL of a cluster: the one given, the one running in this folder, or one started for the while.
+async def cluster_url(
+    nats: str | None,
+    config: Config,
+    *,
+    log_level: str,
+    before_start: Callable[[Sequence[Instance]], Awaitable[None]] | None = None,
+) -> AsyncIterator[ClusterAddress]:
+    """Open a cluster and yield its address: the given one, the one running in this folder, or a temporary one.
 
-    The one that is started has a bridge if the configuration asks for it.
+    A temporary cluster has a bridge if the configuration asks for it.
+
+    Args:
+        before_start: called with the workers before a temporary cluster is started.
 
     Raises:
-        Refused, WorkerNotFound, OptionsError: one is to be started, and the configuration does not allow it.
+        OptionsError: a worker does not accept its options.
+        UsageError, WorkerNotFound: a cluster has to be started, and the configuration does not allow it.
     """
     url = nats or await find_running(STORE)
     if url is not None:
-        yield url
+        for found in config.instances:
+            with suppress(BadToken, WorkerFailed, WorkerNotFound):  # a worker need not be installed here
+                check_instance(config, found)
+        yield ClusterAddress(url)
         return
-    specs = instance_specs(config)
-    async with Cluster(specs, folder=FOLDER, log_level=log_level) as cluster, AsyncExitStack() as stack:
+    check_instances(config)
+    if before_start is not None:
+        await before_start(config.instances)
+    async with Cluster(config.instances, folder=FOLDER, log_level=log_level) as cluster, AsyncExitStack() as stack:
+        address = ClusterAddress(cluster.url)
         if config.tree.get("bridge") is not None:
             from gymq.cli.bridging import bridge_for  # a web server, which no other command needs
 
-            await stack.enter_async_context(bridge_for(config, cluster.url))
+            bridge = await stack.enter_async_context(bridge_for(config, cluster.url))
+            address = ClusterAddress(cluster.url, bridge.viewer_url)
         try:
-            yield cluster.url
+            yield address
         except asyncio.CancelledError:
-            print("gymq: stopping: rollouts in hand are finished or given back; Ctrl-C hurries", file=sys.stderr)
+            stopping = "rollouts in flight are finished or requeued; press Ctrl-C again to abort"
+            print(f"gymq: stopping: {stopping}", file=sys.stderr)
             raise
 
 
 async def running_url(nats: str | None) -> str:
-    """The URL of a cluster that runs already.
+    """Return the URL of a cluster that is already running.
 
     Raises:
-        Refused: none does.
+        UsageError: there is no running cluster.
     """
     url = nats or await find_running(STORE)
     if url is None:
-        raise Refused("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
+        raise UsageError("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
     return url
 
 
 @asynccontextmanager
 async def stored_url(nats: str | None) -> AsyncIterator[str]:
-    """The URL of a server with the streams: of a cluster, or one started for the while on what is stored here.
+    """Yield the URL of a server with the streams: of a cluster, or a temporary one for this folder's store.
 
     Raises:
-        Refused: nothing is stored in this folder.
+        UsageError: nothing is stored in this folder.
     """
-    url = nats or await find_running(STORE)
-    if url is not None:
+    async with stored_server(nats) as (url, _):
         yield url
+
+
+@asynccontextmanager
+async def stored_server(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedServer | None]]:
+    """Yield the same URL as `stored_url`, with the server if a temporary one was started.
+
+    A temporary server stops when a cluster needs the store.
+
+    Raises:
+        UsageError: nothing is stored in this folder.
+    """
+    url = nats or await find_running(STORE, for_reading=True)
+    if url is not None:
+        yield url, None
         return
     if not STORE.is_dir():
-        raise Refused("nothing was run in this folder: `gymq collect` runs something, --nats URL names a cluster")
-    async with EmbeddedServer(STORE) as server:
-        yield server.url
+        raise UsageError("nothing is stored in this folder: run `gymq collect`, or name a cluster with --nats URL")
+    async with EmbeddedServer(STORE, gives_way=True) as server:
+        yield server.url, server
 
 
 @asynccontextmanager
 async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterator[Bus]:
-    """A connection for a command.
+    """Connect to a server for one command.
 
     Raises:
-        BusError, Refused: no server, or one without the streams of gymq.
+        BusError, UsageError: there is no server, or it lacks the streams of gymq.
     """
     bus = await Bus.connect(url, role=role, name=name, timeout_s=CONNECT_S)
     try:
@@ -147,37 +132,20 @@ async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterat
     except JetStreamError as error:
         if error.code != STREAM_NOT_FOUND:
             raise
-        raise Refused("this NATS server has no streams of gymq yet: `gymq up --nats URL` makes them") from None
+        raise UsageError("this NATS server has no gymq streams yet: create them with `gymq up --nats URL`") from None
     finally:
         await bus.close()
 
 
-def _instances_for(file: Path, *, with_agent: bool) -> dict[str, Any]:
-    name = "".join(letter if letter.isalnum() else "_" for letter in file.stem)
-    resources = {name: {"resources_servers": {str(file.resolve()): {"entrypoint": file.name, "domain": "other"}}}}
-    if not with_agent:
-        return resources
-    return resources | {
-        f"{name}_simple_agent": {
-            "responses_api_agents": {
-                "simple_agent": {
-                    "entrypoint": "worker.py",
-                    "resources_server": {"type": "resources_servers", "name": name},
-                    "model_server": {"type": "responses_api_models", "name": POLICY},
-                }
-            }
-        },
-    }
+async def require_run(bus: Bus, run: str) -> None:
+    """Check that a run exists.
 
-
-def _policy_at(url: str, model: str) -> list[str]:
-    """Overrides that put an endpoint in the place of whatever policy the files name."""
-    key = os.environ.get("GYMQ_MODEL_API_KEY") or os.environ.get("OPENAI_API_KEY") or "none"
-    options = {"entrypoint": "worker.py", "openai_base_url": url, "openai_api_key": key, "openai_model": model}
-    policy = {"responses_api_models": {"openai_model": options}}
-    values = {"policy_base_url": url, "policy_api_key": key, "policy_model_name": model}
-    return [
-        *(f"++{name}={json.dumps(value)}" for name, value in values.items()),
-        f"++{POLICY}=null",
-        f"++{POLICY}={json.dumps(policy)}",
-    ]
+    Raises:
+        UsageError: there is no such run.
+        BusError, BadToken
+    """
+    runs = Runs(bus)
+    if not await runs.exists(run):
+        names = [record.run for record in (await runs.records())[:10]]
+        known = f"the newest are {', '.join(names)}" if names else "no run is stored"
+        raise UsageError(f"run {run!r} not found; {known}")

@@ -1,4 +1,4 @@
-"""Whether the processes of `gymq up` serve, for whoever watches over it: an engine of containers, a cluster."""
+"""Health checks of `gymq up` for container engines and clusters."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from gymq.bridge.connections import Listener
-from gymq.cli.errors import Refused
-from gymq.host import raise_open_files
-from gymq.launch import Cluster
+from gymq.cli.errors import UsageError
+from gymq.cluster.host import raise_open_files
+from gymq.cluster.launch import Cluster
 
 
 @asynccontextmanager
 async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[None]:
     """Answer `GET /health` while the block runs: 200 if everything serves, else 503 and what does not.
 
-    A process that waits for a NATS server that is away counts as serving: to start it again would not help.
+    A process that waits for a NATS server that is away counts as serving, since a restart would not help.
 
     Raises:
-        Refused: the port is taken, or the address is none of this machine.
+        UsageError: the port is taken, or the address is not one of this machine.
     """
 
     async def answer(_: web.Request) -> web.Response:
@@ -38,7 +38,7 @@ async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[Non
             assert runner.server is not None
             await listener.open(runner.server, host, port)
         except OSError as error:
-            raise Refused(f"cannot listen at {host}:{port} for --health-port: {error.strerror}") from None
+            raise UsageError(f"cannot listen at {host}:{port} for --health-port: {error.strerror}") from None
         yield
     finally:
         listener.close()

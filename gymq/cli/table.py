@@ -1,19 +1,37 @@
-"""Statistics of a run as tables."""
+"""Runs and their statistics as tables."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
-from gymq.cli.listing import listing, whole_width
-from gymq.cli.printable import printable
-from gymq.running import PASS_THRESHOLD, AgentSnapshot, Estimate, ProfileSnapshot
+from gymq.defaults import PASS_THRESHOLD
+from gymq.render import Listing, listing, printable, shown_count, shown_environments, shown_number, shown_time
+from gymq.runs.stored_runs import RunState
+from gymq.stats.intervals import Estimate
+from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
 KS = (1, 4, 16)
-STAND_INS = ("simulated_model", "replay_model")
+MOCK_MODELS = ("simulated_model", "replay_model")
+
+
+def run_table(runs: Sequence[RunState], *, num_runs: int) -> Listing:
+    """Return a table of the runs, whose caption says how many more there are."""
+    caption = f"the newest {len(runs)} of {num_runs} runs" if num_runs > len(runs) else None
+    numbers = ("done", "failures", "reward")
+    table = listing("runs", "run", "started", *numbers, "policy", numbers=numbers, names=("started",), caption=caption)
+    for run in runs:
+        done = f"{run.num_stored:,}"
+        table.add_row(
+            run.run,
+            shown_time(run.created_at),
+            done if run.num_rollouts is None else f"{done} of {run.num_rollouts:,}",
+            shown_count(run.num_failures),
+            shown_number(run.mean_reward),
+            printable(", ".join(run.models) or "-"),
+        )
+    return table
 
 
 def profile_table(
@@ -23,75 +41,67 @@ def profile_table(
     models: Sequence[str] = (),
     ks: Sequence[int] | None = None,
     threshold: float = PASS_THRESHOLD,
-) -> Table:
+) -> Listing:
     """Show the mean reward and pass@k of each agent, with 95 % intervals.
 
     Args:
-        models: what answered as the policy; a stand-in is called one in the header.
+        models: what answered as the policy; a mock is marked as one in the header.
         ks: the k's to show; default: 1, 4, 16 as far as there are so many rollouts of a task, and the largest.
         threshold: the smallest reward with which a rollout passes.
     """
     policy = ", ".join(models) or "not known"
-    stand_in = ", [bold]a stand-in, not a trained model[/bold]" if any(name in policy for name in STAND_INS) else ""
+    title = Text.assemble((f"run {run}\npolicy: {policy}", "italic"))
+    if any(name in policy for name in MOCK_MODELS):
+        title.append(", ").append("a mock, not a trained model", "bold")
     shown = _default_ks(snapshot) if ks is None else ks
     numbers = ("mean reward", *(f"pass@{k}" for k in shown), "tasks", "rollouts", "failed")
+    rule = f"pass@k in %: a rollout passes with a reward of {threshold:g} or more; with 95 % intervals"
     table = listing(
-        f"run {escape(run)}\npolicy: {escape(policy)}{stand_in}\n",
+        title.append("\n"),
         "environment (agent)",
         *numbers,
         numbers=numbers,
-        caption=f"pass@k in %: a rollout passes with a reward of {threshold:g} or more; with 95 % intervals",
+        caption=rule if shown else None,
     )
-    table.columns[0].no_wrap = True
+    names = shown_environments(snapshot.agents)
     for name, agent in snapshot.agents.items():
         failed = sum(agent.failures.values())
         rates = [_shown(agent.pass_at_k.get(k), ".1f") for k in shown]
-        counts = (f"{agent.tasks:,}", f"{agent.rollouts:,}", f"{failed:,}" if failed else "-")
-        table.add_row(printable(name), _shown(agent.mean_reward, ".3g"), *rates, *counts)
+        counts = (f"{agent.tasks:,}", f"{agent.rollouts:,}", shown_count(failed))
+        table.add_row(printable(names[name]), _shown(agent.mean_reward, ".3g"), *rates, *counts)
     return table
 
 
-def print_profile(console: Console, table: Table) -> None:
-    """Print what `profile_table` made; on a terminal that is too narrow for it, the same figures as a list."""
-    needed = max(whole_width(console, table), len(str(table.caption)))
-    if needed <= console.width or not console.is_terminal:
-        console.width = max(needed, console.width)  # `print` itself takes no more than the console has
-        console.print(table)
-        return
-    headings = [str(column.header) for column in table.columns]
-    console.print(table.title, table.caption, "", sep="\n", highlight=False)
-    for name, *cells in zip(*(column.cells for column in table.columns), strict=True):
-        console.print(name, soft_wrap=True, highlight=False)
-        for heading, cell in zip(headings[1:], cells, strict=True):
-            console.print(f"  {heading:12} {str(cell).replace(chr(10), '   ')}", soft_wrap=True, highlight=False)
-
-
-def member_table(name: str, agent: AgentSnapshot) -> Table:
-    """Mean, deviation and range of the reward and of every other number that the rollouts of an agent have."""
+def field_table(name: str, agent: AgentSnapshot) -> Listing:
+    """Return a table with mean, deviation and range of the reward and of each other number of an agent's rollouts."""
     numbers = ("rollouts", "mean", "std", "min", "median", "max")
-    caption = f"{agent.members_left_out} values of further members are left out" if agent.members_left_out else None
-    table = listing(f"numbers of {escape(name)}", "member", *numbers, numbers=numbers, caption=caption)
-    for member, stats in agent.members.items():
+    caption = f"{agent.fields_left_out} values of further fields are left out" if agent.fields_left_out else None
+    table = listing(f"numbers of {name}", "field", *numbers, numbers=numbers, caption=caption)
+    for field, stats in agent.fields.items():
         cells = (stats.mean, stats.std, stats.min, stats.median, stats.max)
-        table.add_row(printable(member), f"{stats.count:,}", *(_number(value) for value in cells))
+        table.add_row(printable(field), f"{stats.count:,}", *(shown_number(value, ",.6g") for value in cells))
     return table
 
 
-def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None) -> Table:
-    """pass@k, the mean of the first k, and the majority where the rollouts have answers."""
+def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None) -> Listing:
+    """Return a table with pass@k, the mean of the first k, and the majority where the rollouts have answers."""
     has_majority = bool(agent.majority_at_k)
     numbers = ("pass@k", "interval", "avg of k", *(["majority@k"] if has_majority else []))
-    caption = None if agent.no_answer is None else f"{agent.no_answer:.1f} % of the rollouts have no answer"
-    table = listing(f"rates of {escape(name)}, in %", "k", *numbers, numbers=numbers, caption=caption)
+    lines = ["avg of k: mean reward of the first k rollouts of each task"]
+    if has_majority:
+        lines.append("majority@k: mean reward of the answer that most of the first k rollouts give")
+    if agent.no_answer is not None:
+        lines.append(f"{agent.no_answer:.1f} % of the rollouts have no answer")
+    table = listing(f"rates of {name}, in %", "k", *numbers, numbers=numbers, caption="\n".join(lines))
     for k in sorted(agent.pass_at_k) if ks is None else ks:
         estimate = agent.pass_at_k.get(k)
         interval = None if estimate is None else estimate.interval
         table.add_row(
             f"{k}",
-            _rate(None if estimate is None else estimate.value),
+            shown_number(None if estimate is None else estimate.value, ".1f"),
             "-" if interval is None else f"{interval.low:.1f}-{interval.high:.1f}",
-            _rate(agent.avg_of_k.get(k)),
-            *([_rate(agent.majority_at_k.get(k))] if has_majority else []),
+            shown_number(agent.avg_of_k.get(k), ".1f"),
+            *([shown_number(agent.majority_at_k.get(k), ".1f")] if has_majority else []),
         )
     return table
 
@@ -101,18 +111,11 @@ def _default_ks(snapshot: ProfileSnapshot) -> list[int]:
     return sorted({k for k in KS if k <= largest} | ({largest} if 0 < largest <= KS[-1] else set()))
 
 
-def _shown(estimate: Estimate | None, form: str) -> str:
+def _shown(estimate: Estimate | None, form: str) -> Text:
     if estimate is None:
-        return "-"
-    if estimate.interval is None:
-        return f"{estimate.value:{form}}"
-    low, high = estimate.interval.low, estimate.interval.high
-    return f"{estimate.value:{form}}\n[dim]{low:{form}} to {high:{form}}[/dim]"
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.6g}"
-
-
-def _rate(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1f}"
+        return Text("-")
+    shown = Text(f"{estimate.value:{form}}")
+    if estimate.interval is not None:
+        low, high = estimate.interval.low, estimate.interval.high
+        shown.append(f"\n{low:{form}} to {high:{form}}", "dim")
+    return shown

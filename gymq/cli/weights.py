@@ -1,28 +1,20 @@
-"""gymq weights"""
+"""Define the command `gymq weights`."""
 
 from __future__ import annotations
 
-import asyncio
-import sys
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.auth import OPERATOR, TRAINER
-from gymq.bus import Bus
-from gymq.cli.cluster import running_url
-from gymq.cli.errors import Refused, told_plainly
-from gymq.cli.printable import printable
-from gymq.credentials import may_take
-from gymq.model import WeightsMode
-from gymq.weights import CONFIRM_S, Pushed, PushError
-from gymq.weights import push as push_weights
+from gymq.cli.errors import UsageError
+from gymq.cli.parameters import NatsUrl
+from gymq.defaults import CONFIRM_S, WeightsMode
 
 weights = App(
     name="weights",
-    help="Give all replicas of a model new weights.",
+    help="Push new weights to all replicas of a model.",
     default_parameter=Parameter(negative=()),
 )
 
@@ -36,63 +28,27 @@ def push(
     file: Path | None = None,
     mode: WeightsMode = "keep",
     deadline: Annotated[float, Parameter(validator=Number(gt=0))] = CONFIRM_S,
-    nats: Annotated[str | None, Parameter(env_var="GYMQ_NATS")] = None,
+    nats: NatsUrl = None,
 ) -> int:
-    """Give all replicas of a model new weights, and wait until each has loaded them.
+    """Push new weights to all replicas of a model, and wait until each has loaded them.
 
-    Replicas that start later load them before they serve. Exit status 1: some replicas did not load them.
+    Replicas that start later load them before they serve. The exit status is 1 if some replicas did not load them.
 
     Args:
         model: name of the instance in the configuration.
-        policy_version: what the weights are called from now on, in every rollout they answer.
-        path: folder or file that every replica finds under this path.
+        policy_version: name of the weights, recorded in every rollout that they answer.
+        path: folder or file that every replica can read under this path.
         file: a safetensors file; its bytes are sent to the replicas over NATS.
-        mode: what becomes of requests that run: they are kept, waited for, or aborted.
-        deadline: seconds for the replicas to load them.
-        nats: URL of the cluster; by default the one that runs in this folder.
+        mode: what happens to running requests: keep continues them with the new weights, wait finishes them first,
+            abort ends them.
+        deadline: seconds within which the replicas must load the weights.
+        nats: URL of the cluster; default: the one running in this folder.
     """
-    with told_plainly():
-        if (path is None) == (file is None):
-            raise Refused("give either --path, that all replicas can read, or --file, whose bytes are sent")
-        try:
-            absolute = None if path is None else path.absolute()
-            return asyncio.run(_push(model, policy_version, absolute, file, mode, deadline, nats))
-        except PushError as error:
-            raise Refused(str(error)) from None
+    import asyncio
 
+    from gymq.cli.actions.weights import push_to_cluster
 
-async def _push(
-    model: str,
-    policy_version: str,
-    path: Path | None,
-    file: Path | None,
-    mode: WeightsMode,
-    deadline_s: float,
-    nats: str | None,
-) -> int:
-    url = await running_url(nats)
-    role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
-    bus = await Bus.connect(url, role=role, name="gymq weights")
-    try:
-        pushed = await push_weights(
-            bus,
-            model,
-            policy_version,
-            path=path,
-            weights=file,
-            mode=mode,
-            deadline_s=deadline_s,
-        )
-    finally:
-        await bus.close()
-    return _report(model, pushed)
-
-
-def _report(model: str, pushed: Pushed) -> int:
-    count = len(pushed.confirmed)
-    print(f"{count} replica{'' if count == 1 else 's'} of {model} answer with {printable(pushed.policy_version)}")
-    if pushed.taken_back:
-        print("gymq: no replica can load them: those before stay the newest", file=sys.stderr)
-    for worker, why in sorted(pushed.missing.items()):
-        print(f"gymq: {worker} does not: {printable(why)}", file=sys.stderr)
-    return 1 if pushed.missing else 0
+    if (path is None) == (file is None):
+        raise UsageError("give either --path, that all replicas can read, or --file, whose bytes are sent")
+    absolute = None if path is None else path.absolute()
+    return asyncio.run(push_to_cluster(model, policy_version, absolute, file, mode, deadline, nats))

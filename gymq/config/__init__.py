@@ -4,9 +4,19 @@
 """
 
 from gymq.config.addresses import add_addresses
-from gymq.config.errors import ConfigError
-from gymq.config.instances import Instance
+from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.loader import Config, load
-from gymq.config.masking import fingerprint, masked
+from gymq.config.masking import fingerprint, masked, record_instances
+from gymq.protocol.instances import Instance
 
-__all__ = ["Config", "ConfigError", "Instance", "add_addresses", "fingerprint", "load", "masked"]
+__all__ = [
+    "Config",
+    "ConfigError",
+    "Instance",
+    "UnknownInstances",
+    "add_addresses",
+    "fingerprint",
+    "load",
+    "masked",
+    "record_instances",
+]

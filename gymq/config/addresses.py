@@ -1,4 +1,4 @@
-"""Addresses: the host and port of each instance, for those who reach workers over HTTP."""
+"""Addresses: the host and port of each instance, for clients that reach workers over HTTP."""
 
 import random
 import socket
@@ -33,14 +33,14 @@ def add_addresses(tree: dict[str, Any], is_free: Callable[[int], bool] = port_is
 
     Args:
         tree: a resolved configuration.
-        is_free: tells whether a port can be had.
+        is_free: returns whether a port is free.
 
     Raises:
-        ConfigError: if one of these keys is not valid, or no free port was found in 50 attempts.
+        ConfigError: one of these keys is not valid, or no free port was found in 50 attempts.
     """
-    mistakes = problems(Addressing, tree)
-    if mistakes:
-        raise ConfigError("; ".join(f"{dotted(keys)}: {problem}" for keys, problem in mistakes))
+    invalid = problems(Addressing, tree)
+    if invalid:
+        raise ConfigError("; ".join(f"{dotted(keys)}: {problem}" for keys, problem in invalid))
     settings = Addressing.model_validate(tree)
     host = _own_address() if settings.use_absolute_ip else settings.default_host or "127.0.0.1"
     head = tree.get("head_server") or {"host": host, "port": DEFAULT_HEAD_PORT}

@@ -1,8 +1,8 @@
 """Directives: parts of a configuration that are copied or moved from elsewhere in it.
 
-`x: ${copy:a.b}` makes `x` what `a.b` is. `x: {_copy: a.b, ...}` lays the other members of `x` over it. With
+`x: ${copy:a.b}` makes `x` what `a.b` is. `x: {_copy: a.b, ...}` lays the other keys of `x` over it. With
 `inherit_from` in the place of `copy` the source is moved instead; `swap_key` is an older name of it.
-`_delete_key: a, b` removes members of the mapping it stands in, its own and those that come from a copy at any depth.
+`_delete_key: a, b` removes keys of the mapping it stands in, its own and those that come from a copy at any depth.
 
 Every source is taken as it was merged, before anything is moved or deleted, with its own directives carried out.
 """
@@ -53,7 +53,7 @@ class _Expansion:
         self.moved: list[Keys] = []
         self._open: list[Keys] = []
 
-    def expand(self, value: Any, at: Keys, *, laid_over: bool = False) -> Any:
+    def expand(self, value: Any, at: Keys, *, is_merged: bool = False) -> Any:
         """Return a copy of the value that stands at a path, with the directives in it carried out.
 
         Args:
@@ -71,9 +71,9 @@ class _Expansion:
         directives = [(key, source) for key, source in directives if source is not None]
         names = self._names(own.pop(_DELETE, None), (*at, _DELETE))
         must_exist = {name: own.pop(name, _ABSENT) is _ABSENT for name in names}
-        laid_over = laid_over or bool(directives)
-        own = {key: self.expand(member, (*at, key), laid_over=laid_over) for key, member in own.items()}
-        if must_exist and laid_over:
+        is_merged = is_merged or bool(directives)
+        own = {key: self.expand(entry, (*at, key), is_merged=is_merged) for key, entry in own.items()}
+        if must_exist and is_merged:
             own[_DELETE] = must_exist
         if not directives:
             return own
@@ -83,7 +83,7 @@ class _Expansion:
         taken = self._take(source, directive in _MOVES, (*at, directive))
         if taken == MISSING:
             return MISSING
-        merged = self._lay_over(taken, own, (*at, directive))
+        merged = self._merge(taken, own, (*at, directive))
         self._delete(merged, at)
         return merged
 
@@ -94,8 +94,8 @@ class _Expansion:
         for name, must_exist in value.pop(_DELETE, {}).items():
             if value.pop(name, _ABSENT) is _ABSENT and must_exist:
                 raise self._error((*at, _DELETE), f"there is no {name}{did_you_mean(name, map(str, value))}")
-        for key, member in value.items():
-            self._delete(member, (*at, key))
+        for key, entry in value.items():
+            self._delete(entry, (*at, key))
 
     def _take(self, source: Any, move: bool, at: Keys) -> Any:
         """Return what a directive at a path names."""
@@ -123,16 +123,16 @@ class _Expansion:
                 node = self._guarded(node, passed, at)
             if node == MISSING:
                 break
-            members = {str(key): key for key in node} if isinstance(node, dict) else {}
-            if name not in members:
+            by_name = {str(key): key for key in node} if isinstance(node, dict) else {}
+            if name not in by_name:
                 inside = f" in {dotted(passed)}" if passed else ""
-                problem = f"{'.'.join(names)} does not exist: there is no {name}{inside}{did_you_mean(name, members)}"
+                problem = f"{'.'.join(names)} does not exist: there is no {name}{inside}{did_you_mean(name, by_name)}"
                 raise self._error(at, problem)
-            passed = (*passed, members[name])
-            node = node[members[name]]
+            passed = (*passed, by_name[name])
+            node = node[by_name[name]]
         return node, passed
 
-    def _lay_over(self, taken: Any, own: dict[Any, Any], at: Keys) -> dict[Any, Any]:
+    def _merge(self, taken: Any, own: dict[Any, Any], at: Keys) -> dict[Any, Any]:
         if not isinstance(taken, dict):
             raise self._error(at, "names a value that is not a mapping, so nothing can be laid over it")
         try:

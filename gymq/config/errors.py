@@ -1,15 +1,30 @@
 """The one exception of the configuration, and how its messages name things."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+
+from gymq.errors import GymqError
 
 Keys = tuple[str | int, ...]
 """Keys and list indices from the root of a configuration to one of its values. YAML also has other keys; they are rare
 and only written out."""
 
 
-class ConfigError(Exception):
-    """The configuration cannot be used. The text is one line for the person who wrote it."""
+class ConfigError(GymqError):
+    """The configuration cannot be used. The text is one line for its author."""
+
+
+class UnknownInstances(ConfigError):
+    """Options name instances that are not configured.
+
+    Attributes:
+        names: their names.
+    """
+
+    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
+        """Join what is wrong, given with the name that is unknown, to one message."""
+        super().__init__("; ".join(problem for _, problem in problems))
+        self.names = frozenset(name for name, _ in problems)
 
 
 def dotted(path: Keys) -> str:

@@ -1,45 +1,23 @@
 """Instances: which top-level mappings describe a worker, and whether they are complete."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from gymq.config.errors import Keys, did_you_mean, dotted
-from gymq.config.schema import KINDS, RUN_KEYS, Implementation, Kind, problems
+from gymq.config.errors import Keys, UnknownInstances, did_you_mean, dotted
+from gymq.config.schema import RUN_KEYS, Implementation, problems
 from gymq.config.sources import Source, place
+from gymq.protocol.instances import KINDS, Instance
 
 
-@dataclass(frozen=True)
-class Instance:
-    """One configured worker.
-
-    Attributes:
-        name: its top-level key; other workers and messages call it by this name.
-        kind: "agents", "models" or "resources".
-        implementation: the key below the kind; it names the worker's code.
-        options: everything below that, as configured. It is part of the configuration's tree, not a copy.
-    """
-
-    name: str
-    kind: Kind
-    implementation: str
-    options: dict[str, Any]
-
-    @property
-    def server_type(self) -> str:
-        """The key of the kind in configuration files, for example `resources_servers`."""
-        return next(key for key, kind in KINDS.items() if kind == self.kind)
-
-    @property
-    def worker_options(self) -> dict[str, Any]:
-        """The options without the members that every implementation can have in the format."""
-        return {key: value for key, value in self.options.items() if key not in Implementation.model_fields}
+def worker_options(instance: Instance) -> dict[str, Any]:
+    """Return an instance's options without the keys that every implementation can have in the format."""
+    return {key: value for key, value in instance.options.items() if key not in Implementation.model_fields}
 
 
 def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tuple[list[Instance], list[str]]:
     """Return the instances of a resolved configuration in order of appearance.
 
-    A mapping without a server type, or without an `entrypoint` below it, is no instance and no mistake.
+    A mapping without a server type, or without an `entrypoint` below it, is neither an instance nor a mistake.
 
     Args:
         tree: the resolved configuration.
@@ -54,9 +32,9 @@ def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tupl
         types = [key for key in KINDS if isinstance(block, dict) and key in block]
         if not any(_has_entrypoint(block[key]) for key in types):
             continue
-        mistakes = list(_mistakes(name, block, types))
-        if mistakes:
-            located = (f"{dotted(keys)}: {problem}{place(sources, keys)}" for keys, problem in mistakes)
+        block_problems = list(_problems(name, block, types))
+        if block_problems:
+            located = (f"{dotted(keys)}: {problem}{place(sources, keys)}" for keys, problem in block_problems)
             invalid.append("; ".join(located))
         else:
             ((implementation, options),) = block[types[0]].items()
@@ -70,7 +48,7 @@ def _has_entrypoint(implementations: Any) -> bool:
     )
 
 
-def _mistakes(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tuple[Keys, str]]:
+def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tuple[Keys, str]]:
     """Yield what is wrong with a mapping that has an entrypoint: where and what."""
     if not isinstance(name, str):
         yield (str(name),), "an instance needs a name that is text, not a number"
@@ -92,9 +70,13 @@ def _mistakes(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tu
         yield (*keys, "domain"), "missing; a resources server needs one"
 
 
-def unknown_references(instances: Sequence[Instance], sources: Sequence[Source] = ()) -> list[str]:
-    """Return a message for each option `{type: ..., name: ...}` that names no configured instance of that type."""
-    messages = []
+def check_references(instances: Sequence[Instance], sources: Sequence[Source] = ()) -> None:
+    """Check that each option `{type: ..., name: ...}` names a configured instance of that type.
+
+    Raises:
+        UnknownInstances: some do not.
+    """
+    problems: list[tuple[str, str]] = []
     configured = {(instance.server_type, instance.name) for instance in instances}
     for instance in instances:
         for field, value in instance.options.items():
@@ -109,5 +91,7 @@ def unknown_references(instances: Sequence[Instance], sources: Sequence[Source] 
             elsewhere = next((other.server_type for other in instances if other.name == name), None)
             if elsewhere:
                 hint = f"; {name} is one of the {elsewhere}"
-            messages.append(f"{dotted(keys)}: no {server_type} are called {name}{hint}{place(sources, keys)}")
-    return messages
+            problem = f"{dotted(keys)}: no {server_type} are called {name}{hint}{place(sources, keys)}"
+            problems.append((name, problem))
+    if problems:
+        raise UnknownInstances(problems)

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from os import PathLike
 from pathlib import Path
 from types import EllipsisType
@@ -14,13 +14,25 @@ from omegaconf.errors import OmegaConfBaseException
 from gymq.config import overrides as command_line
 from gymq.config.directives import carry_out
 from gymq.config.errors import ConfigError, did_you_mean
-from gymq.config.instances import Instance, find_instances, unknown_references
+from gymq.config.instances import check_references, find_instances
 from gymq.config.resolution import resolve
 from gymq.config.schema import RUN_KEYS
-from gymq.config.sources import CONFIG_PATHS, Source, find, listed_files, merge, place, read, read_tree
+from gymq.config.sources import (
+    CONFIG_PATHS,
+    INITIAL,
+    OVERRIDE,
+    Source,
+    find,
+    listed_files,
+    merge,
+    place,
+    read,
+    read_tree,
+)
+from gymq.protocol.instances import Instance
+from gymq.workers import SHIPPED
 
-_ENV_YAML = "env.yaml"
-_INSTALL_ROOT = Path(__file__).resolve().parents[2]
+ENV_YAML = "env.yaml"
 _logger = logging.getLogger("gymq.config")
 
 
@@ -31,10 +43,12 @@ class Config:
     Attributes:
         tree: all of it as plain dicts, lists and scalars, nothing left to resolve.
         instances: the workers it describes, in order of appearance.
+        sources: its layers from low to high precedence, each override one of its own, to name lines in messages.
     """
 
     tree: dict[str, Any]
     instances: list[Instance]
+    sources: Sequence[Source] = field(default=(), repr=False, compare=False)
 
     def instance(self, name: str) -> Instance:
         """Return the instance of a name.
@@ -47,13 +61,13 @@ class Config:
                 return instance
         names = [instance.name for instance in self.instances]
         hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
-        raise ConfigError(f"no instance is called {name}{hint}")
+        raise ConfigError(f"no instance is named {name}{hint}")
 
     def require_instances(self) -> list[Instance]:
-        """Return the instances of a configuration that somebody wants to start.
+        """Return the instances of the configuration.
 
         Raises:
-            ConfigError: if there are none.
+            ConfigError: there are none.
         """
         if not self.instances:
             files = ", ".join(self.tree.get(CONFIG_PATHS) or ()) or "no file"
@@ -78,8 +92,8 @@ def load(
     Args:
         config_paths: the files to start from. If empty, `config_paths` of env.yaml, `initial` or the overrides.
         overrides: arguments `key=v` (the key must exist), `+key=v`, `++key=v` and `~key`.
-        root: the directory that relative names start from, by default the current one. The directory in which gymq is
-            installed comes after it.
+        root: the directory that relative names start from, by default the current one. What gymq ships, `workers/` and
+            `examples/`, comes after it.
         env_yaml: the file to read as env.yaml, None for none; by default the first env.yaml under the roots.
         initial: values from an embedding program.
         extra_roots: directories to look in before `root`.
@@ -88,7 +102,7 @@ def load(
         ConfigError: one line that says what is wrong and where.
     """
     base = (Path(root) if root is not None else Path.cwd()).absolute()
-    roots = [*(Path(extra).absolute() for extra in extra_roots), base, _INSTALL_ROOT]
+    roots = [*(Path(extra).absolute() for extra in extra_roots), base, SHIPPED]
     arguments = command_line.parse(overrides)
     upper = [*_read_env(env_yaml, roots), *_read_initial(initial)]
     given = Source("command line", command_line.overlay(arguments))
@@ -103,17 +117,18 @@ def load(
     names, files = read_tree(entries, roots, early)
 
     merged = merge([*files, *upper])
-    command_line.apply(merged, arguments, known=RUN_KEYS)
+    arguments = command_line.apply(merged, arguments, known=RUN_KEYS)
     if names:
         merged[CONFIG_PATHS] = names
     raw = cast(dict[str, Any], OmegaConf.to_container(merged))
-    sources = [*files, *upper, given]
+    sources = [*files, *upper, Source(given.name, command_line.overlay(arguments))]
     expanded = carry_out(raw, sources)
     # Making OmegaConf nodes of a large tree again takes long, and most configurations have no directives.
     tree = resolve(merged if expanded == raw else OmegaConf.create(expanded), sources)
     instances = _checked_instances(tree, sources)
     _fill_in(tree, instances, base)
-    return Config(tree, instances)
+    each = (Source(f"{OVERRIDE}{one.text}", command_line.overlay([one])) for one in arguments)
+    return Config(tree, instances, [*files, *upper, *each])
 
 
 def _read_env(env_yaml: str | PathLike[str] | EllipsisType | None, roots: Sequence[Path]) -> list[Source]:
@@ -121,8 +136,8 @@ def _read_env(env_yaml: str | PathLike[str] | EllipsisType | None, roots: Sequen
         return []
     if not isinstance(env_yaml, EllipsisType):
         return [read(find(str(env_yaml), roots), str(env_yaml))]
-    found = [root / _ENV_YAML for root in roots if (root / _ENV_YAML).is_file()]
-    return [read(found[0], _ENV_YAML)] if found else []
+    found = [root / ENV_YAML for root in roots if (root / ENV_YAML).is_file()]
+    return [read(found[0], ENV_YAML)] if found else []
 
 
 def _read_initial(initial: Mapping[str, Any] | None) -> list[Source]:
@@ -131,8 +146,8 @@ def _read_initial(initial: Mapping[str, Any] | None) -> list[Source]:
     try:
         config = OmegaConf.create(initial if isinstance(initial, DictConfig) else dict(initial))
     except OmegaConfBaseException as error:
-        raise ConfigError(f"initial values: {error.full_key}: {str(error).splitlines()[0]}") from None
-    return [Source("initial values", config)]
+        raise ConfigError(f"{INITIAL}: {error.full_key}: {str(error).splitlines()[0]}") from None
+    return [Source(INITIAL, config)]
 
 
 def _fill_in(tree: dict[str, Any], instances: Sequence[Instance], base: Path) -> None:
@@ -160,7 +175,5 @@ def _checked_instances(tree: dict[str, Any], sources: Sequence[Source]) -> list[
         raise ConfigError(f"{count} not valid: {'; '.join(invalid)}; {skip}")
     for message in invalid:
         _logger.warning("skipped an instance that is not valid: %s", message)
-    references = unknown_references(instances, sources)
-    if references:
-        raise ConfigError("; ".join(references))
+    check_references(instances, sources)
     return instances

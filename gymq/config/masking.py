@@ -1,15 +1,19 @@
-"""Secrets: hiding them in what people see, leaving them out of what is compared."""
+"""Secrets: hiding them in output, and leaving them out of comparisons."""
 
 import hashlib
+import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gymq.redaction import may_name_secret, names_headers, names_secret, without_queries
+from gymq.config.instances import worker_options
+from gymq.data.run_changes import RecordedInstance, flattened
+from gymq.protocol.instances import Instance
+from gymq.secrets.redaction import MASK, may_name_secret, names_headers, names_secret, without_queries
 
-MASK = "****"
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 
 
@@ -22,8 +26,36 @@ def masked(tree: dict[str, Any]) -> dict[str, Any]:
     return {str(key): _replaced(key, value, _shown, _hides_all_below) for key, value in tree.items()}
 
 
+def record_instances(instances: Iterable[Instance]) -> dict[str, RecordedInstance]:
+    """Return the workers of a configuration by name, as they are kept with a run and compared with later ones.
+
+    Hidden is what `masked` hides, but for flags and for limits counted in tokens. A text that is hidden only because a
+    word such as key is in its name gets a short digest, so that a change of it is seen; a secret gets none.
+    """
+    return {
+        found.name: RecordedInstance(
+            found.kind, found.implementation, _recorded(worker_options(found)), _source_digest(found.implementation)
+        )
+        for found in instances
+    }
+
+
+def _source_digest(implementation: str) -> str:
+    """Return a digest of the file that an implementation is; nothing if it is a name, or cannot be read."""
+    file = Path(implementation.partition(":")[0])
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" else ""
+    except OSError:
+        return ""
+
+
+def _recorded(options: dict[str, Any]) -> dict[str, Any]:
+    kept = {key: _replaced(key, value, _kept, _hides_all_below) for key, value in options.items()}
+    return dict(flattened(kept))
+
+
 def fingerprint(tree: dict[str, Any]) -> str:
-    """Return a digest of a configuration that tells whether a resumed run is the same one.
+    """Return a digest of a configuration that identifies it when a run is resumed.
 
     It does not depend on the order of keys, on the names of the files, or on secrets: texts under a key whose last word
     is one such as token, key, secret or password, and credentials inside URLs. It is meant for the tree without
@@ -39,7 +71,7 @@ def fingerprint(tree: dict[str, Any]) -> str:
 
 
 def _replaced(key: Any, value: Any, replace: Callable[[str, Any], Any], covers: Callable[[str], bool]) -> Any:
-    """Copy a value, replacing each scalar; what is below a key that `covers` keeps the name of that key."""
+    """Copy a value, replacing each scalar; values below a key that `covers` keep the name of that key."""
     if isinstance(value, dict):
         above = key if covers(str(key)) else None
         return {str(member): _replaced(above or member, item, replace, covers) for member, item in value.items()}
@@ -56,6 +88,18 @@ def _shown(key: str, value: Any) -> Any:
     if value is not None and may_name_secret(key):
         return MASK
     return _without_credentials(value) if isinstance(value, str) else value
+
+
+def _kept(key: str, value: Any) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int | float) and ("tokens" in key or not may_name_secret(key)):
+        is_json = math.isfinite(value) if isinstance(value, float) else value.bit_length() < 64
+        return value if is_json else repr(value)
+    text = _without_credentials(str(value))
+    if _hides_all_below(key):
+        return MASK
+    return f"{MASK} {hashlib.sha256(text.encode()).hexdigest()[:8]}" if may_name_secret(key) else text
 
 
 def _compared(key: str, value: Any) -> Any:

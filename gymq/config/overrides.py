@@ -1,16 +1,21 @@
-"""Overrides from the command line: `key=v` changes, `+key=v` adds, `++key=v` sets, `~key` deletes."""
+"""Overrides from the command line: `key=v` changes, `+key=v` adds, `++key=v` sets, `~key` deletes.
+
+`INSTANCE.option` stands for `INSTANCE.KIND.IMPLEMENTATION.option`: an instance has one implementation, and the name of
+one that is a file has dots, so that it cannot be part of a path.
+"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from typing import Any, Literal, NamedTuple, cast
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, did_you_mean
-from gymq.config.masking import MASK
 from gymq.config.values import parse_value
-from gymq.redaction import may_name_secret
+from gymq.protocol.instances import KINDS
+from gymq.secrets.redaction import MASK, may_name_secret
 
 Action = Literal["change", "add", "set", "delete"]
 _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", "delete"), ("", "change"))
@@ -22,9 +27,9 @@ class Override:
 
     Attributes:
         text: the argument as written, for messages; a secret value is hidden.
-        action: what it does with the key.
+        action: change to the key.
         keys: the path of the key.
-        value: what the key becomes; for `~key=v` the value it must have to be deleted.
+        value: new value of the key; for `~key=v` the value it must have to be deleted.
         has_value: false for a bare `~key`.
     """
 
@@ -39,7 +44,7 @@ class Override:
 
 
 class _Place(NamedTuple):
-    """How far the keys of an override exist: the real keys, and the names to choose from where they end."""
+    """How far the keys of an override exist: the actual keys, and the names to choose from where they end."""
 
     path: tuple[Any, ...]
     names: list[str]
@@ -50,7 +55,7 @@ def parse(arguments: Iterable[str]) -> list[Override]:
     """Parse overrides.
 
     Raises:
-        ConfigError: if one is malformed, or `+key` gives a second value to a key.
+        ConfigError: one is malformed, or `+key` gives a second value to a key.
     """
     parsed: list[Override] = []
     for argument in arguments:
@@ -58,7 +63,7 @@ def parse(arguments: Iterable[str]) -> list[Override]:
         if override.action == "add" and not isinstance(override.value, dict):
             earlier = next((other for other in reversed(parsed) if other.keys == override.keys), None)
             if earlier and earlier.action in ("add", "set"):
-                raise override.error(f"{earlier.text} gave the key already; replace a value with ++")
+                raise override.error(f"{earlier.text} already gave the key; replace a value with ++")
         parsed.append(override)
     return parsed
 
@@ -70,7 +75,7 @@ def _parse(argument: str) -> Override:
     shown = f"{prefix}{key}={MASK}" if equals and secret else argument
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":
-        raise ConfigError(f"override {shown}: there is no =; write key=value, +key=value, ++key=value or ~key")
+        raise ConfigError(f"override {shown}: = is missing; write key=value, +key=value, ++key=value or ~key")
     if not all(keys) or any(character in key for character in "[]{}'\"\n"):
         raise ConfigError(f"override {shown}: the key must be names with dots between them")
     try:
@@ -80,19 +85,28 @@ def _parse(argument: str) -> Override:
         raise ConfigError(f"override {shown}: {problem}") from None
 
 
-def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[str]) -> None:
+def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[str]) -> list[Override]:
     """Apply overrides to a merged configuration, in order and in place.
 
     Args:
         config: the merged configuration, interpolations unresolved.
-        overrides: what to do.
+        overrides: changes to make.
         known: top-level keys that `key=v` may give a value although nothing did before.
+
+    Returns:
+        The overrides with the whole paths of what they changed.
 
     Raises:
         ConfigError: if a key to change or delete does not exist, or a value does not fit on what it is laid over.
     """
     waiting: list[tuple[Override, DictConfig]] = []  # merged together, because each merge walks the whole tree
-    for override in overrides:
+    applied: list[Override] = []
+    for given in overrides:
+        if any(other.keys[0] == given.keys[0] for other, _ in waiting):
+            _merge(config, waiting)
+            waiting = []
+        override = _of_implementation(config, given)
+        applied.append(override)
         place = _find(config, override)
         if waiting and (override.action == "delete" or (override.action == "change" and not place.complete)):
             _merge(config, waiting)
@@ -107,6 +121,32 @@ def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[st
             path = (*place.path, *override.keys[len(place.path) :])
             waiting.append((override, _nested(override, path)))
     _merge(config, waiting)
+    return applied
+
+
+def _of_implementation(config: DictConfig, override: Override) -> Override:
+    """Return an override of `INSTANCE.option` with its whole path, and any other as it is.
+
+    An option has a default in the worker's code, so `key=v` sets it too where the files do not.
+    """
+    name, *rest = override.keys
+    if not rest or name not in config.keys():  # noqa: SIM118  (`in` of a DictConfig resolves the value)
+        return override
+    has_value = not OmegaConf.is_interpolation(config, name) and not OmegaConf.is_missing(config, name)
+    if not has_value or not isinstance(config[name], DictConfig):
+        return override
+    block = cast(dict[Any, Any] | None, OmegaConf.to_container(config[name]))
+    types = [key for key in block or () if key in KINDS]
+    if not block or len(types) != 1 or rest[0] in map(str, block) or get_close_matches(rest[0], KINDS, cutoff=0.8):
+        return override
+    implementations = block[types[0]]
+    if not isinstance(implementations, dict) or len(implementations) != 1:
+        return override
+    ((implementation, options),) = implementations.items()
+    if not isinstance(options, dict) or "entrypoint" not in options:
+        return override
+    action: Action = "set" if override.action == "change" else override.action
+    return replace(override, keys=(name, types[0], implementation, *rest), action=action)
 
 
 def overlay(overrides: Iterable[Override]) -> DictConfig:

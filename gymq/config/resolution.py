@@ -1,4 +1,4 @@
-"""Values that refer to others: what is still unset, and what an interpolation `${a.b}` stands for."""
+"""Values that refer to others: unset values, and the targets of interpolations `${a.b}`."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -43,20 +43,20 @@ def _unset(value: Any, keys: Keys) -> Iterator[Keys]:
     if isinstance(value, str) and value == MISSING:
         yield keys
     elif isinstance(value, dict | list):
-        for key, member in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _unset(member, (*keys, key))
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _unset(item, (*keys, key))
 
 
 def _unresolvable(config: DictConfig | ListConfig, keys: Keys) -> Iterator[tuple[Keys, InterpolationResolutionError]]:
     names: Any = config if isinstance(config, DictConfig) else range(len(config))
     for key in names:
         try:
-            member = config[key]
+            item = config[key]
         except InterpolationResolutionError as error:
             yield (*keys, key), error
             continue
-        if isinstance(member, DictConfig | ListConfig) and not OmegaConf.is_interpolation(config, key):
-            yield from _unresolvable(member, (*keys, key))
+        if isinstance(item, DictConfig | ListConfig) and not OmegaConf.is_interpolation(config, key):
+            yield from _unresolvable(item, (*keys, key))
 
 
 def _reason(error: InterpolationResolutionError, tree: dict[str, Any]) -> str:

@@ -1,18 +1,10 @@
-"""What the configuration format says about instances and addresses, whatever the worker is."""
+"""The part of the configuration format about instances and addresses that is the same for all workers."""
 
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from gymq.config.errors import Keys
-
-Kind = Literal["agents", "models", "resources"]
-KINDS: dict[str, Kind] = {
-    "responses_api_models": "models",
-    "resources_servers": "resources",
-    "responses_api_agents": "agents",
-}
-"""The key below an instance's name, and the kind of worker it stands for."""
 
 RUN_KEYS = frozenset(
     {
@@ -117,7 +109,7 @@ class _Benchmark(BaseModel):
 
 
 class Implementation(BaseModel):
-    """What the format says about every implementation; its own options are the worker's business."""
+    """The keys that every implementation can have; its own options are up to the worker."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -155,7 +147,7 @@ def problems(model: type[BaseModel], value: dict[str, Any]) -> list[tuple[Keys, 
     """Validate a mapping.
 
     Returns:
-        The path of each wrong member below the mapping, and what is wrong with it.
+        The path of each invalid key below the mapping, and what is wrong with it.
     """
     try:
         model.model_validate(value)

@@ -1,8 +1,8 @@
-"""Where a configuration comes from: the files, the order in which they are merged, and the line of each value."""
+"""Sources of a configuration: the files, the order in which they are merged, and the line of each value."""
 
 import io
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
@@ -12,8 +12,11 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, Keys, dotted
+from gymq.config.relative_paths import resolve_relative_paths
 
 CONFIG_PATHS = "config_paths"
+INITIAL = "initial values"  # the name of the source that an embedding program gives
+OVERRIDE = "override "  # begins the name of a source that is one override
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -22,14 +25,18 @@ class Source:
     """One layer of the configuration.
 
     Attributes:
-        name: how messages call it; for a file the name it was asked for by.
+        name: name in messages; for a file the name it was given by.
         config: its content, nothing resolved.
         text: the YAML text, None if it was not a file.
+        folder: folder of the file, None if it was not a file.
+        written: the spelling in the text of implementations that are renamed relative to the current folder.
     """
 
     name: str
     config: DictConfig
     text: str | None = None
+    folder: Path | None = None
+    written: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def content(self) -> Any:
@@ -44,9 +51,10 @@ class Source:
         for key in keys:
             if isinstance(node, yaml.MappingNode):
                 pairs = {pair[0].value: pair for pair in node.value}
-                if str(key) not in pairs:
+                name = self.written.get(str(key), str(key))
+                if name not in pairs:
                     return None
-                line, node = pairs[str(key)][0].start_mark.line + 1, pairs[str(key)][1]
+                line, node = pairs[name][0].start_mark.line + 1, pairs[name][1]
             elif isinstance(node, yaml.SequenceNode):
                 if not isinstance(key, int) or key >= len(node.value):
                     return None
@@ -66,12 +74,26 @@ def place(sources: Sequence[Source], keys: Keys) -> str:
         sources: the layers from low to high precedence.
         keys: the path of the value.
     """
+    found = origin(sources, keys)
+    return f" ({found})" if found else ""
+
+
+def origin(sources: Sequence[Source], keys: Keys) -> str | None:
+    """Return `file:line`, or the name of a source without lines, where a value or what is around it was last given.
+
+    Args:
+        sources: the layers from low to high precedence.
+        keys: the path of the value.
+
+    Returns:
+        None if no source has anything on the way to the value.
+    """
     for length in range(len(keys), 0, -1):
         for source in reversed(sources):
             found = source.place_of(keys[:length])
             if found:
-                return f" ({found})"
-    return ""
+                return found
+    return None
 
 
 def read(path: Path, name: str) -> Source:
@@ -96,14 +118,18 @@ def read(path: Path, name: str) -> Source:
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply") from None
     except (ValueError, LookupError, AttributeError) as error:  # from what the YAML library makes of `!!int abc`
-        raise ConfigError(f"{name}: a value does not fit the YAML tag (!!) before it: {error}") from None
+        raise ConfigError(f"{name}: a value does not fit its YAML tag (!!): {error}") from None
     except OSError:  # OmegaConf's word for a document that is a number or a date
         config = OmegaConf.create([])
     source = Source(name, cast(DictConfig, config), text)
     # OmegaConf reads a plain text as a mapping with that text as its only key.
     if not isinstance(config, DictConfig) or (len(config) == 1 and not isinstance(source.content, yaml.MappingNode)):
-        raise ConfigError(f"{name}: must hold a mapping (`key: value` lines)")
-    return source
+        raise ConfigError(f"{name}: must contain a mapping (`key: value` lines)")
+    folder = path.absolute().parent
+    tree = cast(dict[Any, Any], OmegaConf.to_container(config))
+    written = resolve_relative_paths(tree, folder)
+    changed = config if OmegaConf.to_container(config) == tree else OmegaConf.create(tree)
+    return replace(source, config=changed, folder=folder, written=written)
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
@@ -176,7 +202,7 @@ def _clash(sources: Sequence[Source]) -> str:
                 return f"{dotted(keys)}: {kinds[0]}{place([source], keys)} cannot be merged with {kinds[1]}"
             seen[keys] = type(value)
             if isinstance(value, dict):
-                pending.extend(((*keys, key), member) for key, member in value.items())
+                pending.extend(((*keys, key), child) for key, child in value.items())
     return ""
 
 
@@ -189,7 +215,8 @@ def read_tree(entries: Iterable[str], roots: Sequence[Path], overlay: Source) ->
 
     Args:
         entries: the files to start from.
-        roots: directories that relative names are looked for in, in this order.
+        roots: directories that relative names are looked for in, in this order; what a file includes is at last
+            looked for beside it.
         overlay: what env.yaml, the program and the command line say besides `config_paths`, for interpolations in
             lists of includes.
 
@@ -207,7 +234,7 @@ def read_tree(entries: Iterable[str], roots: Sequence[Path], overlay: Source) ->
         if CONFIG_PATHS not in source.config.keys():  # noqa: SIM118  (`in` of a DictConfig resolves the value)
             continue
         for included in listed_files(merge([source, overlay]), place([source], (CONFIG_PATHS,))):
-            target = find(included, roots).resolve()
+            target = find(included, [*roots, path.parent]).resolve()
             if target not in known:
                 known.add(target)
                 waiting.append((target, included))

@@ -1,7 +1,8 @@
 """Values on the command line: `3`, `true`, `null`, `[a, b]`, `{a: 1}`, `'quoted, text'`, `${other.key}`.
 
 The grammar is the one of Hydra overrides without sweeps and function calls. It differs from YAML on purpose: `{a:1}`
-needs no blank, `yes` and `010` are text, `1e-4` is a number.
+needs no blank, `yes` and `010` are text, `1e-4` is a number. Hydra's own parser cannot be installed beside the rest:
+hydra-core 1.3 needs antlr4-python3-runtime 4.9 and omegaconf before 2.4, math-verify is pinned to the runtime 4.13.
 """
 
 import re
@@ -27,7 +28,7 @@ def parse_value(text: str) -> Any:
         None, bool, int, float, str, or lists and dicts of them. Interpolations stay text.
 
     Raises:
-        ConfigError: with what is wrong, without the name of the override.
+        ConfigError: the text is malformed; the message lacks the name of the override.
     """
     parser = _Parser(text.strip())
     if not parser.text:
@@ -53,7 +54,7 @@ def _typed(text: str) -> Any:
     if _FLOAT.fullmatch(text):
         return float(text)
     if _CALL.fullmatch(text):
-        raise ConfigError(f"{text} looks like a function call, which overrides do not have; put text in quotes")
+        raise ConfigError(f"{text} looks like a function call, which overrides do not support; put text in quotes")
     return _ESCAPED.sub(r"\1", text)
 
 
@@ -107,19 +108,19 @@ class _Parser:
 
     def _mapping(self) -> dict[Any, Any]:
         self.position += 1
-        members: dict[Any, Any] = {}
+        entries: dict[Any, Any] = {}
         self._skip_blanks()
         if self._peek() == "}":
             self.position += 1
-            return members
+            return entries
         while True:
             key = self.value(":}")
             if key is None or isinstance(key, list | dict):
                 raise ConfigError("a key of a mapping must be text or a number")
             self._take(":", "mapping")
-            members[key] = self.value("}")
+            entries[key] = self.value("}")
             if self._take(",}", "mapping") == "}":
-                return members
+                return entries
 
     def _quoted(self, quote: str) -> str:
         """Read quoted text; before a quote each pair of backslashes is one and an odd one escapes the quote."""

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import pydantic
 
 from gymq.authoring import OptionsError, WorkerOptions
+from gymq.failures import ComponentFailed, InvalidTask, ToolError
 from gymq.mcp.servers import ConnectionLost, McpConnection, ServerOptions, lost, require_library
-from gymq.messages import Stage
-from gymq.outcomes import ComponentFailed, InvalidTask, ToolError
+from gymq.protocol.messages import Stage
 from gymq.resources import Resources, Row
 
 RowT = TypeVar("RowT", bound=Row)
@@ -35,7 +35,7 @@ class McpTools:
         """Call any tool of the servers; a verifier may use those that the model does not see.
 
         Raises:
-            ToolError: the tool said no, or there is none of that name.
+            ToolError: the tool returned an error, or there is none with that name.
             RolloutError: SESSION_LOST, the server is gone.
         """
         connection = self._at.get(tool)
@@ -50,15 +50,15 @@ class McpTools:
         await asyncio.gather(*(connection.close() for connection in self._connections))
 
 
-class McpResources(Resources[RowT]):
-    """An environment with the tools of MCP servers. Subclass it, and write `verify(request, state)`.
+class McpResources(Resources[RowT, McpTools]):
+    """An environment with the tools of MCP servers. Subclass it, and write `verify`.
 
-    Each session starts the servers that are commands anew, and ends them with itself.
+    Each session starts its own processes of the servers that are commands, and stops them when it ends.
     """
 
     deterministic = False
     needs = frozenset({"sandbox"})
-    max_sessions: ClassVar[int] = 256  # each may have processes
+    max_sessions = 256  # each may have processes
 
     Options = McpOptions
 
@@ -84,7 +84,7 @@ class McpResources(Resources[RowT]):
             raise
         return McpTools(connections, offered, options.call_timeout_s)
 
-    async def close(self, state: McpTools) -> None:  # type: ignore[override]
+    async def close(self, state: McpTools) -> None:
         await state.close()
 
     async def call_tool(self, state: McpTools, name: str, arguments: Any) -> str:
@@ -105,15 +105,15 @@ def _check_names(connections: list[McpConnection]) -> None:
 
 
 def _offered(row: Row, connections: list[McpConnection]) -> frozenset[str]:
-    """The tools that a row offers to the model.
+    """Return the tools that a row offers to the model.
 
     Raises:
-        InvalidTask: no server has one of them.
+        InvalidTask: a tool is on none of the servers.
     """
     there = {tool for connection in connections for tool in connection.tools}
     tools = row.responses_create_params.get("tools") or ()
     offered = frozenset(tool["name"] for tool in tools if tool.get("type") == "function")
     if missing := offered - there:
-        told = f"the row offers {', '.join(sorted(missing))}, but the MCP servers have {', '.join(sorted(there))}"
-        raise InvalidTask(told)
+        message = f"the row offers {', '.join(sorted(missing))}, but the MCP servers have {', '.join(sorted(there))}"
+        raise InvalidTask(message)
     return offered

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
 from gymq.mcp.servers import require_library
-from gymq.redaction import hide
+from gymq.responses import FunctionCall, FunctionCallOutput
+from gymq.secrets.redaction import hide
 
 if TYPE_CHECKING:
     import uvicorn
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Offer:
-    """Where a program finds the tools of one session.
+    """The address of one session's tools, and the calls made there.
 
     Attributes:
         items: every call and its output, in order, as items that `Rollout.record` takes.
@@ -42,14 +43,14 @@ class Offer:
 
     url: str
     api_key: str = field(repr=False)
-    items: list[dict[str, Any]] = field(default_factory=list, repr=False)
+    items: list[FunctionCall | FunctionCallOutput] = field(default_factory=list, repr=False)
     failure: Exception | None = field(default=None, repr=False)
     on_failure: Callable[[Exception], None] | None = field(default=None, repr=False)
     in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the program has to send."""
+        """Return what the program has to send."""
         return {"Authorization": f"Bearer {self.api_key}"}
 
     @property
@@ -63,9 +64,10 @@ class ToolGateway:
     """An MCP server (streamable HTTP) on the loopback address, used with `async with`."""
 
     def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """
+        """Prepare a gateway; it does not listen yet.
+
         Args:
-            port: to listen on; 0: one that is free.
+            port: port to listen on; 0: any free one.
         """
         self._host = host
         self._port = port
@@ -74,7 +76,8 @@ class ToolGateway:
         self._serving: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """
+        """Start to listen.
+
         Raises:
             OptionsError: the library for MCP is not installed.
             OSError: the port is taken.
@@ -82,7 +85,7 @@ class ToolGateway:
         require_library()
         import uvicorn
 
-        class Server(uvicorn.Server):
+        class QuietServer(uvicorn.Server):
             @contextlib.contextmanager
             def capture_signals(self) -> Iterator[None]:
                 yield  # they belong to the process, not to a server in it
@@ -98,7 +101,7 @@ class ToolGateway:
             ws="none",
             proxy_headers=False,
         )
-        self._server = Server(config)
+        self._server = QuietServer(config)
         self._serving = asyncio.create_task(self._server.serve([listening]))
         return self
 
@@ -115,7 +118,8 @@ class ToolGateway:
         """Let a program call the tools that the row offers, while the block runs.
 
         Args:
-            on_failure: is told at once of a call that failed, for example `Capture.fail`, which ends the program.
+            on_failure: called at once with the exception of a failed call, for example `Capture.fail`, which ends the
+                program.
 
         Raises:
             Exception: at the end of the block, the failure of a call; a rollout that lost its session has no result.
@@ -161,7 +165,7 @@ class ToolGateway:
 
 
 async def _run(manager: StreamableHTTPSessionManager, ready: asyncio.Event, over: asyncio.Event) -> None:
-    """Its task group lives in a task of its own: around an agent's code it would wrap what that raises."""
+    """Run the manager in a task of its own, since its task group would wrap the exceptions of an agent's code."""
     async with manager.run():
         ready.set()
         await over.wait()
@@ -175,7 +179,7 @@ async def _refuse(send: Send, status: int, text: str) -> None:
 
 
 def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> Server[Any]:
-    """An MCP server with the functions among `tools`, whose calls go to a session one after the other."""
+    """Return an MCP server with the functions among `tools`, which calls a session one call at a time."""
     from mcp.server.lowlevel import Server
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
@@ -212,10 +216,10 @@ def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> S
 
 
 async def _call(session: Session, offer: Offer, name: str, arguments: dict[str, Any]) -> tuple[str, bool]:
-    """What the program reads, and whether there is no answer."""
+    """Return the text that the program reads, and whether the session failed to answer."""
     if offer.failure is not None:
         return f"the session is lost: {offer.failure}", True
-    call = {
+    call: FunctionCall = {
         "type": "function_call",
         "call_id": f"mcp_{len(offer.items) // 2}",
         "name": name,

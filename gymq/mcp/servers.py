@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from gymq.authoring import OptionsError
-from gymq.messages import FailureClass
-from gymq.outcomes import RolloutError, ToolError
-from gymq.redaction import redact
+from gymq.errors import GymqError
+from gymq.failures import RolloutError, ToolError
+from gymq.protocol.messages import FailureClass
+from gymq.secrets.redaction import redact
 
 if TYPE_CHECKING:
     import mcp
@@ -28,7 +29,7 @@ CLOSE_S = 15.0  # until a server is left alone that does not end; its process is
 
 
 class ServerOptions(pydantic.BaseModel):
-    """Where an MCP server is: a command that speaks on its standard streams, or a URL that speaks streamable HTTP."""
+    """An MCP server: a command that speaks on its standard streams, or a URL that speaks streamable HTTP."""
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
@@ -49,22 +50,23 @@ class ServerOptions(pydantic.BaseModel):
         return self
 
     def problem(self) -> str | None:
-        """Why the command cannot be run on this machine, if so."""
+        """Return why the command cannot be run on this machine, if so."""
         if self.command and self.command[0] != "python" and shutil.which(self.command[0]) is None:
             return f"there is no program {self.command[0]!r}"
         return None
 
 
 def require_library() -> None:
-    """
+    """Check that the library for MCP is installed.
+
     Raises:
-        OptionsError: the library for MCP is not installed.
+        OptionsError: it is not installed.
     """
     if importlib.util.find_spec("mcp") is None:
         raise OptionsError('mcp is not installed: pip install "gymq[mcp]"')
 
 
-class ConnectionLost(Exception):
+class ConnectionLost(GymqError):
     """The server ended, or cannot be reached; one sentence."""
 
 
@@ -105,7 +107,7 @@ class McpConnection:
         raise ConnectionLost(f"the MCP server {self.name} cannot be used: {reason}")
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> str:
-        """Call a tool, once; the text that a model reads.
+        """Call a tool, once, and return the text that a model reads.
 
         Raises:
             ToolError: the server answered with an error, or not in time.
@@ -131,7 +133,7 @@ class McpConnection:
             raise ToolError(422 if refused else 500, redact(error.message)) from None
         except (RuntimeError, ValueError) as error:
             # The library's words for an answer that is none, or does not fit the tool's own schema.
-            raise ToolError(500, redact(f"{tool} gave no proper answer: {error}")) from None
+            raise ToolError(500, redact(f"{tool} gave an invalid answer: {error}")) from None
         finally:
             calling.cancel()
         text = _text_of(result)
@@ -202,12 +204,12 @@ async def _empty_folder() -> AsyncIterator[str]:
 
 
 def lost(error: ConnectionLost) -> RolloutError:
-    """The failure for a session whose server is gone, and what it remembered with it."""
+    """Return the failure for a session whose server was lost, together with its state."""
     return RolloutError(FailureClass.SESSION_LOST, str(error))
 
 
 def _text_of(result: mcp.types.CallToolResult) -> str:
-    """What a model reads of an answer: texts as they are, other content as JSON without its bytes."""
+    """Return what a model reads of an answer: texts as they are, other content as JSON without its bytes."""
     if not result.content and result.structured_content is not None:
         return json.dumps(result.structured_content, ensure_ascii=False)
     parts = []
@@ -217,8 +219,8 @@ def _text_of(result: mcp.types.CallToolResult) -> str:
         elif block.type == "resource" and hasattr(block.resource, "text"):
             parts.append(block.resource.text)
         else:
-            told = block.model_dump(
+            content = block.model_dump(
                 mode="json", by_alias=True, exclude_none=True, exclude={"data": True, "resource": {"blob"}}
             )
-            parts.append(json.dumps(told, ensure_ascii=False))
+            parts.append(json.dumps(content, ensure_ascii=False))
     return "\n".join(parts)

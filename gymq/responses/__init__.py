@@ -28,23 +28,43 @@ from gymq.responses.items import (
 )
 from gymq.responses.params import validate_params
 from gymq.responses.reply import response_without_model, validate_response
-from gymq.responses.thoughts import split_thoughts
+from gymq.responses.think_blocks import split_think_blocks
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
-from gymq.responses.tokens import token_members
+from gymq.responses.tokens import token_fields
+from gymq.responses.types import (
+    FunctionCall,
+    FunctionCallOutput,
+    OutputItem,
+    OutputMessage,
+    OutputText,
+    Reasoning,
+    Refusal,
+    Response,
+    Usage,
+)
 from gymq.responses.usage import add_usage, usage_from_chat, with_known_details
 
 __all__ = [
     "Chain",
     "Chains",
+    "FunctionCall",
+    "FunctionCallOutput",
     "InvalidReply",
     "InvalidRequest",
     "Item",
     "Link",
     "ModelCall",
     "NoTrainableChain",
+    "OutputItem",
+    "OutputMessage",
+    "OutputText",
+    "Reasoning",
+    "Refusal",
+    "Response",
     "ResponsesError",
     "Unsupported",
+    "Usage",
     "add_usage",
     "assistant_text",
     "build_chains",
@@ -63,10 +83,10 @@ __all__ = [
     "response_without_model",
     "responses_to_chat",
     "split_at_first_generated",
-    "split_thoughts",
+    "split_think_blocks",
     "to_anthropic_message",
     "to_chat_completion",
-    "token_members",
+    "token_fields",
     "usage_from_chat",
     "user_message",
     "validate_params",

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.errors import GymqError
 from gymq.responses.errors import InvalidRequest, invalid_request
 from gymq.responses.items import Item
 from gymq.responses.tokens import (
@@ -20,13 +21,13 @@ from gymq.responses.tokens import (
     GENERATION_TOKEN_IDS,
     PROMPT_TOKEN_IDS,
     ROUTED_EXPERTS,
-    token_members,
+    token_fields,
 )
 
 _SCHEMA_VERSION = 1
 
 
-class NoTrainableChain(ValueError):
+class NoTrainableChain(GymqError, ValueError):
     """The captured calls do not give one sequence that is safe to train on."""
 
 
@@ -65,7 +66,7 @@ class Chain:
 
 @dataclass(frozen=True)
 class Chains:
-    """What became of the captured calls of a rollout."""
+    """The result of chaining the captured calls of a rollout."""
 
     chains: list[Chain]
     quarantined: list[str]
@@ -81,7 +82,7 @@ class Chains:
         return next((chain for chain in self.chains if chain.chain_id == "main"), None)
 
     def mask_sample(self, *, capture_complete: bool) -> bool:
-        """Whether the rollout must be kept out of the loss: only a complete, unambiguous capture may train."""
+        """Return whether the rollout must be kept out of the loss: only a complete, unambiguous capture may train."""
         notes = self.notes
         roots = notes.get("roots", notes["chains"])
         clean = roots == 1 and notes["chains"] == 1 and not notes.get("unresolved_retries")
@@ -92,11 +93,11 @@ def build_chains(entries: Sequence[Mapping[str, Any]], builder: str = "prefix_me
     """Chain the captured model calls of one rollout.
 
     Args:
-        entries: the calls (see `ModelCall` for the members), in any order.
+        entries: the calls (see `ModelCall` for the fields), in any order.
         builder: `prefix_merging` joins calls whose prompts continue one another; `per_request` joins nothing.
 
     Raises:
-        InvalidRequest: an entry does not fit, the entries belong to several rollouts, or there is no such builder.
+        InvalidRequest: an entry does not fit, the entries belong to several rollouts, or the builder is unknown.
     """
     calls = [_model_call(entry, f"entries[{index}]") for index, entry in enumerate(entries)]
     if len({call.rollout_id for call in calls}) > 1:
@@ -111,7 +112,7 @@ def build_chains(entries: Sequence[Mapping[str, Any]], builder: str = "prefix_me
 
 
 def project_response(built: Chains, model: str) -> Item:
-    """The main chain as a Responses object whose items carry the tokens of their calls.
+    """Return the main chain as a Responses object whose items carry the tokens of their calls.
 
     Raises:
         NoTrainableChain: there is no such chain, or nothing was generated in it.
@@ -135,7 +136,7 @@ def project_response(built: Chains, model: str) -> Item:
 def _model_call(entry: Mapping[str, Any], path: str) -> ModelCall:
     try:
         call = msgspec.convert(entry, ModelCall)
-        tokens = token_members(entry)
+        tokens = token_fields(entry)
     except msgspec.ValidationError as error:
         raise invalid_request(error).within(path) from None
     except InvalidRequest as error:
@@ -164,7 +165,7 @@ class _Node:
     quarantined: bool = False
 
     def path(self) -> list[_Node]:
-        """The nodes from the root to this one."""
+        """Return the nodes from the root to this one."""
         nodes = [self]
         while nodes[-1].parent is not None:
             nodes.append(nodes[-1].parent)
@@ -197,7 +198,7 @@ def _tree(calls: list[ModelCall]) -> list[_Node]:
     """Give each call as its parent the one whose sequence is the longest prefix of its prompt.
 
     The calls come sorted by the length of their prompts, so a parent comes before its children. A call that could
-    continue several calls with the very same sequence is quarantined: which one it continued cannot be told.
+    continue several calls with the very same sequence is quarantined: which one it continued is unknown.
     """
     nodes: list[_Node] = []
     by_sequence: dict[bytes, list[_Node]] = {}
@@ -220,7 +221,7 @@ def _tree(calls: list[ModelCall]) -> list[_Node]:
 
 
 def _quarantine_retries(nodes: list[_Node]) -> list[str]:
-    """Of calls with the same prompt keep those that were continued; returns the ids of undecided groups, sorted.
+    """Keep those of the calls with the same prompt that were continued; return the ids of undecided groups, sorted.
 
     The same prompt means the same parent, so a group is a call and its retries.
     """
@@ -271,7 +272,7 @@ def _packed(token_ids: Sequence[int]) -> bytes:
 
 
 def _items_with_tokens(call: ModelCall) -> list[Item]:
-    """Copies of the call's output items, with its tokens on the one that carries them."""
+    """Return copies of the call's output items, with its tokens on the one that carries them."""
     items = [dict(item) for item in call.output_items] or [{"type": "message"}]
     if call.token_item_index is not None:
         carriers = [items[call.token_item_index]]

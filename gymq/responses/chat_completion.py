@@ -7,7 +7,7 @@ from typing import Any
 
 from gymq.responses.errors import Unsupported
 from gymq.responses.items import Item, is_message
-from gymq.responses.tokens import token_members
+from gymq.responses.tokens import token_fields
 
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
 
@@ -15,11 +15,11 @@ _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_fil
 def to_chat_completion(response: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a Responses object (as `validate_response` returns it) into a chat completion with one choice.
 
-    Reasoning goes into `reasoning_content`, where `chat_messages_to_items` finds it again, and so do token members of
-    the last item that has them: they stand on the message.
+    Reasoning goes into `reasoning_content`, where `chat_messages_to_items` finds it again. The token fields of the last
+    item that has them go into the message.
 
     Raises:
-        Unsupported: an item that chat cannot say, such as the call of a hosted tool.
+        Unsupported: chat has no form for an item, such as the call of a hosted tool.
     """
     message, has_calls = _message(response["output"])
     incomplete = (response.get("incomplete_details") or {}).get("reason")
@@ -35,14 +35,14 @@ def to_chat_completion(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _message(items: list[Item]) -> tuple[Item, bool]:
-    """The message of a model's turn, and whether it calls tools."""
+    """Return the message of a model's turn, and whether it calls tools."""
     texts: list[str] = []
     refusals: list[str] = []
-    thoughts: list[str] = []
+    reasoning: list[str] = []
     calls: list[Item] = []
     tokens: dict[str, Any] = {}
     for index, item in enumerate(items):
-        tokens = token_members(item) or tokens
+        tokens = token_fields(item) or tokens
         if is_message(item):
             content = item["content"]
             parts = [{"text": content}] if isinstance(content, str) else content
@@ -51,20 +51,20 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
             continue
         match item["type"]:
             case "reasoning":
-                thoughts += [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+                reasoning += [entry["text"] for entry in item["summary"] or item.get("content") or ()]
             case "function_call":
                 function = {"name": item["name"], "arguments": item.get("arguments") or ""}
                 calls.append({"id": item["call_id"], "type": "function", "function": function})
             case other:
-                raise Unsupported(f"output[{index}].type", f"items of type {other} cannot be said in chat")
+                raise Unsupported(f"output[{index}].type", f"items of type {other} cannot be converted to chat")
     message: Item = {
         "role": "assistant",
         "content": "".join(texts) or None,
         "refusal": "".join(refusals) or None,
         **tokens,
     }
-    if thoughts:
-        message["reasoning_content"] = "\n".join(thoughts)
+    if reasoning:
+        message["reasoning_content"] = "\n".join(reasoning)
     if calls:
         message["tool_calls"] = calls
     return message, bool(calls)

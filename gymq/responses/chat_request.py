@@ -7,7 +7,7 @@ from typing import Any
 
 from gymq.responses.errors import InvalidRequest, Unsupported
 from gymq.responses.items import Item, function_call_output, new_id
-from gymq.responses.tokens import token_members
+from gymq.responses.tokens import token_fields
 
 _SAME_NAME = (
     "metadata",
@@ -25,13 +25,13 @@ _SAME_NAME = (
 def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a Chat Completions request into create parameters; `validate_params` checks the result.
 
-    Members that the Responses API does not have are dropped, as chat servers do with members they do not know;
-    those that would change the answer (`n`, `stop`) are refused. `stream` is dropped too: workers answer with the whole
-    reply, which `to_chat_completion` says in chat.
+    Fields that the Responses API does not have are dropped, as chat servers drop unknown fields; those that would
+    change the answer (`n`, `stop`) are refused. `stream` is dropped too: workers answer with the whole reply, which
+    `to_chat_completion` converts to chat.
 
     Raises:
         InvalidRequest: `messages`, a message, part or tool does not fit.
-        Unsupported: it fits, but cannot be said in a Responses request.
+        Unsupported: it fits, but a Responses request has no form for it.
     """
     if request.get("n") not in (None, 1):
         raise Unsupported("n", "one request gives one response; send several requests")
@@ -57,8 +57,8 @@ def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
 def chat_messages_to_items(messages: Sequence[Any]) -> list[Item]:
     """Convert a chat history into items; `path`s in errors start with `messages`.
 
-    An assistant message becomes reasoning, message and function calls, in this order; its token members go on the
-    last of them.
+    An assistant message becomes reasoning, message and function calls, in this order; its token fields go on the last
+    of them.
 
     Raises:
         InvalidRequest, Unsupported: see `from_chat_request`.
@@ -92,9 +92,11 @@ def _items(message: Mapping[str, Any]) -> list[Item]:
 
 def _assistant_items(message: Mapping[str, Any]) -> list[Item]:
     items: list[Item] = []
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    if thought:
-        items.append({"type": "reasoning", "id": new_id("rs"), "summary": [{"type": "summary_text", "text": thought}]})
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    if reasoning:
+        items.append(
+            {"type": "reasoning", "id": new_id("rs"), "summary": [{"type": "summary_text", "text": reasoning}]}
+        )
     calls = message.get("tool_calls") or []
     content = message.get("content")
     if content or not (items or calls):
@@ -111,7 +113,7 @@ def _assistant_items(message: Mapping[str, Any]) -> list[Item]:
                 "arguments": function.get("arguments"),
             }
         )
-    items[-1].update(token_members(message) or {})
+    items[-1].update(token_fields(message) or {})
     return items
 
 

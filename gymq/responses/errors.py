@@ -1,4 +1,4 @@
-"""What can be wrong with a request, a reply or a conversion."""
+"""The errors of requests, replies and conversions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from typing import Self
 
 import msgspec
 
+from gymq.errors import GymqError
+
 _MSGSPEC_PATH = " - at `$"
 
 
-class ResponsesError(ValueError):
+class ResponsesError(GymqError, ValueError):
     """Something at `path` (for example `input[3].role`) that cannot be used, and why."""
 
     def __init__(self, path: str, reason: str) -> None:
@@ -21,7 +23,7 @@ class ResponsesError(ValueError):
         return f"{self.path}: {self.reason}" if self.path else self.reason
 
     def within(self, parent: str) -> Self:
-        """The same error with its path continued upwards: `role` within `input[3]` is `input[3].role`."""
+        """Return the same error with its path continued upwards: `role` within `input[3]` is `input[3].role`."""
         separator = "." if self.path and not self.path.startswith("[") else ""
         return type(self)(f"{parent}{separator}{self.path}", self.reason)
 

@@ -1,6 +1,6 @@
 """A request of Anthropic's Messages API as Responses create parameters, for agents that speak that dialect.
 
-Source of the members: https://docs.anthropic.com/en/api/messages.
+Source of the fields: https://docs.anthropic.com/en/api/messages.
 """
 
 from __future__ import annotations
@@ -121,18 +121,18 @@ class _Request(msgspec.Struct):
 def from_anthropic_request(body: object) -> dict[str, Any]:
     """Convert a Messages request into create parameters, as `validate_params` takes them.
 
-    Members without a counterpart that leave the answer as it is (`cache_control`, `service_tier`, `stream`, ...) and
-    the budget of `thinking` are dropped; those that would change the answer are refused.
+    Fields without a counterpart that leave the answer as it is (`cache_control`, `service_tier`, `stream`, ...) and the
+    budget of `thinking` are dropped; those that would change the answer are refused.
 
     Raises:
-        InvalidRequest: a member is missing or does not fit.
-        Unsupported: it fits, but cannot be said in a Responses request.
+        InvalidRequest: a field is missing or does not fit.
+        Unsupported: it fits, but a Responses request has no form for it.
     """
     try:
         request = msgspec.convert(body, _Request)
     except msgspec.ValidationError as error:
-        raise _told(error) from None
-    _refuse_what_is_lost(request)
+        raise _invalid_request(error) from None
+    _refuse_unsupported(request)
     params: dict[str, Any] = {"input": _items(request.messages), "max_output_tokens": request.max_tokens}
     if request.system:
         params["instructions"] = _joined(request.system)
@@ -150,7 +150,7 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
     return params
 
 
-def _told(error: msgspec.ValidationError) -> InvalidRequest:
+def _invalid_request(error: msgspec.ValidationError) -> InvalidRequest:
     fault = invalid_request(error)
     if fault.path.endswith(".type") and "content" in fault.path:
         known = "text, image, document, tool_use, tool_result, thinking and redacted_thinking"
@@ -158,13 +158,13 @@ def _told(error: msgspec.ValidationError) -> InvalidRequest:
     return fault
 
 
-def _refuse_what_is_lost(request: _Request) -> None:
+def _refuse_unsupported(request: _Request) -> None:
     if request.max_tokens < 1:
         raise InvalidRequest("max_tokens", f"expected 1 or more, got {request.max_tokens}")
     for name, what in (
         ("stop_sequences", "the Responses API has no stop sequences"),
         ("top_k", "the Responses API has no top_k; set it in the options of the model"),
-        ("mcp_servers", "there is nobody who calls these servers"),
+        ("mcp_servers", "gymq does not call MCP servers of a request"),
     ):
         if getattr(request, name):
             raise Unsupported(name, what)
@@ -183,7 +183,7 @@ def _items(messages: Sequence[_Message]) -> list[Item]:
 
 
 def _message_items(message: _Message) -> Iterator[Item]:
-    """The items of a message, in the order of its blocks; neighbouring texts and images are one message."""
+    """Yield the items of a message, in the order of its blocks; neighbouring texts and images are one message."""
     if isinstance(message.content, str):
         yield {"type": "message", "role": message.role, "content": message.content}
         return
@@ -213,7 +213,7 @@ def _check_role(role: str, block: _Block, path: str) -> None:
     theirs = (_Image, _Document, _ToolResult) if role == "assistant" else (_Thinking, _RedactedThinking, _ToolUse)
     if isinstance(block, theirs):
         kind = block.__struct_config__.tag
-        raise InvalidRequest(f"{path}.type", f"a block of type {kind} cannot stand in a message of role {role}")
+        raise InvalidRequest(f"{path}.type", f"a message of role {role} cannot contain a block of type {kind}")
 
 
 def _item(block: _ToolResult | _Thinking | _RedactedThinking | _ToolUse) -> Item:
@@ -270,7 +270,7 @@ def _joined(system: str | list[_Text]) -> str:
 
 def _tool(tool: _Tool, path: str) -> Item:
     if tool.type not in (None, "custom"):
-        raise Unsupported(f"{path}.type", f"{tool.type} is a tool of Anthropic's; only tools with a schema can be used")
+        raise Unsupported(f"{path}.type", f"{tool.type} is a server tool; only tools with a schema can be used")
     if tool.input_schema is None:
         raise InvalidRequest(f"{path}.input_schema", "missing; a tool needs the JSON schema of its input")
     flat = {

@@ -11,8 +11,8 @@ import msgspec
 from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
 from gymq.responses.items import Item, new_id
 from gymq.responses.schema import ChatToolCall
-from gymq.responses.thoughts import split_thoughts
-from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_members
+from gymq.responses.think_blocks import split_think_blocks
+from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_fields
 from gymq.responses.usage import usage_from_chat
 
 # Settings of the request that a Responses object repeats when they were set.
@@ -70,19 +70,19 @@ class _Completion(msgspec.Struct):
 
 
 def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool = False) -> list[Item]:
-    """The output items of one choice: reasoning, message, function calls, in this order, at least one.
+    """Return the output items of one choice: reasoning, message, function calls, in this order; at least one.
 
     Args:
         choice: an element of `choices` of a chat completion.
         split_reasoning: take complete think blocks out of the text and make them a reasoning item.
-        token_ids: put the token members of the choice's message, if it has any, on the last item.
+        token_ids: put the token fields of the choice's message, if it has any, on the last item.
 
     Raises:
-        InvalidReply: the choice does not fit the schema, or its token members do not fit together.
+        InvalidReply: the choice does not fit the schema, or its token fields do not fit together.
     """
     try:
         checked = msgspec.convert(choice, _Choice)
-        tokens = token_members(choice["message"]) if token_ids else None
+        tokens = token_fields(choice["message"]) if token_ids else None
     except msgspec.ValidationError as error:
         fault = invalid_request(error)
         raise InvalidReply(fault.path, fault.reason) from None
@@ -94,9 +94,9 @@ def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, to
     text = checked.message.content or ""
     calls = checked.message.tool_calls or []
     items: list[Item] = []
-    thoughts, rest = split_thoughts(text) if split_reasoning else ([], text)
-    if thoughts:
-        summary = [{"type": "summary_text", "text": thought} for thought in thoughts]
+    reasoning, rest = split_think_blocks(text) if split_reasoning else ([], text)
+    if reasoning:
+        summary = [{"type": "summary_text", "text": text} for text in reasoning]
         items.append({"type": "reasoning", "id": new_id("rs"), "summary": summary})
         text = rest
     if text or not (items or calls):
@@ -133,12 +133,12 @@ def chat_to_response(
     split_reasoning: bool,
     token_ids: bool = False,
 ) -> Item:
-    """The first choice of a chat completion as a Responses object.
+    """Return the first choice of a chat completion as a Responses object.
 
     Args:
         completion: the provider's chat completion.
         params: the create parameters that were answered; their settings are repeated in the result.
-        model: the name that the model worker goes by.
+        model: the name of the model worker.
         split_reasoning, token_ids: see `chat_choice_to_items`.
 
     Raises:

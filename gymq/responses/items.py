@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gymq.responses.types import FunctionCall, FunctionCallOutput
+
 Item = dict[str, Any]
 
 _NOT_MADE_BY_MODELS = frozenset(
@@ -20,33 +22,33 @@ _NOT_MADE_BY_MODELS = frozenset(
 
 
 def is_message(item: Mapping[str, Any]) -> bool:
-    """Whether an item is a message, in the short form `{role, content}` too."""
+    """Return whether an item is a message, in the short form `{role, content}` too."""
     kind = item.get("type")
     return kind == "message" or (kind is None and "role" in item)
 
 
 def new_id(prefix: str) -> str:
-    """A random id as the Responses API makes them: `msg_` and 32 hexadecimal digits."""
+    """Return a random id in the form of the Responses API: `msg_` and 32 hexadecimal digits."""
     return f"{prefix}_{secrets.token_hex(16)}"
 
 
 def user_message(text: str) -> Item:
-    """A user message item."""
+    """Return a user message item."""
     return {"type": "message", "role": "user", "content": text}
 
 
-def function_call_output(call_id: str, output: str) -> Item:
-    """The item that answers the function call `call_id`."""
+def function_call_output(call_id: str, output: str) -> FunctionCallOutput:
+    """Return the item that answers the function call `call_id`."""
     return {"type": "function_call_output", "call_id": call_id, "output": output}
 
 
-def function_calls(response: Mapping[str, Any]) -> list[Item]:
-    """The function calls of a response, in order. `arguments` is JSON text as the model wrote it."""
+def function_calls(response: Mapping[str, Any]) -> list[FunctionCall]:
+    """Return the function calls of a response, in order. `arguments` is JSON text as the model wrote it."""
     return [item for item in response["output"] if item.get("type") == "function_call"]
 
 
 def output_text(response: Mapping[str, Any]) -> str:
-    """All text: every `output_text` part of every message of any role, joined with nothing, not trimmed."""
+    """Return all text: every `output_text` part of every message of any role, joined with nothing, not trimmed."""
     return "".join(
         text
         for item in response["output"]
@@ -56,18 +58,18 @@ def output_text(response: Mapping[str, Any]) -> str:
 
 
 def assistant_text(response: Mapping[str, Any]) -> str:
-    """The text parts of all assistant messages, joined with newlines, trimmed."""
+    """Return the text parts of all assistant messages, joined with newlines, trimmed."""
     return "\n".join(text for item in _assistant_messages(response) for text in _texts(item.get("content"))).strip()
 
 
 def last_assistant_text(response: Mapping[str, Any]) -> str:
-    """The text parts of the last assistant message, joined with newlines, trimmed; empty if there is none."""
+    """Return the text parts of the last assistant message, joined with newlines, trimmed; empty if there is none."""
     messages = _assistant_messages(response)
     return "\n".join(_texts(messages[-1].get("content"))).strip() if messages else ""
 
 
 def first_text_of_last_item(response: Mapping[str, Any]) -> str:
-    """The first text of the last output item; empty if that is no message, or starts with a refusal."""
+    """Return the first text of the last output item; empty if it is not a message, or starts with a refusal."""
     output = response["output"]
     if not output or not is_message(output[-1]):
         return ""
@@ -93,7 +95,7 @@ def _assistant_messages(response: Mapping[str, Any]) -> list[Item]:
 
 
 def _texts(content: object, only_type: str | None = None) -> Iterator[str]:
-    """The texts of a message's content. A plain string is one text; refusals have none."""
+    """Yield the texts of a message's content. A plain string is one text; refusals have none."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

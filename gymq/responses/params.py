@@ -1,4 +1,4 @@
-"""Checking the create parameters of a Responses request. They are closed: an unknown member is an error."""
+"""Checking the create parameters of a Responses request. They are closed: an unknown field is an error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class _Params(msgspec.Struct):
     user: str | None = None
 
 
-_KNOWN = frozenset(_Params.__struct_fields__)
+KNOWN = frozenset(_Params.__struct_fields__)
 _NUMBERS_AND_FLAGS = frozenset(
     {
         "background",
@@ -72,21 +72,24 @@ _NUMBERS_AND_FLAGS = frozenset(
 )
 
 
-def validate_params(params: object) -> dict[str, Any]:
+def validate_params(params: object, *, tool_names: bool = False) -> dict[str, Any]:
     """Check Responses create parameters and return them, ready for `responses_to_chat`.
 
-    A null member counts as absent. Numbers and flags written as text (`"0.5"`) and whole floats for integers are
-    accepted and put right. `stream` may only be false: workers answer with the whole reply, the HTTP bridge replays it.
+    A null field counts as absent. Numbers and flags written as text (`"0.5"`) and whole floats for integers are
+    accepted and converted. `stream` may only be false: workers answer with the whole reply, the HTTP bridge replays it.
     Tools other than functions are left to the endpoint that knows them.
 
+    Args:
+        tool_names: whether an entry of `tools` may be the name of an environment's tool, as in a row of a data set.
+
     Raises:
-        InvalidRequest: with the path of the first member that does not fit.
+        InvalidRequest: a field does not fit; the error has the path of the first one.
     """
     if not isinstance(params, dict):
-        raise InvalidRequest("", f"expected an object with the member `input`, got {type(params).__name__}")
-    if not params.keys() <= _KNOWN:
-        name = next(name for name in params if name not in _KNOWN)
-        raise InvalidRequest(str(name), f"unknown member; known are {', '.join(sorted(_KNOWN))}")
+        raise InvalidRequest("", f"expected an object with the field `input`, got {type(params).__name__}")
+    if not params.keys() <= KNOWN:
+        name = next(name for name in params if name not in KNOWN)
+        raise InvalidRequest(str(name), f"unknown field; known are {', '.join(sorted(KNOWN))}")
     try:
         checked = msgspec.convert(params, _Params, strict=False)
     except msgspec.ValidationError as error:
@@ -94,7 +97,8 @@ def validate_params(params: object) -> dict[str, Any]:
     if checked.stream:
         raise InvalidRequest("stream", "only false is possible here")
     for index, tool in enumerate(checked.tools or ()):
-        _check_tool(tool, f"tools[{index}]")
+        if not (tool_names and isinstance(tool, str)):
+            _check_tool(tool, f"tools[{index}]")
 
     result = {name: getattr(checked, name) if name in _NUMBERS_AND_FLAGS else params[name] for name in params}
     if not isinstance(checked.input, str):

@@ -1,7 +1,8 @@
-"""Checking what a model answered."""
+"""Checking the reply of a model: a Responses object, whose items fit `gymq.responses.schema`."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -48,7 +49,7 @@ def validate_response(body: object) -> dict[str, Any]:
     """Check a Responses object and return it; its items go through the same checks as input items.
 
     Raises:
-        InvalidReply: with the path of the first member that does not fit.
+        InvalidReply: a field does not fit; the error has the path of the first one.
     """
     if not isinstance(body, dict):
         raise InvalidReply("", f"expected a Responses object, got {type(body).__name__}")
@@ -66,14 +67,14 @@ def validate_response(body: object) -> dict[str, Any]:
         raise InvalidReply(error.path, error.reason) from None
 
 
-def response_without_model(name: str, output: list[Item]) -> Item:
-    """A Responses object around items that no model made; `name` stands for the model."""
+def response_without_model(name: str, output: Sequence[Mapping[str, Any]]) -> Item:
+    """Return a Responses object around items that no model generated; `name` takes the place of the model's name."""
     return {
         "id": f"resp_{name}",
         "object": "response",
         "created_at": 0,
         "model": name,
-        "output": output,
+        "output": list(output),
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],

@@ -1,6 +1,6 @@
 """The schema of items: input and output of the Responses API share one union.
 
-The structs are used to check, never to carry: the caller keeps its own dicts, members that we do not know included.
+The structs are used to check, never to carry: the caller keeps its own dicts, unknown fields included.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import msgspec
 
 from gymq.responses.errors import InvalidRequest, invalid_request
 from gymq.responses.items import Item
-from gymq.responses.tokens import token_members
+from gymq.responses.tokens import token_fields
 
 _Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -156,11 +156,11 @@ _ITEMS: dict[object, type[msgspec.Struct]] = {
 def check_items(items: object, path: str) -> list[Item]:
     """Check a list of items; `path` is where it stands in the request.
 
-    The items of the result are the given dicts, unless something had to be put right: token ids written as text
-    become numbers, and reasoning items lose `status`, which OpenAI returns but refuses to take back.
+    The items of the result are the given dicts, unless something had to be converted: token ids written as text become
+    numbers, and reasoning items lose `status`, which OpenAI returns but refuses as input.
 
     Raises:
-        InvalidRequest: with the path of the first member that does not fit.
+        InvalidRequest: a field does not fit; the error has the path of the first one.
     """
     if not isinstance(items, list):
         raise InvalidRequest(path, f"expected a list of items, got {type(items).__name__}")
@@ -183,7 +183,7 @@ def _check_item(item: object) -> Item:
         raise invalid_request(error) from None
     if schema is _FunctionCallOutput or schema is _Opaque:
         return item
-    tokens = token_members(item)
+    tokens = token_fields(item)
     if tokens is not None:
         item = {**item, **tokens}
     if schema is _Reasoning and "status" in item:

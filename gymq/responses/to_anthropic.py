@@ -1,6 +1,6 @@
 """A Responses object as a message of Anthropic's Messages API.
 
-Source of the members: https://docs.anthropic.com/en/api/messages.
+Source of the fields: https://docs.anthropic.com/en/api/messages.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 def to_anthropic_message(response: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Convert a Responses object (as `validate_response` returns it) into a message.
 
-    Texts of reasoning become thinking blocks, empty texts nothing. Arguments of a call that are no JSON object stand as
-    text in the member `UNPARSED_ARGUMENTS` of its input, so that `from_anthropic_request` finds them again. Token
-    members have no place in this dialect.
+    Texts of reasoning become thinking blocks, empty texts nothing. Arguments of a call that are not a JSON object stand
+    as text in the field `UNPARSED_ARGUMENTS` of its input, so that `from_anthropic_request` finds them again. Token
+    fields have no place in this dialect.
 
     Args:
         model: the name that the caller knows the model by.
 
     Raises:
-        Unsupported: an item that this dialect cannot say, such as the call of a hosted tool.
+        Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
     """
     content: list[Item] = []
     for index, item in enumerate(response["output"]):
@@ -67,7 +67,7 @@ def _blocks(item: Item) -> Iterator[Item]:
                 "input": _input(item.get("arguments")),
             }
         case other:
-            raise Unsupported("type", f"items of type {other} cannot be said in a message of Anthropic's dialect")
+            raise Unsupported("type", f"items of type {other} cannot be converted to an Anthropic message")
 
 
 def _thinking(item: Item) -> Iterator[Item]:
@@ -88,7 +88,7 @@ def _input(arguments: str | None) -> dict[str, Any]:
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no JSON")
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _stop_reason(response: Mapping[str, Any]) -> str:
@@ -104,7 +104,7 @@ def _stop_reason(response: Mapping[str, Any]) -> str:
 
 
 def _usage(usage: Mapping[str, Any] | None) -> dict[str, int]:
-    """Tokens as this dialect counts them: cached ones are not input. What is unknown is 0, as null is not allowed."""
+    """Return the tokens as this dialect counts them: cached ones are not input, and unknown counts are 0."""
     if usage is None:
         return {"input_tokens": 0, "output_tokens": 0}
     cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0

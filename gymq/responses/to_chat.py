@@ -7,7 +7,7 @@ from typing import Any
 
 from gymq.responses.errors import InvalidRequest, Unsupported
 from gymq.responses.items import Item
-from gymq.responses.tokens import token_members
+from gymq.responses.tokens import token_fields
 
 _SAME_NAME = (
     "metadata",
@@ -28,13 +28,13 @@ _LEADING_ROLES = ("system", "developer")
 def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> dict[str, Any]:
     """Convert create parameters (as `validate_params` returns them) into a Chat Completions request.
 
-    Everything the assistant said between two other messages becomes one assistant message: reasoning in think tags,
-    texts without separator, calls. With `token_ids` that message carries the token members of its last item that has
-    them. Members of the request that chat has no place for (`truncation`, `include`, `text`, ...) are dropped.
+    The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
+    without separator, calls. With `token_ids` that message carries the token fields of its last item that has them.
+    Fields of the request that chat has no place for (`truncation`, `include`, `text`, ...) are dropped.
 
     Raises:
-        Unsupported: the request holds an item, part, tool or tool choice that cannot be said in chat.
-        InvalidRequest: a member that chat needs is null or empty, or a tool call is required without tools.
+        Unsupported: chat has no form for an item, part, tool or tool choice of the request.
+        InvalidRequest: a field that chat needs is null or empty, or a tool call is required without tools.
     """
     messages = _messages(params["input"], token_ids=token_ids)
     if params.get("instructions"):
@@ -64,7 +64,7 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
 
 
 class _AssistantTurn:
-    """What the assistant said since the last message of somebody else."""
+    """The assistant's items since the last message of another role."""
 
     def __init__(self, *, token_ids: bool) -> None:
         self.token_ids = token_ids
@@ -74,7 +74,7 @@ class _AssistantTurn:
 
     def add(self, item: Item) -> None:
         if self.token_ids:
-            self.tokens = token_members(item) or self.tokens
+            self.tokens = token_fields(item) or self.tokens
         match item.get("type"):
             case "reasoning":
                 self.texts += [f"<think>{entry['text']}</think>" for entry in item["summary"] if entry["text"]]
@@ -118,7 +118,7 @@ def _messages(items: str | Iterable[Item], *, token_ids: bool) -> list[dict[str,
 
 
 def _other_message(item: Item) -> dict[str, Any] | None:
-    """The message of an item that the assistant did not make; None for an item that it did."""
+    """Return the message of an item that is not the assistant's; None for an item that is."""
     match item.get("type"):
         case "function_call" | "reasoning":
             return None
@@ -205,7 +205,7 @@ def _tool(tool: Item, path: str) -> dict[str, Any]:
 
 
 def _with_instructions(instructions: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """One system message in front: the instructions and the system and developer messages that follow at once."""
+    """Put one system message in front: the instructions and the system and developer messages that follow at once."""
     texts = [instructions]
     rest = 0
     for message in messages:

@@ -1,6 +1,6 @@
-"""Token members of items and messages: what the engine was given, what it sampled, and how likely that was.
+"""Token fields of items and messages: the engine's input, its samples, and how likely they were.
 
-The three members belong together. They are lists or packed arrays (`array.array`); packed ones are never unpacked.
+The three fields belong together. They are lists or packed arrays (`array.array`); packed ones are never unpacked.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def token_members(holder: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The token members of an item or message, checked; None if it has none. A null member counts as absent.
+def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the token fields of an item or message, checked; None if it has none. A null field counts as absent.
 
-    Numbers written as text become numbers; any other value is returned as the object it is.
+    Numbers written as text become numbers; any other value is returned unchanged.
 
     Raises:
         InvalidRequest: one of the three is missing, or is not a list or array of numbers.
     """
-    members: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, expected in _TYPES.items():
         value = holder.get(name)
         if value is not None:
-            members[name] = _packed(value, name) if isinstance(value, array) else _numbers(value, expected, name)
-    if not members:
+            fields[name] = _packed(value, name) if isinstance(value, array) else _numbers(value, expected, name)
+    if not fields:
         return None
     for name in _TYPES:
-        if name not in members:
-            present = " and ".join(members)
-            raise InvalidRequest(name, f"missing beside {present}; the three token members come together or not at all")
+        if name not in fields:
+            present = " and ".join(fields)
+            raise InvalidRequest(name, f"missing beside {present}; give all three token fields or none")
     if holder.get(ROUTED_EXPERTS) is not None:
-        members[ROUTED_EXPERTS] = holder[ROUTED_EXPERTS]
-    return members
+        fields[ROUTED_EXPERTS] = holder[ROUTED_EXPERTS]
+    return fields
 
 
 def _packed(value: array[Any], name: str) -> array[Any]:

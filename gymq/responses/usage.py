@@ -11,9 +11,9 @@ _REASONING_ALIASES = ("reasoning_tokens",)
 
 
 def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The usage (Responses form, tokens) of a rollout after one more model call; None while no call reported any.
+    """Add the usage (Responses form, tokens) of one more model call to a rollout's; None while none was reported.
 
-    A call that reported nothing adds nothing. A detail that a call did not know counts as 0: clients expect a number.
+    A call without usage adds nothing. A detail that a call did not report counts as 0: clients expect a number.
     """
     if turn is None:
         return None if total is None else dict(total)
@@ -43,7 +43,7 @@ def with_known_details(usage: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Usage of a chat completion in Responses form; the total is the provider's, unknown details stay null."""
+    """Return the usage of a chat completion in Responses form: the provider's total, null for unknown details."""
     if usage is None:
         return None
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")

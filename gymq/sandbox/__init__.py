@@ -1,16 +1,29 @@
-"""Programs that nobody has read, run where they can do no harm. docs/sandbox.md says what is guaranteed."""
+"""Runtimes of programs: sandboxes for those that may do harm, workspaces for those that are trusted.
 
+docs/sandbox.md says what sandboxes guarantee, docs/agents.md how the program of an agent runs.
+"""
+
+from gymq.sandbox.containers import Apptainer as Apptainer
+from gymq.sandbox.docker import FEWER_PRIVILEGES as FEWER_PRIVILEGES
+from gymq.sandbox.docker import NETWORK as NETWORK
+from gymq.sandbox.docker import Docker as Docker
+from gymq.sandbox.docker import network_address as network_address
 from gymq.sandbox.interface import GIB as GIB
 from gymq.sandbox.interface import MIB as MIB
-from gymq.sandbox.interface import Finished as Finished
 from gymq.sandbox.interface import Limits as Limits
 from gymq.sandbox.interface import Program as Program
+from gymq.sandbox.interface import ProgramResult as ProgramResult
+from gymq.sandbox.interface import ProgramSession as ProgramSession
+from gymq.sandbox.interface import Runtime as Runtime
 from gymq.sandbox.interface import Sandbox as Sandbox
 from gymq.sandbox.interface import SandboxFailed as SandboxFailed
-from gymq.sandbox.interface import Session as Session
 from gymq.sandbox.interface import SessionEnded as SessionEnded
 from gymq.sandbox.interface import check_path as check_path
 from gymq.sandbox.local import LocalSandbox as LocalSandbox
 from gymq.sandbox.options import SandboxOptions as SandboxOptions
+from gymq.sandbox.process import run_command as run_command
 from gymq.sandbox.python_session import PythonSession as PythonSession
 from gymq.sandbox.python_session import Step as Step
+from gymq.sandbox.ray import Ray as Ray
+from gymq.sandbox.workspace import Subprocess as Subprocess
+from gymq.sandbox.workspace import Workspace as Workspace

@@ -1,4 +1,4 @@
-"""Programs in containers, by the `docker` command (podman's takes the same arguments)."""
+"""Containers of Docker, by the `docker` command (podman's takes the same arguments): a sandbox and a runtime."""
 
 from __future__ import annotations
 
@@ -10,18 +10,27 @@ import os
 import secrets
 import socket
 import tarfile
-import time
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from gymq.sandbox.interface import Finished, LimitName, Limits, Program, Sandbox, SandboxFailed, Session
-from gymq.sandbox.output import read_bounded
+from gymq.failures import ComponentFailed
+from gymq.sandbox.containers import Container, engine_environment, engine_output
+from gymq.sandbox.interface import LimitName, Limits, Program, ProgramResult, ProgramSession, Sandbox, SandboxFailed
+from gymq.sandbox.process import finish_process, kill_group, start_process
 from gymq.sandbox.stream_session import StreamSession
 
+NETWORK = "gymq-harness-apart"
+# Containers of this network reach this machine, but not each other.
+_APART = ("--opt", "com.docker.network.bridge.enable_icc=false")
+_NO_PRIVILEGES = ("--security-opt", "no-new-privileges", "--cap-drop", "ALL")
+# Programs of agents are root in their containers: they install packages and give files away, and need no more.
+_CAPABILITIES = ("CHOWN", "DAC_OVERRIDE", "FOWNER", "KILL", "SETGID", "SETUID")
+FEWER_PRIVILEGES = (*_NO_PRIVILEGES, *(word for name in _CAPABILITIES for word in ("--cap-add", name)))
 _BOX = "/tmp/box"
 _NOBODY = "65534:65534"
 _OWNER = "gymq.owner"
-_COMMAND_S = 60.0  # for a command of the engine
-_START_S = 60.0  # for a container, beside its program's own time
+_BEGIN_S = 60.0  # for a container, beside its program's own time
 # Files come as an archive in front of stdin. `timeout` ends a program whose worker died.
 _BEGIN = (
     f'mkdir -p {_BOX} && cd {_BOX} && head -c "$1" | tar -xf - && seconds=$2 && shift 2 && '
@@ -51,13 +60,13 @@ class DockerSandbox(Sandbox):
     async def start(self) -> None:
         await _docker("version", "--format", "{{.Server.Version}}")
         await self._remove_orphans()
-        if await _status("image", "inspect", self._image) != 0:
+        if not await _succeeds("image", "inspect", self._image):
             raise SandboxFailed(f"docker has no image {self._image!r}: pull or build it first")
 
     def describe(self) -> str:
         return f"docker: containers of {self._image}, without network and privileges, with limits"
 
-    async def run(self, program: Program, limits: Limits) -> Finished:
+    async def run(self, program: Program, limits: Limits) -> ProgramResult:
         async with self._slots:
             name = self._new_name()
             try:
@@ -65,7 +74,7 @@ class DockerSandbox(Sandbox):
             finally:
                 await self._remove(name)
 
-    async def open(self, program: Program, limits: Limits) -> Session:
+    async def open(self, program: Program, limits: Limits) -> ProgramSession:
         name = self._new_name()
         try:
             process = await self._start(name, program, limits)
@@ -79,56 +88,39 @@ class DockerSandbox(Sandbox):
     async def stop(self) -> None:
         await asyncio.gather(*(self._remove(name) for name in list(self._containers)))
 
-    async def _run(self, name: str, program: Program, limits: Limits) -> Finished:
-        began = time.monotonic()
+    async def _run(self, name: str, program: Program, limits: Limits) -> ProgramResult:
         process = await self._start(name, program, limits)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        cut: list[LimitName] = []
-
-        def too_much() -> None:
-            cut.append("output")
-            kills.append(asyncio.ensure_future(_status("kill", name)))
-
-        kills: list[asyncio.Future[int]] = []
-        writing = asyncio.create_task(_write(process.stdin, _archive(program.files) + program.stdin))
-        streams = (process.stdout, process.stderr)
-        reading = asyncio.gather(*(read_bounded(stream, limits.output_bytes, too_much) for stream in streams))
-        try:
-            async with asyncio.timeout(None if limits.time_s is None else limits.time_s + _START_S):
-                stdout, stderr = await reading
-                await process.wait()
-        except TimeoutError:
-            raise SandboxFailed(f"the container {name} did not end in time") from None
-        finally:
-            writing.cancel()
-            await asyncio.gather(writing, *kills, return_exceptions=True)
-        state = await self._state(name, stderr)
-        limit = cut[0] if cut else _limit_of(state, limits)
+        ended = await finish_process(
+            process,
+            lambda: kill_group(process),
+            wall_s=None if limits.time_s is None else limits.time_s + _BEGIN_S,
+            stdin=_archive(program.files) + program.stdin,
+            output_bytes=limits.output_bytes,
+            output_ends=True,
+        )
+        if ended.limit == "time":
+            raise SandboxFailed(f"the container {name} did not end in time")
+        if ended.limit == "output":
+            return ended
+        state = await self._state(name, ended)
         exit_status = int(state["ExitCode"])
         # A shell says 128 + n of a program that was ended by the signal n.
-        return Finished(
-            128 - exit_status if exit_status > 128 else exit_status, stdout, stderr, limit, time.monotonic() - began
-        )
+        exit_status = 128 - exit_status if exit_status > 128 else exit_status
+        return replace(ended, exit_status=exit_status, limit=_limit_of(state, limits, ended.seconds))
 
     async def _start(self, name: str, program: Program, limits: Limits) -> asyncio.subprocess.Process:
         if program.folders:
-            raise SandboxFailed("the provider `docker` takes no folders: put them into an image")
+            raise SandboxFailed("the provider `docker` does not support folders: put them into an image")
         self._containers.add(name)
         archive_size = str(len(_archive(program.files)))
         seconds = "0" if limits.time_s is None else f"{limits.time_s:.3f}"
         command = ["run", "-i", "--name", name, *_options(limits, program.image is not None)]
         command += ["--label", f"{_OWNER}={_owner()}", "--entrypoint", "sh", program.image or self._image]
         command += ["-c", _BEGIN, "sh", archive_size, seconds, *program.argv]
-        pipe = asyncio.subprocess.PIPE
-        try:
-            return await asyncio.create_subprocess_exec("docker", *command, stdin=pipe, stdout=pipe, stderr=pipe)
-        except OSError as error:
-            raise SandboxFailed(f"docker cannot be run: {error}") from None
+        return await start_process(["docker", *command], env=engine_environment(), stdin=asyncio.subprocess.PIPE)
 
-    async def _state(self, name: str, stderr: bytes) -> dict[str, Any]:
-        """What the engine says of a container that ended.
+    async def _state(self, name: str, ended: ProgramResult) -> dict[str, Any]:
+        """Return what the engine says of a container that ended.
 
         Raises:
             SandboxFailed: it never ran.
@@ -136,8 +128,7 @@ class DockerSandbox(Sandbox):
         try:
             state: dict[str, Any] = json.loads(await _docker("inspect", "--format", "{{json .State}}", name))
         except SandboxFailed:
-            said = stderr.decode(errors="replace").strip()[-300:]
-            raise SandboxFailed(f"docker did not make a container: {said}") from None
+            raise SandboxFailed(f"docker did not make a container: it {ended.report}") from None
         if state.get("Error") or state["StartedAt"].startswith("0001-"):
             raise SandboxFailed(f"docker did not start a container: {state.get('Error') or 'no reason given'}")
         return state
@@ -147,10 +138,10 @@ class DockerSandbox(Sandbox):
 
     async def _remove(self, name: str) -> None:
         self._containers.discard(name)
-        await asyncio.shield(_status("rm", "--force", "--volumes", name))
+        await asyncio.shield(_succeeds("rm", "--force", "--volumes", name))
 
     async def _remove_orphans(self) -> None:
-        """Containers of workers of this machine that are no more."""
+        """Remove the containers of workers of this machine that no longer exist."""
         listed = await _docker(
             "ps", "--all", "--filter", f"label={_OWNER}", "--format", '{{.Names}} {{.Label "gymq.owner"}}'
         )
@@ -158,7 +149,7 @@ class DockerSandbox(Sandbox):
             name, _, owner = line.partition(" ")
             host, _, pid = owner.partition(":")
             if host == socket.gethostname() and pid.isdecimal() and not _is_alive(int(pid)):
-                await _status("rm", "--force", name)
+                await _succeeds("rm", "--force", name)
 
 
 class _DockerSession(StreamSession):
@@ -178,9 +169,66 @@ class _DockerSession(StreamSession):
         await self._process.communicate()
 
 
+class Docker(Container):
+    """A container of Docker.
+
+    Args:
+        network: the default has no way out, only this machine can be reached in it.
+    """
+
+    def __init__(self, image: str, *, network: str = NETWORK, **limits: Any) -> None:
+        super().__init__(image, **limits)
+        self._network = network
+
+    async def run(
+        self, script: str, *, wall_s: float, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> ProgramResult:
+        names = [word for name in env or {} for word in ("--env", name)]
+        command = ["docker", "exec", "--interactive", *names, self.name]
+        ended = await self._run(command, script, wall_s, env or {}, stdin)
+        if ended.exit_status != 0 and not await self._is_there():
+            raise ComponentFailed(f"the container of {self.image} is gone")
+        return ended
+
+    async def gateway_host(self) -> str:
+        return await network_address()
+
+    def _start_command(self) -> list[str]:
+        limits = ["--pids-limit", "1024", *FEWER_PRIVILEGES]
+        if self._memory_mib is not None:
+            limits += _memory_options(f"{self._memory_mib}m")
+        for inside, outside in self._folders.items():
+            limits += ["--volume", f"{outside}:{inside}:ro"]
+        life = ["--rm", "--init", "--entrypoint", "sleep"]
+        named = ["--name", self.name, "--network", self._network]
+        return ["docker", "run", "--detach", *named, *limits, *life, self.image, f"{self._life_s:.0f}"]
+
+    def _stop_command(self) -> list[str]:
+        return ["docker", "rm", "--force", "--volumes", self.name]
+
+    async def _is_there(self) -> bool:
+        with contextlib.suppress(SandboxFailed):
+            return await _docker("inspect", "--format", "{{.State.Running}}", self.name) == "true"
+        return False
+
+
+async def network_address() -> str:
+    """Return the address of this machine in the isolated network of containers, for a gateway to listen on.
+
+    The network is created if it does not exist.
+
+    Raises:
+        ComponentFailed: docker cannot be asked.
+    """
+    inspect = ("network", "inspect", NETWORK, "--format", "{{(index .IPAM.Config 0).Gateway}}")
+    if not await _succeeds(*inspect):
+        await _succeeds("network", "create", "--internal", *_APART, NETWORK)  # another process may be faster
+    return await _docker(*inspect)
+
+
 def _options(limits: Limits, writable: bool) -> list[str]:
-    options = ["--network", "none", "--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--log-driver", "none"]
-    options += ["--memory", str(limits.memory_bytes), "--memory-swap", str(limits.memory_bytes)]
+    options = ["--network", "none", *_NO_PRIVILEGES, "--log-driver", "none"]
+    options += _memory_options(str(limits.memory_bytes))
     options += ["--pids-limit", str(limits.processes), "--ulimit", f"fsize={limits.file_bytes}", "--ulimit", "core=0"]
     disk = f"size={limits.disk_bytes},nr_inodes={limits.disk_files}"
     options += ["--tmpfs", f"/tmp:rw,exec,nosuid,nodev,mode=1777,{disk}"]
@@ -190,27 +238,26 @@ def _options(limits: Limits, writable: bool) -> list[str]:
     return options
 
 
-def _limit_of(state: dict[str, Any], limits: Limits) -> LimitName | None:
+def _memory_options(memory: str) -> list[str]:
+    return ["--memory", memory, "--memory-swap", memory]
+
+
+def _limit_of(state: dict[str, Any], limits: Limits, seconds: float) -> LimitName | None:
+    """Return the limit that ended a container.
+
+    Args:
+        seconds: how long it ran by the clock of this process. The engine notes its start late on a busy machine.
+    """
     if state.get("OOMKilled"):
         return "memory"
     killed, over_file = 137, 153  # 128 + SIGKILL, SIGXFSZ
-    if state["ExitCode"] == killed and limits.time_s is not None and _seconds(state) >= limits.time_s:
+    if state["ExitCode"] == killed and limits.time_s is not None and seconds >= limits.time_s:
         return "time"
     return "file" if state["ExitCode"] == over_file else None
 
 
-def _seconds(state: dict[str, Any]) -> float:
-    """How long a container ran, by the clock of the engine."""
-
-    def moment(text: str) -> float:
-        whole, _, fraction = text.removesuffix("Z").partition(".")
-        return time.mktime(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + float(f"0.{fraction or 0}")
-
-    return moment(state["FinishedAt"]) - moment(state["StartedAt"])
-
-
 def _archive(files: Any) -> bytes:
-    """The files as a tar archive."""
+    """Pack the files as a tar archive."""
     body = io.BytesIO()
     with tarfile.open(fileobj=body, mode="w") as archive:
         for name, content in files.items():
@@ -218,13 +265,6 @@ def _archive(files: Any) -> bytes:
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return body.getvalue()
-
-
-async def _write(writer: asyncio.StreamWriter, content: bytes) -> None:
-    with contextlib.suppress(ConnectionError):
-        writer.write(content)
-        await writer.drain()
-        writer.close()
 
 
 def _owner() -> str:
@@ -242,31 +282,12 @@ def _is_alive(pid: int) -> bool:
 
 
 async def _docker(*arguments: str) -> str:
-    """What a command of the engine prints.
-
-    Raises:
-        SandboxFailed: it failed; the text is the engine's.
-    """
-    try:
-        process = await asyncio.create_subprocess_exec(
-            "docker", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        async with asyncio.timeout(_COMMAND_S):
-            stdout, stderr = await process.communicate()
-    except OSError as error:
-        raise SandboxFailed(f"docker cannot be run: {error}") from None
-    except TimeoutError:
-        process.kill()
-        raise SandboxFailed("the docker engine does not answer") from None
-    if process.returncode != 0:
-        raise SandboxFailed(f"docker {arguments[0]}: {stderr.decode(errors='replace').strip()[-300:]}")
-    return stdout.decode()
+    return await engine_output("docker", *arguments)
 
 
-async def _status(*arguments: str) -> int:
-    """0 if a command of the engine succeeds, otherwise 1."""
+async def _succeeds(*arguments: str) -> bool:
     try:
         await _docker(*arguments)
     except SandboxFailed:
-        return 1
-    return 0
+        return False
+    return True

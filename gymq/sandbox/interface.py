@@ -1,4 +1,4 @@
-"""Running a program that nobody has read: what goes in, which limits hold, what comes out."""
+"""Where a program runs: its input, its limits, its result."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import posixpath
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from types import TracebackType
+from typing import Literal, Self
 
-from gymq.outcomes import ComponentFailed, InvalidTask
+from gymq.errors import GymqError
+from gymq.failures import ComponentFailed, InvalidTask
+from gymq.secrets.redaction import redact
 
 LimitName = Literal["time", "memory", "file", "disk", "output"]
 
 MIB = 1024**2
 GIB = 1024**3
+LAST_WORDS_CHARS = 2000
 
 # Folders at the root that are there for every program, and what lies in /tmp beside a program's own files.
 _OF_THE_SYSTEM = frozenset(
@@ -26,18 +30,18 @@ class SandboxFailed(ComponentFailed):
     """No program ran: the sandbox could not be started, or was lost. Says nothing about the program."""
 
 
-class SessionEnded(Exception):
-    """The program of a session ended; it has to be started anew."""
+class SessionEnded(GymqError):
+    """The program of a session ended; it has to be restarted."""
 
 
 def clock_s(time_s: float) -> float:
-    """Seconds on the clock for a program that may take `time_s` of its own; after them the machine was too busy."""
+    """Return the seconds on the clock for a program with `time_s` of its own; after them the machine was too busy."""
     return max(60.0, 6 * time_s)
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a program may use. A program that hits a limit is ended, with everything it started."""
+    """The limits of a program. A program that hits one is ended, with everything it started."""
 
     # Seconds of its own: computing of all processes together, and time in which none of them wants to compute. Time in
     # which it waits for processors that others use does not count. None: no limit, for sessions.
@@ -69,10 +73,10 @@ class Program:
     image: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what may come from a row.
+        """Check the fields that may come from a row.
 
         Raises:
-            InvalidTask: a path or the image is none that a program can be given.
+            InvalidTask: a path or the image is not valid.
         """
         try:
             for place in self.folders:
@@ -82,7 +86,7 @@ class Program:
         except ValueError as error:
             raise InvalidTask(f"a program's files: {error}") from None
         if "\0" in (self.image or ""):
-            raise InvalidTask(f"a program's image: {self.image!r} holds a NUL; name an image")
+            raise InvalidTask(f"a program's image: {self.image!r} contains a NUL; name an image")
 
 
 def check_path(path: str) -> str:
@@ -100,7 +104,7 @@ def check_folder_path(path: str) -> str:
     """Return the path of a folder that a program is given as it is.
 
     Raises:
-        ValueError: it is no such path, or belongs to the system or to the sandbox.
+        ValueError: the path is not valid, or belongs to the system or to the sandbox.
     """
     first, _, rest = check_path(path).removeprefix("/").partition("/")
     if first in _OF_THE_SYSTEM or (first == "tmp" and rest.partition("/")[0] in _OF_THE_SANDBOX):
@@ -109,17 +113,43 @@ def check_folder_path(path: str) -> str:
 
 
 @dataclass(frozen=True)
-class Finished:
-    """What became of a program."""
+class ProgramResult:
+    """The result of a program.
 
-    exit_status: int  # negative: the signal that ended it
-    stdout: bytes  # at most `output_bytes`
-    stderr: bytes  # at most `output_bytes`
-    limit: LimitName | None  # the limit that ended it
+    Attributes:
+        exit_status: negative: the signal that ended it.
+        stdout: bounded, as `stderr` is.
+        limit: the limit that ended it.
+    """
+
+    exit_status: int
+    stdout: bytes
+    stderr: bytes
+    limit: LimitName | None
     seconds: float
 
+    @property
+    def how(self) -> str:
+        """Return how it ended, for a sentence whose subject is the program."""
+        if self.limit is not None:
+            return f"was ended by its {self.limit} limit after {self.seconds:.0f} s"
+        if self.exit_status < 0:
+            return f"was ended by signal {-self.exit_status}"
+        return f"ended with status {self.exit_status}"
 
-class Session(ABC):
+    @property
+    def last_words(self) -> str:
+        """Return the last lines of its errors or, if it printed none, of its output; bounded, without known secrets."""
+        end = (self.stderr.strip() or self.stdout.strip())[-8 * LAST_WORDS_CHARS :]
+        return redact(end.decode(errors="replace"))[-LAST_WORDS_CHARS:]
+
+    @property
+    def report(self) -> str:
+        """Return how it ended and its last words, for a sentence whose subject is the program."""
+        return f"{self.how}: {self.last_words}" if self.last_words else f"{self.how} and printed nothing"
+
+
+class ProgramSession(ABC):
     """A program that stays, and answers one message after another."""
 
     warns = False  # a program that is out of time, before it is ended
@@ -129,13 +159,13 @@ class Session(ABC):
         """Send a message and wait for the answer.
 
         Args:
-            timeout_s: seconds that the answer may take, those of the program's own where the provider can tell them
-                apart. A second before the end the program gets SIGALRM, if `warns`.
+            timeout_s: seconds that the answer may take, of the program's own time where the provider can measure it. A
+                second before the end the program gets SIGALRM, if `warns`.
 
         Raises:
             TimeoutError: there was none in time. The session is closed.
             SandboxFailed: the machine did not let it run. The session is closed.
-            SessionEnded: the program ended, or answered with something that is no answer to this message.
+            SessionEnded: the program ended, or its output is not an answer to this message.
         """
 
     @abstractmethod
@@ -143,25 +173,42 @@ class Session(ABC):
         """End the program and all it started. May be repeated."""
 
 
-class Sandbox(ABC):
-    """A provider of isolation."""
+class Runtime(ABC):
+    """A place where programs run; use it with `async with`, or `start` and `stop`."""
 
-    python: str  # the interpreter to name in `argv`
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self.stop()
 
     @abstractmethod
     async def start(self) -> None:
         """Make sure that programs can be run.
 
         Raises:
-            SandboxFailed: they cannot; the sentence says why and what would help.
+            SandboxFailed: they cannot; the message says why and what would help.
         """
 
     @abstractmethod
-    def describe(self) -> str:
-        """One sentence: which isolation is active."""
+    async def stop(self) -> None:
+        """End what still runs, and remove its files."""
+
+
+class Sandbox(Runtime):
+    """A runtime for programs that may do harm: each is isolated, with files and limits of its own."""
+
+    python: str  # the interpreter to name in `argv`
 
     @abstractmethod
-    async def run(self, program: Program, limits: Limits) -> Finished:
+    def describe(self) -> str:
+        """Return one sentence that says which isolation is active."""
+
+    @abstractmethod
+    async def run(self, program: Program, limits: Limits) -> ProgramResult:
         """Run a program to its end. Its own crash or a limit that it hits is a result, no error.
 
         Raises:
@@ -169,14 +216,12 @@ class Sandbox(ABC):
         """
 
     @abstractmethod
-    async def open(self, program: Program, limits: Limits) -> Session:
-        """Start a program that speaks the protocol of sessions on stdin and stdout: each message is four bytes of
-        length (big-endian), eight bytes of a number, and the text. An answer repeats the number.
+    async def open(self, program: Program, limits: Limits) -> ProgramSession:
+        """Start a program that speaks the protocol of sessions on stdin and stdout.
+
+        Each message is four bytes of length (big-endian), eight bytes of a number, and the text. An answer repeats the
+        number.
 
         Raises:
-            SandboxFailed: it did not start.
+            SandboxFailed: the program did not start.
         """
-
-    @abstractmethod
-    async def stop(self) -> None:
-        """End what still runs."""

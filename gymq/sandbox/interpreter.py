@@ -1,7 +1,7 @@
 """A Python interpreter that runs one piece of code after another and keeps its names. It runs inside a sandbox.
 
 Messages on stdin and stdout are four bytes of length, a number of eight bytes that the answer repeats, and JSON. A
-request is `{"code", "timeout_s"}`, where no timeout means that somebody else sends SIGALRM, an answer
+request is `{"code", "timeout_s"}`, where no timeout means that another process sends SIGALRM, an answer
 `{"success", "stdout", "stderr", "error", "traceback", "result", "shown", "timed_out"}`. Only the standard library is
 used.
 """
@@ -96,7 +96,7 @@ def _execute(code: str) -> tuple[Any, bool]:
 
 
 def _is_last_line(expression: ast.expr, code: str) -> bool:
-    """Whether the last line is the expression. A `print(...)` is for its output, not for its value."""
+    """Return whether the last line is the expression. A `print(...)` is for its output, not for its value."""
     lines = code.rstrip().split("\n")
     if expression.lineno != len(lines):
         return False
@@ -126,7 +126,7 @@ class _Captured:
         self._renew()
 
     def taken(self) -> str:
-        """What was written since the last time."""
+        """Return what was written since the last time."""
         try:
             (sys.stdout if self._fd == 1 else sys.stderr).flush()
         except Exception:
@@ -154,7 +154,7 @@ def _text_of(error: BaseException) -> str:
 
 
 def _traceback_of(error: BaseException) -> str:
-    """Without the frames of this file."""
+    """Format a traceback without the frames of this file."""
     while error.__traceback__ is not None and error.__traceback__.tb_frame.f_code.co_filename == __file__:
         error.__traceback__ = error.__traceback__.tb_next
     return "".join(traceback.format_exception(error))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,8 @@ from gymq.sandbox.inside.view import DEVICES, LINKS, SHARED_MEMORY
 IsolationName = Literal["namespaces", "bubblewrap", "process"]
 
 SUPERVISOR = Path(__file__).parent / "inside"
+# -I and -S: neither the environment nor installed packages have a say, and it starts faster.
+_BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.{} import main; main()"
 
 WHAT_HOLDS: dict[IsolationName, str] = {
     "namespaces": "own file system view, processes, network and IPC (namespaces), limits",
@@ -41,12 +44,12 @@ class Isolation:
 
     @property
     def own_view(self) -> bool:
-        """Whether it has its own view of the file system, so that the machine's files are hidden."""
+        """Return whether it has its own view of the file system, so that the machine's files are hidden."""
         return self.name != "process"
 
     @property
     def changes_user(self) -> bool:
-        """Whether the supervisor runs as root, and its program as a user of its own."""
+        """Return whether the supervisor runs as root, and its program as a user of its own."""
         return self.user == "own"
 
     @property
@@ -57,7 +60,7 @@ class Isolation:
         return f"{self.name} as {'root' if self.user == 'own' else 'a user of its own'}"
 
     def command(self, supervisor: list[str], folders: Mapping[str, str], disk_bytes: int) -> list[str]:
-        """The command line that runs the supervisor in its namespaces."""
+        """Return the command line that runs the supervisor in its namespaces."""
         match self.name:
             case "namespaces":
                 spaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child"]
@@ -71,7 +74,7 @@ class Isolation:
 
 
 def candidates(wanted: str | None) -> list[Isolation]:
-    """What may work here, the strongest first.
+    """Return what may work here, the strongest first.
 
     Args:
         wanted: the name of what the options ask for. `process` hides nothing, so it has to be asked for.
@@ -87,11 +90,16 @@ def candidates(wanted: str | None) -> list[Isolation]:
 
 
 def missing_command(isolation: Isolation) -> str | None:
-    """The command that an isolation needs and this machine does not have."""
+    """Return the command that an isolation needs and this machine does not have; None if nothing is missing."""
     needed = {"namespaces": ["unshare"], "bubblewrap": ["bwrap"], "process": []}[isolation.name]
     if isolation.user == "first":
         needed.append("setpriv")
     return next((name for name in needed if shutil.which(name) is None), None)
+
+
+def command_inside(module: str) -> list[str]:
+    """Return the command that runs a module of `inside/`; its arguments follow."""
+    return [sys.executable, "-I", "-S", "-c", _BOOT.format(module), str(SUPERVISOR.parent)]
 
 
 def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str]:

@@ -10,25 +10,25 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, NamedTuple, cast
 
-from gymq.outcomes import InvalidTask
+from gymq.failures import InvalidTask
 from gymq.sandbox import visible
 from gymq.sandbox.inside.supervisor import STEP
 from gymq.sandbox.interface import (
-    Finished,
     LimitName,
     Limits,
     Program,
+    ProgramResult,
+    ProgramSession,
     Sandbox,
     SandboxFailed,
-    Session,
     SessionEnded,
     clock_s,
 )
-from gymq.sandbox.isolation import SUPERVISOR, WHAT_HOLDS, Isolation, candidates, missing_command
-from gymq.sandbox.output import read_bounded
+from gymq.sandbox.isolation import WHAT_HOLDS, Isolation, candidates, command_inside, missing_command
+from gymq.sandbox.process import finish_process, start_process
 from gymq.sandbox.removal import remove
 from gymq.sandbox.stream_session import StreamSession
 
@@ -36,9 +36,6 @@ log = logging.getLogger("gymq.sandbox")
 
 _END_S = 10.0  # for the supervisor to end everything, after that it is killed
 _BOX = "/tmp/box"
-# -I and -S: neither the environment nor installed packages have a say, and it starts faster.
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.main import main; main()"
-_SUPERVISOR = (sys.executable, "-I", "-S", "-c", _BOOT, str(SUPERVISOR.parent))
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -50,8 +47,8 @@ _ENVIRONMENT = {
 
 
 _WHAT_HELPS = (
-    "install bubblewrap or util-linux, or let this user make namespaces, or use the provider `docker` "
-    "(docs/sandbox.md); where nothing else matters on the machine, `isolation: process` does without"
+    "install bubblewrap or util-linux, or allow this user to create namespaces, or use the provider `docker` "
+    "(docs/sandbox.md); on a machine with nothing else to protect, `isolation: process` needs neither"
 )
 _WORKS: set[tuple[Isolation, str]] = set()  # what was tried with success in this process, with the interpreter
 
@@ -102,7 +99,7 @@ class LocalSandbox(Sandbox):
         user = "the same user" if self._isolation.user == "same" else "a user of its own"
         return f"{self._isolation.name}: {WHAT_HOLDS[self._isolation.name]}; runs as {user}"
 
-    async def run(self, program: Program, limits: Limits) -> Finished:
+    async def run(self, program: Program, limits: Limits) -> ProgramResult:
         await self.start()
         async with self._slots:
             supervised = await _Supervised.start(self._ready, self.python, program, limits)
@@ -111,7 +108,7 @@ class LocalSandbox(Sandbox):
             finally:
                 await supervised.end()
 
-    async def open(self, program: Program, limits: Limits) -> Session:
+    async def open(self, program: Program, limits: Limits) -> ProgramSession:
         await self.start()
         session = _LocalSession(
             await _Supervised.start(self._ready, self.python, program, limits, stdin=True),
@@ -130,7 +127,7 @@ class LocalSandbox(Sandbox):
         return self._isolation
 
     async def _problem_of(self, isolation: Isolation) -> str | None:
-        """What is wrong with this isolation here, found by running a program in it."""
+        """Return what is wrong with this isolation here, found by running a program in it."""
         if missing := missing_command(isolation):
             return f"`{missing}` is not installed"
         limits = Limits(time_s=30.0)
@@ -149,8 +146,8 @@ class LocalSandbox(Sandbox):
         return None
 
 
-class Report(NamedTuple):
-    """What a supervisor says at its end."""
+class SupervisorReport(NamedTuple):
+    """The last report of a supervisor."""
 
     exit_status: int
     limit: str | None
@@ -171,12 +168,13 @@ class _Supervised:
     async def start(
         cls, isolation: Isolation, python: str, program: Program, limits: Limits, stdin: bool = False
     ) -> _Supervised:
-        """
+        """Start a supervisor and its program.
+
         Args:
-            stdin: a pipe for it instead of the program's text.
+            stdin: whether the program gets a pipe as stdin instead of its text.
 
         Raises:
-            SandboxFailed: there was no process.
+            SandboxFailed: the process did not start.
         """
         with contextlib.ExitStack() as ours:  # the ends that the supervisor gets; it has them once it is started
             folder = lifeline = report = None
@@ -187,16 +185,14 @@ class _Supervised:
                 ours.callback(os.close, given)
                 report, written = os.pipe()
                 ours.callback(os.close, written)
-                supervisor = [*_SUPERVISOR, str(spec), str(given), str(written)]
-                process = await asyncio.create_subprocess_exec(
-                    *isolation.command(supervisor, program.folders, limits.disk_bytes),
+                supervisor = [*command_inside("main"), str(spec), str(given), str(written)]
+                process = await start_process(
+                    isolation.command(supervisor, program.folders, limits.disk_bytes),
+                    env={},
                     stdin=asyncio.subprocess.PIPE if stdin else _opened(ours, program.stdin),
-                    stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.DEVNULL if stdin else asyncio.subprocess.PIPE,
                     pass_fds=(spec, given, written),
-                    env={},
                     cwd="/",
-                    start_new_session=True,
                 )
             except BaseException as error:
                 for fd in (lifeline, report):
@@ -209,38 +205,27 @@ class _Supervised:
                 raise
         return cls(process, lifeline, report, folder)
 
-    async def finish(self, limits: Limits) -> Finished:
+    async def finish(self, limits: Limits) -> ProgramResult:
         """Read the output while it runs, then the report.
 
         Raises:
             SandboxFailed: it did not run, or was lost.
         """
-        assert self.process.stdout is not None
-        assert self.process.stderr is not None
         patience = None if limits.time_s is None else clock_s(limits.time_s) + _END_S
-        exceeded: list[bool] = []
+        ended = await finish_process(
+            self.process, self.cut, wall_s=patience, output_bytes=limits.output_bytes, output_ends=True
+        )
+        if ended.limit == "time":
+            raise SandboxFailed("a sandbox did not end its program in time")
+        report = self.report(ended.stderr)
+        limit = ended.limit or cast(LimitName | None, report.limit)
+        return replace(ended, exit_status=report.exit_status, limit=limit, seconds=report.seconds)
 
-        def too_much() -> None:
-            exceeded.append(True)
-            self.cut()
-
-        streams = (self.process.stdout, self.process.stderr)
-        reading = asyncio.gather(*(read_bounded(stream, limits.output_bytes, too_much) for stream in streams))
-        try:
-            async with asyncio.timeout(patience):
-                stdout, stderr = await reading
-                await self.process.wait()
-        except TimeoutError:
-            raise SandboxFailed("a sandbox did not end its program in time") from None
-        report = self.report(stderr)
-        limit = "output" if exceeded else cast(LimitName | None, report.limit)
-        return Finished(report.exit_status, stdout, stderr, limit, report.seconds)
-
-    def report(self, stderr: bytes) -> Report:
-        """What the supervisor said at its end.
+    def report(self, stderr: bytes) -> SupervisorReport:
+        """Return the last report of the supervisor.
 
         Raises:
-            SandboxFailed: that it could not run the program, or nothing.
+            SandboxFailed: it could not run the program, or reported nothing.
         """
         text = self._read_report()
         if text.startswith("failed "):
@@ -250,7 +235,7 @@ class _Supervised:
             status = self.process.returncode
             raise SandboxFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
         exit_status, limit, seconds = text.split()
-        return Report(int(exit_status), None if limit == "-" else limit, float(seconds))
+        return SupervisorReport(int(exit_status), None if limit == "-" else limit, float(seconds))
 
     def _read_report(self) -> str:
         if self._report is not None:
@@ -283,7 +268,7 @@ class _Supervised:
             self._lifeline = None
 
     async def end(self) -> None:
-        """End everything and give back what was taken. May be repeated."""
+        """End everything and release what was taken. Idempotent."""
         self.cut()
         try:
             async with asyncio.timeout(_END_S):
@@ -340,7 +325,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
     if program.image is not None:
         raise SandboxFailed("the local sandbox has no container images: use the provider `docker`")
     if program.folders and not isolation.own_view:
-        raise SandboxFailed("without namespaces a program cannot be given folders at places of their own")
+        raise SandboxFailed("folders for a program need namespaces")
     for place in program.folders:
         if visible.covers(place):
             raise InvalidTask(f"a program's files: {place!r} is used by this machine's Python; name another folder")
@@ -363,7 +348,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
 
 
 def _opened(stack: contextlib.ExitStack, content: bytes) -> int:
-    """A file without a name that holds the content, opened for reading."""
+    """Open an unnamed file that holds the content, for reading."""
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()

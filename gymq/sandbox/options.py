@@ -15,9 +15,9 @@ from gymq.sandbox.ray import RaySandbox
 
 
 class SandboxOptions(pydantic.BaseModel):
-    """Where a worker's programs run and what they may use.
+    """The place of a worker's programs and their limits.
 
-    Members of the wrong provider are refused, so that nobody believes in an isolation that is not there.
+    Fields of the wrong provider are refused, so that no user believes in an isolation that is not there.
     """
 
     model_config = pydantic.ConfigDict(extra="forbid")
@@ -43,16 +43,16 @@ class SandboxOptions(pydantic.BaseModel):
         return self
 
     def limits(self, limits: Limits) -> Limits:
-        """A worker's limits with what the options say instead."""
+        """Return a worker's limits, changed as the options say."""
         if self.memory_mib is None:
             return limits
         return dataclasses.replace(limits, memory_bytes=self.memory_mib * MIB)
 
     async def started(self) -> Sandbox:
-        """The provider, ready to run programs.
+        """Start the provider, so that it can run programs.
 
         Raises:
-            OptionsError: it cannot; the sentence says why.
+            OptionsError: the provider cannot start; the message says why.
         """
         sandbox = self._sandbox()
         try:

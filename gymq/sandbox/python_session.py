@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.sandbox.interface import Limits, Program, Sandbox, SandboxFailed, Session, SessionEnded
+from gymq.sandbox.interface import Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
 
 _INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()
 _GRACE_S = 1.0  # for code to notice that its time is over; after that the interpreter is replaced
@@ -17,7 +17,7 @@ _START_S = 30.0
 
 
 class Step(msgspec.Struct, frozen=True):
-    """What became of one piece of code."""
+    """The result of one piece of code."""
 
     success: bool
     stdout: str
@@ -40,14 +40,14 @@ class PythonSession:
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox = sandbox
         self._limits = dataclasses.replace(limits, time_s=None)
-        self._session: Session | None = None
+        self._session: ProgramSession | None = None
         self._lock = asyncio.Lock()
 
     async def run(self, code: str, timeout_s: float) -> Step:
         """Run one piece of code; steps of a session run one after the other.
 
         Args:
-            timeout_s: seconds that it may take, those of its own where the provider can tell them apart.
+            timeout_s: seconds that it may take, of its own time where the provider can measure it.
 
         Raises:
             SandboxFailed: no interpreter could be started, or the machine did not let it run.
@@ -79,8 +79,8 @@ class PythonSession:
             if session is not None:
                 await session.close()
 
-    async def _started(self) -> Session:
-        """A new interpreter that has answered once, so that starting is not counted as the first step's time."""
+    async def _started(self) -> ProgramSession:
+        """Start an interpreter and wait for its first answer, so that the first step's time excludes the start."""
         program = Program((self._sandbox.python, "-I", "interpreter.py"), files={"interpreter.py": _INTERPRETER})
         session = await self._sandbox.open(program, self._limits)
         try:

@@ -1,17 +1,90 @@
-"""Programs on the nodes of a Ray cluster. Ray gives the place, the local sandbox of that node the isolation."""
+"""Programs on the nodes of a Ray cluster: in the local sandbox of a node, or as trusted programs that share a folder.
+
+What fails on a node is returned from there as an exception, since Ray would wrap it if it were raised.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import sys
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from gymq.ray_cluster import NoCluster, join
-from gymq.sandbox.interface import Finished, Limits, Program, Sandbox, SandboxFailed, Session, SessionEnded, clock_s
+from gymq.child_processes.ray_cluster import NoCluster, join
+from gymq.failures import ComponentFailed
+from gymq.sandbox.interface import (
+    MIB,
+    Limits,
+    Program,
+    ProgramResult,
+    ProgramSession,
+    Sandbox,
+    SandboxFailed,
+    SessionEnded,
+    clock_s,
+)
 from gymq.sandbox.local import LocalSandbox
+from gymq.sandbox.process import GRACE_S
+from gymq.sandbox.workspace import Subprocess, Workspace
 
-_PATIENCE_S = 60.0  # for Ray, beside the time of the program
+START_S = 600.0  # nodes may be full, or one has to be started
+PATIENCE_S = 60.0  # for Ray, beside the time of a program
+
+
+class _Cluster:
+    """A Ray cluster: the module `ray`, once this process has joined it.
+
+    Args:
+        address: of the cluster, as `ray.init` takes it.
+    """
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.ray: Any = None
+
+    async def join(self) -> Any:
+        """Return the module `ray`, connected to the cluster. May be repeated.
+
+        Raises:
+            SandboxFailed: Ray is not installed, or there is no cluster.
+        """
+        try:
+            self.ray = await asyncio.to_thread(join, self.address)
+        except NoCluster as error:
+            raise SandboxFailed(str(error)) from None
+        return self.ray
+
+    async def answer(self, reference: Any, limit_s: float | None, too_late: str, lost: str) -> Any:
+        """Return the result of a task, or of a call to an actor.
+
+        Args:
+            limit_s: seconds to wait for it; None: no limit.
+            too_late: the message if it does not come in time.
+            lost: what Ray may lose, for the message.
+
+        Raises:
+            SandboxFailed: there is no result within the limit, or Ray lost it.
+            Exception: it failed on the node.
+        """
+        try:
+            async with asyncio.timeout(limit_s):
+                outcome = await reference
+        except TimeoutError:
+            raise SandboxFailed(too_late) from None
+        except self.ray.exceptions.RayError as error:
+            raise SandboxFailed(f"Ray lost {lost}: {type(error).__name__}") from None
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+
+async def _outcome(work: Awaitable[Any]) -> Any:
+    """Return the result of work on a node, or the exception with which it failed."""
+    try:
+        return await work
+    except (ComponentFailed, SessionEnded, TimeoutError) as error:
+        return error
 
 
 class RaySandbox(Sandbox):
@@ -26,75 +99,58 @@ class RaySandbox(Sandbox):
 
     def __init__(self, address: str = "auto", isolation: str | None = None, python: str = sys.executable) -> None:
         self.python = python
-        self._address = address
+        self._cluster = _Cluster(address)
         self._isolation = isolation
-        self._ray: Any = None
         self._sessions: set[_RaySession] = set()
 
     async def start(self) -> None:
-        if self._ray is not None:
+        if self._cluster.ray is not None:
             return
-        try:
-            ray = await asyncio.to_thread(join, self._address)
-        except NoCluster as error:
-            raise SandboxFailed(str(error)) from None
-        self._ray = ray
+        ray = await self._cluster.join()
         self._slots = asyncio.Semaphore(max(1, int(ray.cluster_resources().get("CPU", 1))))
         self._run_there = ray.remote(num_cpus=1, max_retries=0, scheduling_strategy="SPREAD")(_run)
         self._host = ray.remote(num_cpus=0, scheduling_strategy="SPREAD")(_Host)
 
     def describe(self) -> str:
-        return f"ray: nodes of the cluster {self._address!r}, on each the local sandbox"
+        return f"ray: nodes of the cluster {self._cluster.address!r}, on each the local sandbox"
 
-    async def run(self, program: Program, limits: Limits) -> Finished:
+    async def run(self, program: Program, limits: Limits) -> ProgramResult:
         await self.start()
         async with self._slots:
             task = self._run_there.remote(self._isolation, self.python, program, limits)
             try:
-                outcome = await self._answer(task, limits.time_s)
+                ended: ProgramResult = await self._answer(task, limits.time_s)
             except BaseException:
-                self._ray.cancel(task, force=True)
+                self._cluster.ray.cancel(task, force=True)
                 raise
-        if isinstance(outcome, str):
-            raise SandboxFailed(outcome)
-        finished: Finished = outcome
-        return finished
+        return ended
 
-    async def open(self, program: Program, limits: Limits) -> Session:
+    async def open(self, program: Program, limits: Limits) -> ProgramSession:
         await self.start()
         session = _RaySession(self, self._host.remote(self._isolation, self.python))
         self._sessions.add(session)
         try:
-            problem = await self._answer(session.actor.open.remote(program, limits), 0.0)
+            await self._answer(session.actor.open.remote(program, limits), 0.0)
         except BaseException:
             await session.close()
             raise
-        if problem is not None:
-            await session.close()
-            raise SandboxFailed(problem)
         return session
 
     async def stop(self) -> None:
         await asyncio.gather(*(session.close() for session in list(self._sessions)))
 
     async def _answer(self, reference: Any, seconds: float | None) -> Any:
-        """
+        """Wait for the result of a program.
+
         Args:
-            seconds: that the program may take of its own; None: no limit.
-
-        Raises:
-            SandboxFailed: Ray lost it.
+            seconds: the program's own time limit; None: no limit.
         """
-        try:
-            async with asyncio.timeout(None if seconds is None else clock_s(seconds) + _PATIENCE_S):
-                return await reference
-        except TimeoutError:
-            raise SandboxFailed("Ray did not run a program in time: are its nodes full?") from None
-        except self._ray.exceptions.RayError as error:
-            raise SandboxFailed(f"Ray lost a program: {type(error).__name__}") from None
+        limit_s = None if seconds is None else clock_s(seconds) + PATIENCE_S
+        too_late = "Ray did not run a program in time: are its nodes full?"
+        return await self._cluster.answer(reference, limit_s, too_late, "a program")
 
 
-class _RaySession(Session):
+class _RaySession(ProgramSession):
     """A session in an actor."""
 
     warns = True
@@ -105,59 +161,149 @@ class _RaySession(Session):
 
     async def exchange(self, message: bytes, timeout_s: float) -> bytes:
         try:
-            kind, answer = await self._owner._answer(self.actor.exchange.remote(message, timeout_s), timeout_s)
+            reply: bytes = await self._owner._answer(self.actor.exchange.remote(message, timeout_s), timeout_s)
         except BaseException:
             await self.close()
             raise
-        if kind == "answer":
-            reply: bytes = answer
-            return reply
-        await self.close()
-        if kind == "failed":
-            raise SandboxFailed(str(answer))
-        raise TimeoutError if kind == "timeout" else SessionEnded(str(answer))
+        return reply
 
     async def close(self) -> None:
         self._owner._sessions.discard(self)
         with contextlib.suppress(Exception):  # it may be gone; its program then is too
-            self._owner._ray.kill(self.actor)
+            self._owner._cluster.ray.kill(self.actor)
 
 
 class _Host:
-    """Runs as an actor: one session, on an event loop of its own in the main thread."""
+    """Runs as an actor: one session of a sandbox."""
 
     def __init__(self, isolation: str | None, python: str) -> None:
-        self._runner = asyncio.Runner()
         self._sandbox = LocalSandbox(None, isolation, python)
-        self._session: Session | None = None
 
-    def open(self, program: Program, limits: Limits) -> str | None:
-        """What went wrong, if anything did."""
+    async def open(self, program: Program, limits: Limits) -> SandboxFailed | None:
         try:
-            self._session = self._runner.run(self._sandbox.open(program, limits))
+            self._session = await self._sandbox.open(program, limits)
         except SandboxFailed as error:
-            return error.message
+            return error
         return None
 
-    def exchange(self, message: bytes, timeout_s: float) -> tuple[str, Any]:
-        assert self._session is not None
+    async def exchange(self, message: bytes, timeout_s: float) -> Any:
+        return await _outcome(self._session.exchange(message, timeout_s))
+
+
+def _run(isolation: str | None, python: str, program: Program, limits: Limits) -> Any:
+    """Run a program in a Ray task."""
+
+    async def run() -> Any:
+        return await _outcome(LocalSandbox(1, isolation, python).run(program, limits))
+
+    return asyncio.run(run())
+
+
+class Ray(Workspace):
+    """A `Subprocess` on some node, in an actor of its own. gymq has to be installed there; no isolation either.
+
+    If this process dies, or the node is cut off from it, the programs end and their folder is removed.
+
+    Args:
+        address: address of the cluster, as `ray.init` takes it.
+        num_cpus: cores that the place takes; without free ones it waits.
+        memory_mib: taken like cores, and the limit of a program with all that it starts.
+        resources: others that the node must have, as Ray names them.
+        env: variables of its programs.
+    """
+
+    def __init__(
+        self,
+        address: str = "auto",
+        *,
+        num_cpus: float = 1.0,
+        memory_mib: int | None = None,
+        resources: Mapping[str, float] | None = None,
+        env: Mapping[str, str] | None = None,
+    ) -> None:
+        self._cluster = _Cluster(address)
+        self._num_cpus = num_cpus
+        self._memory_mib = memory_mib
+        self._resources = dict(resources or {})
+        self._env = dict(env or {})
+        self._actor: Any = None
+        self._num_programs = 0
+
+    async def gateway_host(self) -> str:
+        ray = await self._cluster.join()
+        return str(ray.util.get_node_ip_address())
+
+    async def start(self) -> None:
+        ray = await self._cluster.join()
+        needs: dict[str, Any] = {"num_cpus": self._num_cpus, "resources": self._resources}
+        if self._memory_mib is not None:
+            needs["memory"] = self._memory_mib * MIB
+        actor = ray.remote(**needs, max_restarts=0, scheduling_strategy="SPREAD")(_Node)
+        self._actor = actor.remote(self._env, self._memory_mib)
+        wanted = f"{self._num_cpus:g} free CPUs" + (f" and {self._memory_mib} MiB" if self._memory_mib else "")
         try:
-            return "answer", self._runner.run(self._session.exchange(message, timeout_s))
-        except TimeoutError:
-            return "timeout", None
-        except SessionEnded as error:
-            return "ended", str(error)
-        except SandboxFailed as error:
-            return "failed", error.message
+            await self._answer(self._actor.open.remote(), START_S, f"Ray has no node with {wanted}")
+        except BaseException:
+            ray.kill(self._actor)
+            raise
+
+    async def stop(self) -> None:
+        await asyncio.shield(self._leave())
+
+    async def run(
+        self, script: str, *, wall_s: float, env: Mapping[str, str] | None = None, stdin: bytes = b""
+    ) -> ProgramResult:
+        self._num_programs += 1
+        number = self._num_programs
+        ending = self._actor.run.remote(number, script, wall_s, dict(env or {}), stdin)
+        try:
+            limit_s = wall_s + GRACE_S + PATIENCE_S
+            ended: ProgramResult = await self._answer(ending, limit_s, "Ray did not report how a program ended")
+        except BaseException:
+            await asyncio.shield(self._end(number))
+            raise
+        return ended
+
+    async def _end(self, number: int) -> None:
+        with contextlib.suppress(ComponentFailed):  # the actor is gone; then the program is too
+            await self._answer(self._actor.end.remote(number), GRACE_S + PATIENCE_S, "Ray did not end a program")
+
+    async def _leave(self) -> None:
+        with contextlib.suppress(ComponentFailed):
+            await self._answer(self._actor.close.remote(), GRACE_S + PATIENCE_S, "Ray did not end a place")
+        self._cluster.ray.kill(self._actor)
+
+    async def _answer(self, reference: Any, limit_s: float, too_late: str) -> Any:
+        return await self._cluster.answer(
+            reference, limit_s, f"{too_late} within {limit_s:g} s", "the actor of a place"
+        )
 
 
-def _run(isolation: str | None, python: str, program: Program, limits: Limits) -> Finished | str:
-    """Runs as a task: what became of the program, or why it did not run."""
+class _Node:
+    """Runs as an actor: a `Subprocess`."""
 
-    async def run() -> Finished:
-        return await LocalSandbox(1, isolation, python).run(program, limits)
+    def __init__(self, env: dict[str, str], memory_mib: int | None) -> None:
+        self._place = Subprocess(env, memory_mib=memory_mib)
+        self._program: asyncio.Task[ProgramResult] | None = None
+        self._num_ended = 0
 
-    try:
-        return asyncio.run(run())
-    except SandboxFailed as error:
-        return error.message
+    async def open(self) -> None:
+        await self._place.start()
+
+    async def run(self, number: int, script: str, wall_s: float, env: dict[str, str], stdin: bytes) -> Any:
+        if number > self._num_ended:
+            self._program = asyncio.create_task(self._place.run(script, wall_s=wall_s, env=env, stdin=stdin))
+            with contextlib.suppress(asyncio.CancelledError):
+                return await _outcome(self._program)
+        return ComponentFailed("the program was ended")
+
+    async def end(self, number: int) -> None:
+        """End the programs up to this one, also if it is not there yet: calls may overtake each other."""
+        self._num_ended = number
+        if self._program is not None:
+            self._program.cancel()
+            await asyncio.wait([self._program])
+
+    async def close(self) -> None:
+        await self.end(sys.maxsize)
+        await self._place.stop()

@@ -10,12 +10,12 @@ import asyncio
 import secrets
 from abc import abstractmethod
 
-from gymq.sandbox.interface import Session, SessionEnded
+from gymq.sandbox.interface import ProgramSession, SessionEnded
 
 _NUMBER_BYTES = 8
 
 
-class StreamSession(Session):
+class StreamSession(ProgramSession):
     """A session with a program whose stdout is `reader` and whose stdin is `writer`.
 
     Args:
@@ -42,7 +42,7 @@ class StreamSession(Session):
             await self._writer.drain()
             length = int.from_bytes(await self._reader.readexactly(4), "big")
             if await self._reader.readexactly(_NUMBER_BYTES) != number:
-                raise SessionEnded("the program sent a message that was not asked for")
+                raise SessionEnded("the program sent an unsolicited message")
             if length > self._max_bytes:
                 raise SessionEnded(f"the program sent a message of {length} bytes, more than {self._max_bytes}")
             return await self._reader.readexactly(length)

@@ -83,7 +83,7 @@ def _modules_of_workers() -> Iterator[str]:
 @functools.cache  # it reads a file of every package that is installed
 def _offered() -> list[str]:
     entered = (importlib.metadata.entry_points(group=group) for group in _ENTRY_POINTS)
-    return ["workers", *(entry.module for entries in entered for entry in entries)]
+    return [entry.module for entries in entered for entry in entries]
 
 
 def _code_of(modules: Iterable[str], search_path: Iterable[str]) -> set[str]:
@@ -99,7 +99,7 @@ def _code_of(modules: Iterable[str], search_path: Iterable[str]) -> set[str]:
 
 
 def _places_of(package: str) -> list[str]:
-    """Return the folders of a package, or the file of a module; nothing if there is none of that name."""
+    """Return the folders of a package, or the file of a module; nothing if the name is unknown."""
     try:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):

@@ -10,7 +10,7 @@ For one machine and one user. Its store folder holds everything:
     jetstream/          the data
 """
 
-from gymq.redaction import redact
+from gymq.secrets.redaction import redact
 from gymq.server.embedded import EmbeddedServer, find_running
 from gymq.server.errors import ServerError
 

@@ -14,9 +14,10 @@ _FIRST_PORT, _LAST_PORT = 20_000, 29_999
 
 
 def loopback_host(host: str) -> str:
-    """The IP address of `host` ("localhost" or a loopback IP address).
+    """Return the IP address of `host` ("localhost" or a loopback IP address).
 
-    Raises ServerError for any other host: without TLS the password and the data would cross the network readable.
+    Raises:
+        ServerError: it is any other host: without TLS the password and the data would cross the network readable.
     """
     try:
         address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
@@ -31,7 +32,7 @@ def loopback_host(host: str) -> str:
 
 
 def free_port(host: str) -> int:
-    """A random port on which nothing listens now. Somebody may take it before it is used."""
+    """Return a random port on which nothing listens now. Another process may take it before it is used."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     for _ in range(100):
         port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)
@@ -46,10 +47,10 @@ def free_port(host: str) -> int:
 
 
 def bracketed(host: str) -> str:
-    """`host` as it stands in front of ":port" (IPv6 addresses in brackets)."""
+    """Return `host` as it stands in front of ":port" (IPv6 addresses in brackets)."""
     return f"[{host}]" if ":" in host else host
 
 
 def client_url(host: str, port: int, password: str) -> str:
-    """The URL that a client connects to. Secret."""
+    """Return the URL that a client connects to. It is a secret."""
     return f"nats://{USER}:{password}@{bracketed(host)}:{port}"

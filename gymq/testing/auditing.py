@@ -7,18 +7,18 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from gymq import file_modules
+from gymq.child_processes import file_modules
 from gymq.config import Config, load
-from gymq.redaction import hide, names_secret
-from gymq.registry import Kind
+from gymq.loading.worker_source import WorkerSource, find_worker
+from gymq.protocol.instances import Kind
 from gymq.resources import Resources
+from gymq.secrets.redaction import hide, names_secret
+from gymq.testing.audited import PLANTED_SECRET, AuditedEnvironment
 from gymq.testing.checks import Checks
 from gymq.testing.gold import read_gold
 from gymq.testing.harness import Harness
 from gymq.testing.report import CHECKS, AuditError, AuditReport, Check, check_names
 from gymq.testing.scripts import ScriptedJudge
-from gymq.testing.trial import PLANTED_SECRET, Trial
-from gymq.worker_source import WorkerSource, find_worker
 
 _KINDS: tuple[Kind, ...] = ("resources",)
 _POLICY = Path("workers/models/simulated_model/config.yaml")
@@ -60,19 +60,19 @@ async def audit(
     judge = ScriptedJudge([rule for row in gold for rule in row.gold.judge])
     harness = Harness(cls, {**options, **dict.fromkeys(secrets, PLANTED_SECRET)}, models=judge)
     report = AuditReport(source.name)
-    trial = Trial(source.name, harness, gold, judge, has_secrets=bool(secrets))
-    async with _mocked(source, harness.author), trial:
-        checks = Checks(trial, chosen)
-        with trial.reading_logs():
+    audited = AuditedEnvironment(source.name, harness, gold, judge, has_secrets=bool(secrets))
+    async with _mocked(source, harness.author), audited:
+        checks = Checks(audited, chosen)
+        with audited.reading_logs():
             # The last two sum up what all the others have seen.
             for name in (name for name in CHECKS if name in chosen):
                 check = await checks.run(name)
                 report.checks.append(check)
                 if on_check is not None:
                     on_check(check)
-    report.verdicts = trial.verdicts
-    report.slowest_s = round(trial.slowest_s, 4)
-    report.limit_s = trial.limit_s
+    report.verdicts = audited.verdicts
+    report.slowest_s = round(audited.slowest_s, 4)
+    report.limit_s = audited.limit_s
     return report
 
 
@@ -98,7 +98,7 @@ def _options_of(source: WorkerSource, config: Config | None) -> dict[str, Any]:
 
 
 def _secret_options(cls: type[Resources[Any]]) -> list[str]:
-    """The names of the options that hold a secret."""
+    """Return the names of the options that hold a secret."""
     fields = cls.Options.model_fields
     return [name for name, field in fields.items() if names_secret(name) and "str" in str(field.annotation).lower()]
 

@@ -1,4 +1,4 @@
-"""The checks of an audit. Each looks at one promise that every environment makes."""
+"""The checks of an audit. Each tests one promise that every environment makes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from functools import partial
 from typing import Any
 
-from gymq.testing.conduct import idle_session, malformed_rows, tools
+from gymq.testing.audited import REFUSALS, UNDECIDED, AuditedEnvironment, Outcome
+from gymq.testing.behaviour import idle_session, malformed_rows, tools
 from gymq.testing.gold import Action, GoldRow
 from gymq.testing.hostile import hostile_replies, repeated, tokens_of
+from gymq.testing.load import LoopWatch, busy_neighbours
 from gymq.testing.report import REPLIES, AuditError, Check, checked
-from gymq.testing.strain import LoopWatch, busy_neighbours
-from gymq.testing.trial import REFUSALS, UNDECIDED, Outcome, Trial
 
 MAX_HELD_S = 1.0  # how long one callback may hold the event loop
 HELD_TRIES = 3  # the first reply that needs a process waits for the start of all of them
@@ -35,8 +35,8 @@ Reply = dict[str, Any] | list[Action]
 class Checks:
     """The checks of one environment; `run` gives the outcome of one by its name."""
 
-    def __init__(self, trial: Trial, chosen: Collection[str]) -> None:
-        self._trial = trial
+    def __init__(self, audited: AuditedEnvironment, chosen: Collection[str]) -> None:
+        self._audited = audited
         self._chosen = chosen
         self._watch = LoopWatch()
         self._held_s = 0.0  # the longest time that a reply held the event loop
@@ -45,13 +45,13 @@ class Checks:
         self._outcomes: dict[tuple[str, int, str], Outcome] | None = None
         self._by_name: dict[str, Callable[[], Awaitable[Check]]] = {
             "gold": self._gold,
-            "malformed rows": partial(malformed_rows, trial),
+            "malformed rows": partial(malformed_rows, audited),
             "same twice": self._same_twice,
             "under load": self._under_load,
             "growth": self._growth,
             "event loop": self._event_loop,
-            "an idle session": partial(idle_session, trial),
-            "tools": partial(tools, trial),
+            "an idle session": partial(idle_session, audited),
+            "tools": partial(tools, audited),
             "secrets": self._secrets,
             "time": self._time,
         }
@@ -72,25 +72,25 @@ class Checks:
     async def _gold(self) -> Check:
         outcomes = await self._all_outcomes()
         problems = []
-        for number, row in enumerate(self._trial.gold):
+        for number, row in enumerate(self._audited.gold):
             found = outcomes["gold", number, ""]
             if found.failure in UNDECIDED:
                 raise AuditError(
-                    f"{row.where}: the right reply is undecided: {found.message}; replace what the worker "
+                    f"{row.where}: the correct reply is undecided: {found.message}; replace what the worker "
                     "asks elsewhere with `mocked` in tests/mocks.py beside it"
                 )
             if found.reward is None or not math.isclose(found.reward, row.reward, abs_tol=1e-6):
                 problems.append(f"{row.where}: {found}, expected {row.reward:g}")
-        return checked("gold", problems, f"{len(self._trial.gold)} right replies get their reward")
+        return checked("gold", problems, f"{len(self._audited.gold)} right replies get their reward")
 
     async def _replies(self, name: str) -> Check:
         outcomes = await self._all_outcomes()
         problems: list[str] = []
-        excused: dict[str, None] = {}
+        allowed: dict[str, None] = {}
         highest = -math.inf
         count = 0
         for (of, number, label), found in outcomes.items():
-            row = self._trial.gold[number]
+            row = self._audited.gold[number]
             if of != name:
                 continue
             count += 1
@@ -99,13 +99,13 @@ class Checks:
                     problems.append(f"{row.where}, {label}: {found}")
             elif found.reward > row.floor + 1e-9:
                 if name in row.gold.may_pass:
-                    excused[f"{row.where} may reward it: {row.gold.may_pass[name]}"] = None
+                    allowed[f"{row.where} may reward it: {row.gold.may_pass[name]}"] = None
                 else:
                     problems.append(f"{row.where}, {label}: reward {found.reward:g}, no more than {row.floor:g} is due")
             else:
                 highest = max(highest, found.reward)
         shown = f", rewards up to {highest:g}" if math.isfinite(highest) else ""
-        return checked(name, problems, f"{count} replies{shown}", list(excused))
+        return checked(name, problems, f"{count} replies{shown}", list(allowed))
 
     async def _all_outcomes(self) -> dict[tuple[str, int, str], Outcome]:
         """Return the outcomes of the replies that were chosen, by name, number of the gold reply and label."""
@@ -116,11 +116,11 @@ class Checks:
                 names = list(REPLIES)
             with self._watch.watching():
                 for of, number, label, said in self._asked(names):
-                    row = self._trial.gold[number]
+                    row = self._audited.gold[number]
                     where = f"{row.where}, {of} {label}".strip()
                     outcomes[of, number, label], _ = await self._watched(row, said, where)
                 if REPEATED in names or "growth" in self._chosen:
-                    row = self._trial.gold[0]
+                    row = self._audited.gold[0]
                     for token in tokens_of(row):
                         async for chars, outcome in self._repeat(token, row):
                             outcomes[REPEATED, 0, f"{token!r} again and again, {chars:,} characters"] = outcome
@@ -137,7 +137,7 @@ class Checks:
             self._watch.lap_s()
             before = time.thread_time()
             # A task of its own, so that its callbacks are its own and not those of the audit.
-            outcome = await asyncio.create_task(self._trial.outcome(row.row, said, where, timed=True))
+            outcome = await asyncio.create_task(self._audited.outcome(row.row, said, where, timed=True))
             spent_s = min(spent_s, time.thread_time() - before)
             held_s = min(held_s, self._watch.lap_s())
             if held_s <= MAX_HELD_S:
@@ -147,7 +147,7 @@ class Checks:
         return outcome, spent_s
 
     def _asked(self, names: Collection[str]) -> Iterator[tuple[str, int, str, Reply]]:
-        for number, row in enumerate(self._trial.gold):
+        for number, row in enumerate(self._audited.gold):
             yield "gold", number, "", row.gold.actions
             for name in names:
                 if name != REPEATED and (number == 0 or name not in HEAVY):
@@ -157,7 +157,7 @@ class Checks:
     # Verdicts that agree ----------------------------------------------------------------------------------------------
 
     def _light(self) -> list[tuple[str, int, str, Reply]]:
-        """The replies that are quickly verified, in the order of their rows."""
+        """Return the replies that are quickly verified, in the order of their rows."""
         return list(self._asked([name for name in REPLIES if name not in HEAVY]))
 
     async def _first(self, asked: tuple[str, int, str, Reply]) -> Outcome:
@@ -165,15 +165,15 @@ class Checks:
         of, number, label, said = asked
         key = of, number, label
         if key not in outcomes:
-            outcomes[key] = await self._trial.outcome(self._trial.gold[number].row, said, self._where(asked))
+            outcomes[key] = await self._audited.outcome(self._audited.gold[number].row, said, self._where(asked))
         return outcomes[key]
 
     def _where(self, asked: tuple[str, int, str, Reply]) -> str:
         of, number, label, _ = asked
-        return f"{self._trial.gold[number].where}, {of} {label}".strip()
+        return f"{self._audited.gold[number].where}, {of} {label}".strip()
 
     async def _same_twice(self) -> Check:
-        if not self._trial.author.deterministic:
+        if not self._audited.author.deterministic:
             # What it says of itself; its gold replies still have to be right each time.
             asked = [one for one in self._light() if one[0] == "gold"]
         else:
@@ -181,21 +181,21 @@ class Checks:
         problems = []
         for one in reversed(asked):  # in another order than before: what was verified before must not matter
             before = await self._first(one)
-            again = await self._trial.outcome(self._trial.gold[one[1]].row, one[3], self._where(one))
+            again = await self._audited.outcome(self._audited.gold[one[1]].row, one[3], self._where(one))
             if again.reward != before.reward:
                 problems.append(f"{self._where(one)}: first {before}, then {again}")
         return checked("same twice", problems, f"{len(asked)} verdicts are the same when asked again")
 
     async def _under_load(self) -> Check:
         asked = self._light()
-        if not self._trial.author.deterministic:
+        if not self._audited.author.deterministic:
             asked = [one for one in asked if one[0] == "gold"] * 4
         before = [await self._first(one) for one in asked]
         slots = asyncio.Semaphore(AT_A_TIME)
 
         async def again(one: tuple[str, int, str, Reply]) -> Outcome:
             async with slots:
-                return await self._trial.outcome(self._trial.gold[one[1]].row, one[3], self._where(one))
+                return await self._audited.outcome(self._audited.gold[one[1]].row, one[3], self._where(one))
 
         neighbours = os.cpu_count() or 1
         with busy_neighbours(neighbours):
@@ -216,7 +216,7 @@ class Checks:
         problems = []
         if self._held_s > MAX_HELD_S:
             problems.append(
-                f"{self._held_by}: it is held for {self._held_s:.1f} s, and nothing else is answered "
+                f"{self._held_by}: it is blocked for {self._held_s:.1f} s, and no other request is answered "
                 "meanwhile; compute in a `verify` that is not async, or with `self.processes.run`"
             )
         return checked("event loop", problems, f"held for {self._held_s * 1000:.0f} ms at most")
@@ -231,15 +231,13 @@ class Checks:
         Yields:
             The length of a reply in characters, and its outcome.
         """
-        before_s = 0.0
         for chars in REPEATED_CHARS:
             outcome, spent_s = await self._repeated(token, chars, row)
             yield chars, outcome
-            if spent_s > GROWTH_MIN_S and (chars == REPEATED_CHARS[0] or spent_s > MAX_GROWTH * before_s):
+            if spent_s > GROWTH_MIN_S:
                 await self._measure_growth(token, chars, row)
             if spent_s > GROWTH_ENOUGH_S:
                 break
-            before_s = spent_s
 
     async def _measure_growth(self, token: str, chars: int, row: GoldRow) -> None:
         """Note it if a reply takes far more time than one of a quarter of its length."""
@@ -258,17 +256,17 @@ class Checks:
 
     async def _time(self) -> Check:
         await self._all_outcomes()
-        slowest = f"at most {self._trial.slowest_s:.2f} s"
-        limit_s = self._trial.limit_s
+        slowest = f"at most {self._audited.slowest_s:.2f} s"
+        limit_s = self._audited.limit_s
         if limit_s is None:
             return checked("time", [], f"{slowest}; only the rollout's own time limits it")
         problems = []
-        if self._trial.slowest_s > limit_s:
-            problems.append(f"{self._trial.slowest}: {self._trial.slowest_s:.1f} s, the limit is {limit_s:g} s")
+        if self._audited.slowest_s > limit_s:
+            problems.append(f"{self._audited.slowest}: {self._audited.slowest_s:.1f} s, the limit is {limit_s:g} s")
         return checked("time", problems, f"{slowest} of {limit_s:g} s")
 
     async def _secrets(self) -> Check:
-        if not self._trial.has_secrets:
+        if not self._audited.has_secrets:
             return Check("secrets", "none", "no option is called like a secret")
         await self._all_outcomes()
-        return checked("secrets", self._trial.leaks, "no verdict, tool output, failure or log holds one")
+        return checked("secrets", self._audited.leaks, "no verdict, tool output, failure or log holds one")

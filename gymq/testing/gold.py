@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
-from gymq.jsonl import JsonlFile
+from gymq.data.jsonl import JsonlFile
+from gymq.loading.worker_source import WorkerSource
 from gymq.resources import Resources
 from gymq.testing.harness import HarnessSession
 from gymq.testing.report import REPLIES, AuditError
 from gymq.testing.scripts import JudgeRule, function_call, reply, texts_in
-from gymq.worker_source import WorkerSource
 
 
-class Call(msgspec.Struct, forbid_unknown_fields=True):
-    """A call of a tool. If the worker has tools, it is made, and its output becomes part of the reply."""
+class GoldCall(msgspec.Struct, forbid_unknown_fields=True):
+    """A call of a tool. If the worker has tools, the call is executed, and its output becomes part of the reply."""
 
     name: str
     arguments: Any = {}
@@ -32,11 +32,11 @@ class Action(msgspec.Struct, forbid_unknown_fields=True):
     """One thing that the policy does: it writes a message or calls a tool."""
 
     text: str | None = None
-    call: Call | None = None
+    call: GoldCall | None = None
 
     def __post_init__(self) -> None:
         if (self.call is None) == (self.text is None):
-            raise ValueError("an action has either `call` or `text`")
+            raise ValueError("an action needs either `call` or `text`")
 
 
 class Gold(msgspec.Struct, forbid_unknown_fields=True):
@@ -166,12 +166,12 @@ async def play(actions: Iterable[Action], session: HarnessSession, *, has_tools:
     """Return the response of a policy that does these things in a session.
 
     Args:
-        has_tools: the worker runs tools, so each call is made, and its output follows it.
+        has_tools: the worker runs tools, so each call is executed, and its output follows it.
 
     Raises:
         RolloutError: a call has no result.
     """
-    items: list[str | dict[str, Any]] = []
+    items: list[str | Mapping[str, Any]] = []
     for number, action in enumerate(actions, 1):
         if action.call is None:
             items.append(action.text or "")

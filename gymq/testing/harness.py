@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Generic, Self
 
-from gymq.messages import Seed, ToolCall, ToolResult, Verify
+from typing_extensions import TypeVar
+
+from gymq.loading.contract import check_contract
 from gymq.processes import KillableProcesses
+from gymq.protocol.messages import Seed, ToolCall, ToolResult, Verify
 from gymq.resources import ModelCaller, Resources, Verdict
-from gymq.sessions import ResourcesWorker
+from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
+
+ResourcesT_co = TypeVar("ResourcesT_co", bound=Resources[Any], default=Resources[Any], covariant=True)
 
 
 class HarnessSession:
@@ -22,7 +27,7 @@ class HarnessSession:
         self._calls = 0
 
     async def seed(self, row: dict[str, Any]) -> None:
-        """Seed it (again)."""
+        """Seed the session, also again."""
         if self._id is not None:
             await self._worker.in_session(self._id, Seed(rollout="test", timeout_s=_TIMEOUT_S, row=_json(row)))
 
@@ -54,23 +59,30 @@ class HarnessSession:
         return await self._worker.in_session(self._id, request)
 
 
-class Harness:
+class Harness(Generic[ResourcesT_co]):
     """Runs a Resources class in this process. Failures arrive as `gymq.RolloutError`."""
 
     def __init__(
         self,
-        resources: type[Resources[Any]],
+        resources: type[ResourcesT_co],
         options: dict[str, Any] | None = None,
         *,
         models: ModelCaller | None = None,
     ) -> None:
+        """Check the class and build the worker.
+
+        Raises:
+            ContractError: the class cannot work as it is.
+            OptionsError: an option does not fit.
+        """
+        check_contract(resources)
         self.author = resources(options)
         if models is not None:
             self.author.models = models
         self._processes = KillableProcesses()
         self.worker = ResourcesWorker(self.author, self._processes)
 
-    async def __aenter__(self) -> Harness:
+    async def __aenter__(self) -> Self:
         await self.author.start()
         return self
 
@@ -81,7 +93,7 @@ class Harness:
         self._processes.close()
 
     async def session(self, row: dict[str, Any] | None) -> HarnessSession:
-        """A session seeded with the row; None leaves it unseeded."""
+        """Open a session seeded with the row; None leaves it unseeded."""
         request = Seed(rollout="test", timeout_s=_TIMEOUT_S, row=None if row is None else _json(row))
         seeded = await self.worker.open(request, "*")
         return HarnessSession(self.worker, seeded.session)

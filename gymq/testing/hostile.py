@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gymq.testing.gold import Action, Call, GoldRow
+from gymq.testing.gold import Action, GoldCall, GoldRow
 from gymq.testing.scripts import reply
 
 HUGE_CHARS = 1_000_000
@@ -67,7 +67,7 @@ def hostile_replies(name: str, gold: GoldRow) -> Iterator[tuple[str, dict[str, A
     Yields:
         What it is in a few words, and a Responses object or actions to play in a session.
     """
-    yield from _MAKERS[name](gold)
+    yield from _GENERATORS[name](gold)
 
 
 def _empty(_: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -99,7 +99,7 @@ def _all_options(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def texts_of_options(value: Any) -> list[str]:
-    """Return the texts of a list of options; empty if the value is none."""
+    """Return the texts of a list of options; empty if the value is not such a list."""
     if not isinstance(value, list) or len(value) < 2:
         return []
     texts = [next(iter(one.values())) if isinstance(one, dict) and len(one) == 1 else one for one in value]
@@ -116,16 +116,16 @@ def _nan(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any] | list[Action]]]:
         for wrapped in _WRAPPED:
             yield f"{wrapped.format(number)}", reply(wrapped.format(number))
     for number in ("NaN", "nan", ".nan"):
-        spoilt = [_without_numbers(action, number) for action in gold.gold.actions]
-        if spoilt != gold.gold.actions:
-            yield f"{number} for each number of the gold reply", spoilt
+        damaged = [_without_numbers(action, number) for action in gold.gold.actions]
+        if damaged != gold.gold.actions:
+            yield f"{number} for each number of the gold reply", damaged
 
 
 def _without_numbers(action: Action, number: str) -> Action:
     """Return an action with that text for each number in its text, and NaN for each in its arguments."""
     if action.call is None:
         return Action(text=_NUMBER.sub(number, action.text or ""))
-    return Action(call=Call(action.call.name, _with_nan(action.call.arguments)))
+    return Action(call=GoldCall(action.call.name, _with_nan(action.call.arguments)))
 
 
 def _with_nan(value: Any) -> Any:
@@ -167,11 +167,11 @@ def _unicode(_: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _tool_calls(gold: GoldRow) -> Iterator[tuple[str, list[Action]]]:
     if gold.tool_names:
-        yield "each tool without arguments", [Action(call=Call(name)) for name in gold.tool_names]
-    yield "a tool that does not exist", [Action(call=Call("no_such_tool"))]
+        yield "each tool without arguments", [Action(call=GoldCall(name)) for name in gold.tool_names]
+    yield "a tool that does not exist", [Action(call=GoldCall("no_such_tool"))]
 
 
-_MAKERS: dict[str, Any] = {
+_GENERATORS: dict[str, Any] = {
     "empty": _empty,
     "echo": _echo,
     "refusal": _refusal,

@@ -1,4 +1,4 @@
-"""What an audit found, and the names of everything that it can look at."""
+"""The findings of an audit, and the names of all that it can test."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Collection
 from typing import Literal
 
 import msgspec
+
+from gymq.errors import GymqError
 
 # Replies that deserve no reward. An audit gives each of them to the rows of the gold replies.
 REPLIES = (
@@ -40,7 +42,7 @@ CHECKS = (
 MAX_DETAILS = 20
 
 
-class AuditError(Exception):
+class AuditError(GymqError):
     """An environment that cannot be audited; one sentence."""
 
 
@@ -76,7 +78,7 @@ class AuditReport(msgspec.Struct):
 
     @property
     def ok(self) -> bool:
-        """Whether every check passed."""
+        """Return whether every check passed."""
         return all(check.status != "failed" for check in self.checks)
 
     @property

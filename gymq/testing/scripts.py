@@ -1,26 +1,26 @@
-"""What a policy, a judge and a person say in a test: prompts, replies, calls and models that follow a script."""
+"""Scripted inputs for tests: prompts, replies, calls and models that follow a script."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from gymq.outcomes import JudgeFailed
+from gymq.failures import JudgeFailed
 from gymq.resources import ModelCaller
-from gymq.responses import response_without_model
+from gymq.responses import FunctionCall, response_without_model
 
 
 def prompt(text: str, **params: Any) -> dict[str, Any]:
-    """The part of a row that asks the model: `responses_create_params` with one user message."""
+    """Return the part of a row that asks the model: `responses_create_params` with one user message."""
     return {"responses_create_params": {"input": [{"role": "user", "content": text}], **params}}
 
 
-def reply(*parts: str | dict[str, Any]) -> dict[str, Any]:
-    """A Responses object: a text makes an assistant message, a dict is taken as an output item."""
-    output = [
+def reply(*parts: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Responses object: a text becomes an assistant message, a mapping is taken as an output item."""
+    output: list[Mapping[str, Any]] = [
         {
             "id": f"msg_{position}",
             "type": "message",
@@ -35,8 +35,8 @@ def reply(*parts: str | dict[str, Any]) -> dict[str, Any]:
     return response_without_model("test", output)
 
 
-def function_call(name: str, arguments: Any, call_id: str = "call_1") -> dict[str, Any]:
-    """A `function_call` output item; `arguments` other than text are written as JSON."""
+def function_call(name: str, arguments: Any, call_id: str = "call_1") -> FunctionCall:
+    """Return a `function_call` output item; `arguments` other than text are written as JSON."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {
         "type": "function_call",

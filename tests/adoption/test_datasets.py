@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from gymq.datasets import Dataset
-from gymq.jsonl import JsonlError
-from gymq.materialise import Materialisation, MaterialiseOptions
-from gymq.rows import RowError
+from gymq.data.datasets import Dataset
+from gymq.data.jsonl import JsonlError
+from gymq.data.materialise import Materialisation, MaterialiseOptions
+from gymq.data.rows import RowError
 
 pa = pytest.importorskip("pyarrow", reason='pyarrow is not installed: pip install "gymq[datasets]"')
-from pyarrow import parquet  # noqa: E402
+from pyarrow import parquet  # type: ignore[import-untyped]  # noqa: E402
 
 Rows = list[dict[str, Any]]
 
@@ -65,7 +65,7 @@ def test_one_split_of_several_saved_to_disk_is_named(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets", reason="datasets is not installed: pip install datasets")
     splits = {"train": datasets.Dataset.from_list(ROWS), "test": datasets.Dataset.from_list(ROWS[:2])}
     datasets.DatasetDict(splits).save_to_disk(tmp_path / "saved")
-    with pytest.raises(JsonlError, match=r"holds test, train: name one of them, as in .*saved/test"):
+    with pytest.raises(JsonlError, match=r"contains test, train: name one, as in .*saved/test"):
         Dataset(tmp_path / "saved")
     assert read(tmp_path / "saved" / "test") == ROWS[:2]
 
@@ -88,7 +88,7 @@ def test_the_files_of_a_split_follow_each_other(tmp_path: Path) -> None:
 def test_a_folder_with_several_splits_asks_for_one(tmp_path: Path) -> None:
     write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", ROWS)
     write_parquet(tmp_path / "data" / "test-00000-of-00001.parquet", ROWS[:3])
-    with pytest.raises(JsonlError, match=r"holds test, train: name one of them"):
+    with pytest.raises(JsonlError, match=r"contains test, train: name one"):
         Dataset(tmp_path)
     assert read(tmp_path / "test") == ROWS[:3]
 
@@ -130,7 +130,7 @@ def test_objects_may_be_columns_of_json_text(tmp_path: Path) -> None:
     assert read(write_parquet(tmp_path / "x.parquet", told)) == rows
 
 
-def test_an_object_has_no_members_of_other_rows(tmp_path: Path) -> None:
+def test_an_object_has_no_fields_of_other_rows(tmp_path: Path) -> None:
     """A column of objects has the members of all of them; in a row that lacks one it is null."""
     tools = [{"name": "a", "x": {"type": "integer"}}, {"name": "b", "y": {"enum": ["1", None]}}]
     rows = [row(0, tools=[tools[0]]), row(1, tools=[tools[1]]), row(2, extra=None)]
@@ -153,8 +153,8 @@ def test_maps_are_objects(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "problem"),
     [
-        ({"image": {"bytes": b"\x89PNG"}}, r"row 2: column image\.bytes: holds bytes"),
-        ({"far": float("inf")}, r"row 2: column far: holds an infinite number"),
+        ({"image": {"bytes": b"\x89PNG"}}, r"row 2: column image\.bytes: contains bytes"),
+        ({"far": float("inf")}, r"row 2: column far: contains an infinite number"),
         (
             {"responses_create_params": "{"},
             r"row 2: column responses_create_params: expected an object or the JSON text",
@@ -185,13 +185,22 @@ def test_a_file_that_is_no_table_is_told_by_name(tmp_path: Path, ending: str, co
 
 def test_a_shard_that_is_missing_is_told(tmp_path: Path) -> None:
     write_parquet(tmp_path / "train-00001-of-00002.parquet", ROWS)
-    with pytest.raises(JsonlError, match="holds 1 files of train, their names say 2"):
+    with pytest.raises(JsonlError, match="contains 1 files of train, their names indicate 2"):
         Dataset(tmp_path)
+
+
+def test_what_is_not_here_is_looked_for_among_the_shipped_files(tmp_path: Path, monkeypatch: Any) -> None:
+    shipped = Path("workers/resources/mcqa/data/example.jsonl")
+    monkeypatch.chdir(tmp_path)
+    assert read(shipped) == read(Path(__file__).parents[2] / shipped)
+    shipped.parent.mkdir(parents=True)
+    write_jsonl(shipped, ROWS)
+    assert read(shipped) == ROWS
 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing/here", "."])
 def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
-    with pytest.raises(JsonlError, match=r"there is no input file|holds no \.jsonl"):
+    with pytest.raises(JsonlError, match=r"input file .* not found|contains no \.jsonl"):
         Dataset(tmp_path / name)
 
 
@@ -215,7 +224,7 @@ def test_a_row_that_does_not_fit_is_told_with_file_and_row(tmp_path: Path) -> No
     path = write_parquet(tmp_path / "x.parquet", [row(0), {"n": 1}])
     with (
         Materialisation(MaterialiseOptions(agent_name="a")) as made,
-        pytest.raises(RowError, match=r"x\.parquet:2: the row has no member"),
+        pytest.raises(RowError, match=r"x\.parquet:2: the row has no field"),
     ):
         list(made.rows(Dataset(path)))
 

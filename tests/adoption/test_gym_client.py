@@ -14,9 +14,9 @@ import aiohttp
 import pytest
 
 from gymq.server.address import free_port
+from tests.support.waiting import DEADLINE_S, until
 
 from ..bridge.engine import Body, say
-from ..bridge.waiting import until
 from ..bridge.world import World
 from .gym_client import GymClient, collect, play
 
@@ -75,7 +75,7 @@ async def test_an_agent_of_theirs_plays_with_our_model_and_our_environment(world
         assert kinds == ["function_call", "function_call_output"] * 2 + ["message"]
 
 
-async def test_what_a_tool_refuses_is_read_by_the_model_and_the_session_goes_on(
+async def test_what_a_tool_refuses_is_read_by_the_model_and_the_session_continues(
     world: World, client: GymClient
 ) -> None:
     def clumsy(body: Body) -> Body:
@@ -128,7 +128,7 @@ async def bridge_process(url: str, port: int) -> AsyncIterator[None]:
 
 
 async def until_healthy(process: asyncio.subprocess.Process, port: int) -> None:
-    async with asyncio.timeout(120), aiohttp.ClientSession() as http:
+    async with asyncio.timeout(DEADLINE_S), aiohttp.ClientSession() as http:
         while process.returncode is None:
             try:
                 async with http.get(f"http://127.0.0.1:{port}/health") as answer:

@@ -8,10 +8,10 @@ import pytest
 
 import gymq
 from gymq.agent_harness import AgentHarness
-from gymq.bridge import Gateway
+from gymq.bridge import Capture, Gateway
 from gymq.bus import Bus
-from gymq.harness import Capture, Process
 from gymq.mcp import ToolGateway
+from gymq.sandbox import Subprocess
 from gymq.testing import prompt, reply
 
 from ..agents.crashes import with_a_crash
@@ -65,7 +65,7 @@ class Plays(gymq.Agent):
             models.admit(rollout.id, capture.ask) as admission,
             ToolGateway() as tools,
             tools.offer(rollout, session, on_failure=capture.fail) as offer,
-            Process() as place,
+            Subprocess() as place,
         ):
             await place.write(".mcp.json", offer.settings)
             await place.write("program.py", PROGRAM.encode())
@@ -74,7 +74,7 @@ class Plays(gymq.Agent):
         rollout.output = [*capture.conversation().output, *offer.items]
 
 
-class Sum(gymq.Resources[gymq.Row]):
+class Sum(gymq.Resources[gymq.Row, list[int]]):
     """Reward 1 if the sum is 5. Notes every call."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -91,7 +91,9 @@ class Sum(gymq.Resources[gymq.Row]):
         state.append(amount)
         return sum(state)
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: list[int]) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, list[int]]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         return gymq.Verdict(float(sum(state) == 5))
 
 
@@ -120,7 +122,7 @@ async def test_a_session_that_is_lost_ends_the_program(world: World) -> None:
 
 
 @pytest.mark.parametrize(("at", "hears_last"), [(3, False), (4, True)], ids=["during-a-tool", "between-tools"])
-async def test_a_rollout_that_goes_on_after_a_crash_runs_no_tool_twice(
+async def test_a_rollout_that_continues_after_a_crash_runs_no_tool_twice(
     bus: Bus, run: str, at: int, hears_last: bool
 ) -> None:
     """Its effects are the session, then twice the model and the tool, then the verdict."""

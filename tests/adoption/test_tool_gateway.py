@@ -122,7 +122,7 @@ async def test_calls_made_at_once_run_one_after_the_other(world: World) -> None:
     assert [json.loads(output)["total"] for output in outputs] == [4, 5, 6, 7, 8]
 
 
-async def test_a_session_that_is_lost_ends_the_rollout_though_the_program_goes_on(world: World) -> None:
+async def test_a_session_that_is_lost_ends_the_rollout_though_the_program_continues(world: World) -> None:
     async def play(offer: Offer) -> None:
         for runner in world.resources:
             await runner.worker.close_all()

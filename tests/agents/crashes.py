@@ -5,13 +5,13 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from gymq import subjects
 from gymq.agent import Rollout
 from gymq.agent_harness import AgentHarness
 from gymq.bus import Bus, BusError
-from gymq.journal import Journal
-from gymq.messages import Call, Generate, Message, Seeded, Task
+from gymq.protocol import subjects
+from gymq.protocol.messages import Call, Generate, Message, Seeded, Task
 from gymq.resources import Verdict
+from gymq.runtime.journal import Journal
 
 FOR_EVER = 10**6
 
@@ -44,15 +44,21 @@ class _Mortal:
             raise Died("the process was killed")
         self.num_effects += 1
         self.num_model_calls += isinstance(request, Generate)
-        answer = await self._harness.call(_session_id(subject), request)
-        if isinstance(answer, Seeded) and answer.session is not None:
-            answer = Seeded(session=subjects.session("worker", answer.session), replayable=answer.replayable)
+        answer = await with_subject_of_session(self._harness, subject, request)
         if self.num_effects == self._dies_at and not self._hears_last:
             raise Died("the process was killed")
         return answer
 
-    async def tell(self, subject: str, request: Call) -> None:
-        await self._harness.tell(_session_id(subject), request)
+    async def send(self, subject: str, request: Call) -> None:
+        await self._harness.send(_session_id(subject), request)
+
+
+async def with_subject_of_session(harness: AgentHarness, subject: str, request: Call) -> Message:
+    """What a harness answers, with subjects for its sessions as a worker's are."""
+    answer = await harness.call(_session_id(subject), request)
+    if isinstance(answer, Seeded) and answer.session is not None:
+        return Seeded(session=subjects.session("worker", answer.session), replayable=answer.replayable)
+    return answer
 
 
 async def uninterrupted(harness: AgentHarness, row: dict[str, Any]) -> tuple[Done, int]:

@@ -2,11 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from gymq import subjects
+from gymq.workers.agents.simple_agent.worker import SimpleAgent
+
 from gymq.agent import Rollout
-from gymq.messages import (
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
     Call,
     Close,
     Generate,
@@ -19,8 +22,8 @@ from gymq.messages import (
     Verified,
     Verify,
 )
+from gymq.responses import FunctionCall
 from gymq.testing import function_call, reply
-from workers.agents.simple_agent.worker import SimpleAgent
 
 SESSION = subjects.session("worker", "session")
 OPTIONS = {
@@ -37,20 +40,21 @@ class Script:
     def __init__(
         self,
         *replies: dict[str, Any] | Exception,
-        seeded: list[Answer] | None = None,
-        tools: list[Answer] | None = None,
-        verified: list[Answer] | None = None,
+        seeded: Sequence[Answer] | None = None,
+        tools: Sequence[Answer] | None = None,
+        verified: Sequence[Answer] | None = None,
     ) -> None:
         self.asked: list[tuple[str, Call]] = []
         self.told: list[tuple[str, Call]] = []
         self._answers: dict[type[Call], list[Answer]] = {
             Generate: [_generated(answer) for answer in replies],
-            Seed: seeded or [Seeded(session=SESSION)],
-            ToolCall: tools or [ToolResult(output="sunny")],
-            Verify: verified or [Verified(reward=1.0)],
+            Seed: [*seeded] if seeded else [Seeded(session=SESSION)],
+            ToolCall: [*tools] if tools else [ToolResult(output="sunny")],
+            Verify: [*verified] if verified else [Verified(reward=1.0)],
         }
 
     async def call(self, subject: str, request: Call) -> Message:
+        await asyncio.sleep(0)  # as any call, it lets others run
         # Copied, since the agent goes on to extend the lists of its request.
         self.asked.append((subject, _copied(request)))
         answers = self._answers[type(request)]
@@ -59,7 +63,7 @@ class Script:
             raise answer
         return answer
 
-    async def tell(self, subject: str, request: Call) -> None:
+    async def send(self, subject: str, request: Call) -> None:
         self.told.append((subject, request))
 
     def of(self, kind: type[Call]) -> list[Any]:
@@ -93,7 +97,7 @@ def rollout(
     )
 
 
-def weather(number: int = 1, arguments: Any = None) -> dict[str, Any]:
+def weather(number: int = 1, arguments: Any = None) -> FunctionCall:
     return function_call("weather", {"city": "Bern"} if arguments is None else arguments, f"call_{number}")
 
 

@@ -4,19 +4,19 @@ import json
 from pathlib import Path
 
 import pytest
+from gymq.workers.agents.aviary_agent.worker import AviaryAgent
+from gymq.workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
+from gymq.workers.agents.simple_agent.worker import SimpleAgent
+from gymq.workers.agents.tool_simulation_agent.worker import ToolSimulationAgent
+from gymq.workers.resources.aviary.worker import Environments
+from gymq.workers.resources.example_session_state_mgmt.worker import SessionCounter
+from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
-from gymq.registry import find
+from gymq.loading.registry import find
 from gymq.testing import function_call, prompt, reply
-from workers.agents.aviary_agent.worker import AviaryAgent
-from workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
-from workers.agents.simple_agent.worker import SimpleAgent
-from workers.agents.tool_simulation_agent.worker import ToolSimulationAgent
-from workers.resources.aviary.worker import Environments
-from workers.resources.example_session_state_mgmt.worker import SessionCounter
-from workers.resources.xlam_fc.worker import FunctionCalling
 
 from .crashes import uninterrupted, with_a_crash
 
@@ -54,8 +54,8 @@ def proves(params):
 
 def computes(params):
     seen = [item["output"] for item in params["input"] if item.get("type") == "function_call_output"]
-    step = ("submit_answer", {"answer": seen[-1]}) if seen else ("calculator", {"expr": "3 * 6"})
-    return with_tokens(reply(function_call(*step, f"c{len(seen)}")), len(seen))
+    tool, arguments = ("submit_answer", {"answer": seen[-1]}) if seen else ("calculator", {"expr": "3 * 6"})
+    return with_tokens(reply(function_call(tool, arguments, f"c{len(seen)}")), len(seen))
 
 
 def with_tokens(response, turn):
@@ -76,7 +76,7 @@ CASES = {
 
 @pytest.mark.parametrize("hears_last", [True, False], ids=["after-the-reply", "before-the-reply"])
 @pytest.mark.parametrize("name", CASES)
-async def test_a_rollout_goes_on_after_a_crash_at_any_effect(bus, run, name, hears_last):
+async def test_a_rollout_continues_after_a_crash_at_any_effect(bus, run, name, hears_last):
     if name == "aviary_agent":
         pytest.importorskip("aviary.envs.gsm8k", reason='needs pip install "gymq[aviary]"')
     agent, resources, model, options, row = CASES[name]

@@ -5,13 +5,13 @@ import shutil
 from pathlib import Path
 
 import pytest
+from gymq.workers.agents.harbor_agent.task import Task
+from gymq.workers.agents.harbor_agent.worker import HarborAgent
 
 import gymq
 from gymq.agent_harness import AgentHarness
-from gymq.harness import Docker, network_address
+from gymq.sandbox import Docker, network_address
 from gymq.testing import function_call, reply
-from workers.agents.harbor_agent.task import Task
-from workers.agents.harbor_agent.worker import HarborAgent
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import needs_docker
@@ -27,6 +27,9 @@ def engine():
 
 class Nobody(gymq.Resources[gymq.Row]):
     """Tasks of Harbor bring their own tests."""
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        raise AssertionError("no agent of Harbor asks for this verdict")
 
 
 def options(folder=EXAMPLES / "harbor", **more):
@@ -69,18 +72,18 @@ async def test_the_solutions_of_the_examples_get_1():
 
 async def test_a_program_that_does_what_it_is_told_gets_1():
     verdict, response = await run(does("ls", "echo hello > greeting.txt"), "greeting")
-    assert (verdict.reward, verdict.members["rewards"]) == (1.0, {"reward": 1.0})
+    assert (verdict.reward, verdict.fields["rewards"]) == (1.0, {"reward": 1.0})
     assert [item["type"] for item in response["output"]] == ["function_call", "function_call_output"] * 2 + ["message"]
-    instruction = verdict.members["responses_create_params"]["input"][0]["content"]
+    instruction = verdict.fields["responses_create_params"]["input"][0]["content"]
     assert instruction.startswith("Write the text `hello`")
 
 
 async def test_a_conversation_that_outgrows_the_models_context_is_told():
     no_room = reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
     verdict, _ = await run(lambda _: no_room, "greeting")
-    told = {name: value for name, value in verdict.members.items() if name.endswith("_error")}
+    errors = {name: value for name, value in verdict.fields.items() if name.endswith("_error")}
     expected = {"context_length_exceeded_error": 1.0, "agent_timeout_error": 0.0, "memory_limit_exceeded_error": 0.0}
-    assert (verdict.reward, told) == (0.0, expected)
+    assert (verdict.reward, errors) == (0.0, expected)
 
 
 async def test_the_folder_where_a_program_begins_may_have_a_space_in_its_name():
@@ -101,7 +104,7 @@ async def test_what_the_model_writes_as_its_reward_does_not_count():
     assert verdict.reward == 0.0
 
 
-async def test_a_rollout_goes_on_after_a_crash_and_pays_no_turn_twice(bus, run):
+async def test_a_rollout_continues_after_a_crash_and_pays_no_turn_twice(bus, run):
     async with AgentHarness(HarborAgent, Nobody, does("ls", "echo hello > greeting.txt"), options()) as harness:
         expected, num_effects = await uninterrupted(harness, row("greeting"))
         for at in range(1, num_effects + 1):
@@ -112,10 +115,10 @@ async def test_a_rollout_goes_on_after_a_crash_and_pays_no_turn_twice(bus, run):
 
 NO_REWARDS = {
     "exit 1": "wrote no reward",
-    "echo high > /logs/verifier/reward.txt": "which is no reward",
-    "echo nan > /logs/verifier/reward.txt": "which is no reward",
-    "echo '{' > /logs/verifier/reward.json": "no JSON",
-    "sleep 600": "ended by the limit of wall",
+    "echo high > /logs/verifier/reward.txt": "which is not a reward",
+    "echo nan > /logs/verifier/reward.txt": "which is not a reward",
+    "echo '{' > /logs/verifier/reward.json": "not JSON",
+    "sleep 600": "ended by the limit of time",
 }
 
 
@@ -140,13 +143,13 @@ async def test_several_rewards_are_kept_and_the_one_named_reward_counts(tmp_path
     (tmp_path / "greeting" / "tests" / "test.sh").write_text(written)
     async with AgentHarness(HarborAgent, Nobody, does(), options(tmp_path)) as harness:
         verdict, _ = await harness.run(asked)
-    assert (verdict.reward, verdict.members["rewards"]) == (0.5, {"style": 0.25, "reward": 0.5})
+    assert (verdict.reward, verdict.fields["rewards"]) == (0.5, {"style": 0.25, "reward": 0.5})
 
 
 async def test_a_program_that_takes_too_long_is_ended_verified_and_masked():
     more = {"harbor_agent_max_timeout_sec": 5.0, "agent_command": f"{options()['agent_command']}; sleep 600"}
     verdict, _ = await run(does("echo hello > greeting.txt"), "greeting", **more)
-    members = verdict.members
+    members = verdict.fields
     assert (verdict.reward, members["agent_timeout_error"], members["mask_sample"]) == (1.0, 1.0, True)
 
 

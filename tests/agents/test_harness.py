@@ -11,10 +11,12 @@ import pytest
 import uvloop
 
 import gymq
-from gymq.bridge import Gateway
-from gymq.harness import Apptainer, Capture, Docker, Process, network_address
-from gymq.harness.places import OUTPUT_BYTES
+from gymq.bridge import Capture, Gateway
+from gymq.protocol.messages import Generate
+from gymq.sandbox import Apptainer, Docker, Subprocess, network_address
+from gymq.sandbox.process import OUTPUT_BYTES
 from gymq.testing import reply
+from tests.support.waiting import until
 
 from .script import Script, agent, rollout, said
 from .swe import needs_docker
@@ -101,7 +103,7 @@ async def test_other_replies_that_say_little_are_no_overflow_of_the_context(resp
     assert not (await captured((conversation("q1"), response))).context_is_full
 
 
-async def test_a_program_that_makes_room_goes_on():
+async def test_a_program_that_makes_room_continues():
     capture = await captured((conversation("q1", "a1", "q2"), no_room()), (conversation("q3"), reply("a3")))
     assert not capture.context_is_full
 
@@ -117,7 +119,8 @@ async def test_the_rows_sampling_parameters_win_over_the_programs():
     row = {"responses_create_params": {"input": "?", "temperature": 0.25}}
     capture = Capture(rollout(script, agent(), row))
     await capture.ask({"input": [user("?")], "temperature": 1.0, "top_p": 0.5})
-    params = script.asked[0][1].params
+    (asked,) = script.of(Generate)
+    params = asked.params
     assert (params["temperature"], params["top_p"]) == (0.25, 0.5)
 
 
@@ -130,7 +133,7 @@ async def test_a_model_that_cannot_be_asked_ends_the_program_and_is_the_reason()
     capture = Capture(
         rollout(Script(gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory", retryable=False)), agent())
     )
-    async with Process() as place:
+    async with Subprocess() as place:
 
         async def program():
             with pytest.raises(gymq.RolloutError):
@@ -170,16 +173,18 @@ async def asks_from(place, host):
     asked = rollout(script, agent())
     capture = Capture(asked)
     async with Gateway(host) as gateway, gateway.admit(asked.id, capture.ask) as admission, place:
-        await place.write("/tmp/gymq-program.py" if not isinstance(place, Process) else "program.py", PROGRAM.encode())
+        await place.write(
+            "/tmp/gymq-program.py" if not isinstance(place, Subprocess) else "program.py", PROGRAM.encode()
+        )
         env = {"OPENAI_BASE_URL": admission.openai_url, "OPENAI_API_KEY": admission.api_key}
-        name = "program.py" if isinstance(place, Process) else "/tmp/gymq-program.py"
+        name = "program.py" if isinstance(place, Subprocess) else "/tmp/gymq-program.py"
         ended = await capture.watch(place.run(f"python3 {name}", wall_s=60.0, env=env))
     assert (ended.exit_status, ended.stdout.strip()) == (0, b"Bern."), ended.stderr
     assert [item["role"] for item in capture.conversation().output] == ["assistant", "user", "assistant"]
 
 
 async def test_a_process_asks_the_model_through_the_gateway():
-    await asks_from(Process(), "127.0.0.1")
+    await asks_from(Subprocess(), "127.0.0.1")
 
 
 async def test_a_container_asks_the_model_through_the_gateway():
@@ -208,10 +213,10 @@ async def test_a_program_that_takes_too_long_is_ended(kind):
     if kind == "docker":
         needs_docker()
         await network_address()
-    place = Process() if kind == "process" else Docker("python:3.13-slim", life_s=120.0)
+    place = Subprocess() if kind == "process" else Docker("python:3.13-slim", life_s=120.0)
     async with place:
         ended = await place.run("echo began; sleep 600", wall_s=1.0)
-        assert (ended.limit, ended.stdout) == ("wall", b"began\n")
+        assert (ended.limit, ended.stdout) == ("time", b"began\n")
         assert (await place.run("echo again", wall_s=30.0)).stdout == b"again\n"
 
 
@@ -228,7 +233,7 @@ async def test_a_container_that_is_lost_is_a_failure():
     needs_docker()
     await network_address()
     async with Docker("python:3.13-slim", life_s=120.0) as place:
-        await place._remove()
+        await place.stop()
         with pytest.raises(gymq.ComponentFailed, match="is gone"):
             await place.run("true", wall_s=30.0)
 
@@ -244,7 +249,7 @@ async def test_an_image_that_is_not_there_is_a_failure():
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_a_program_need_not_read_what_it_is_given(new_loop):
     async def ends():
-        async with Process() as place:
+        async with Subprocess() as place:
             with_input = await place.run("exec <&-; exit 3", wall_s=60.0, stdin=b"x" * 10**6)
             return with_input.exit_status, (await place.run("exit 4", wall_s=60.0)).exit_status
 
@@ -252,16 +257,9 @@ def test_a_program_need_not_read_what_it_is_given(new_loop):
         assert runner.run(ends()) == (3, 4)
 
 
-async def until(condition):
-    """Wait until a function gives something true."""
-    async with asyncio.timeout(60):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
-
-
 async def test_a_cancelled_program_is_gone_with_its_children(tmp_path):
     started = tmp_path / "pid"
-    async with Process() as place:
+    async with Subprocess() as place:
         running = asyncio.create_task(
             place.run(f"sleep 600 & echo $! > {started}.part; mv {started}.part {started}; wait", wall_s=600.0)
         )
@@ -275,7 +273,7 @@ async def test_a_cancelled_program_is_gone_with_its_children(tmp_path):
 async def test_what_a_program_leaves_running_is_ended_with_it(tmp_path, left):
     noted = tmp_path / "pid"
     script = f"({left}) & echo $! > {noted}; echo done"
-    async with Process() as place:
+    async with Subprocess() as place:
         ended = await place.run(script, wall_s=300.0)
     assert (ended.exit_status, ended.limit, ended.stdout) == (0, None, b"done\n")
     assert not psutil.pid_exists(int(noted.read_text()))
@@ -283,7 +281,7 @@ async def test_what_a_program_leaves_running_is_ended_with_it(tmp_path, left):
 
 async def test_a_program_that_kills_its_keeper_is_ended_too(tmp_path):
     noted = tmp_path / "pid"
-    async with Process() as place:
+    async with Subprocess() as place:
         ended = await place.run(f"echo $$ > {noted}; setsid sleep 600 & kill -KILL $PPID; sleep 600", wall_s=300.0)
     assert (ended.exit_status, ended.limit) == (-9, None)
     assert not psutil.pid_exists(int(noted.read_text()))
@@ -291,22 +289,22 @@ async def test_a_program_that_kills_its_keeper_is_ended_too(tmp_path):
 
 async def test_memory_of_all_that_a_process_starts_is_limited():
     script = "python3 -c 'x = bytearray(10**8); input()' < /dev/zero & " * 2
-    async with Process(memory_mib=150) as place:
+    async with Subprocess(memory_mib=150) as place:
         assert (await place.run(script + "wait", wall_s=300.0)).limit == "memory"
         assert (await place.run("echo lives", wall_s=300.0)).stdout == b"lives\n"
 
 
 async def test_of_what_a_program_prints_without_end_the_beginning_is_kept():
-    async with Process() as place:
+    async with Subprocess() as place:
         ended = await place.run("head -c 100000000 /dev/zero", wall_s=300.0)
     assert (ended.exit_status, len(ended.stdout)) == (0, OUTPUT_BYTES)
 
 
 DRIVER = """
 import asyncio
-from gymq.harness import Process
+from gymq.sandbox import Subprocess
 async def main():
-    async with Process() as place:
+    async with Subprocess() as place:
         await place.run({script!r}, wall_s=600.0)
 asyncio.run(main())
 """

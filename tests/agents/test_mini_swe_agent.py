@@ -2,13 +2,14 @@
 
 import asyncio
 import subprocess
+from typing import Any
 
 import pytest
+from gymq.workers.agents.mini_swe_agent.worker import MiniSweAgent
 
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, reply
-from workers.agents.mini_swe_agent.worker import MiniSweAgent
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import SUBMIT, instance, repair
@@ -23,7 +24,7 @@ class PatchSeen(gymq.Resources[gymq.Row]):
     """Reward 1 if the response ends with a diff."""
 
     async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
-        return gymq.Verdict(float(str(request.response["output"][-1]["content"]).startswith("diff --git")))
+        return gymq.Verdict(float(str(request.response["output"][-1].get("content")).startswith("diff --git")))
 
 
 def plays(commands, sent=None):
@@ -48,7 +49,7 @@ def containers():
 
 async def test_the_patch_that_is_submitted_ends_the_response_and_tokens_stay_on_their_items():
     row = instance(NAME)
-    sent = []
+    sent: list[Any] = []
     async with AgentHarness(MiniSweAgent, PatchSeen, plays(repair(row), sent), DOCKER) as harness:
         verdict, response = await harness.run(row)
     assert verdict.reward == 1.0
@@ -61,12 +62,12 @@ async def test_the_patch_that_is_submitted_ends_the_response_and_tokens_stay_on_
         *range(4)
     ]
     assert sent[3]["input"][2]["generation_token_ids"] == [7, 0]  # the model gets its tokens back
-    prompt = verdict.members["responses_create_params"]["input"]
+    prompt = verdict.fields["responses_create_params"]["input"]
     assert [item["role"] for item in prompt] == ["system", "user"]
     assert row["problem_statement"] in prompt[1]["content"]
 
 
-async def test_a_rollout_goes_on_after_a_crash_at_any_turn_and_pays_no_turn_twice(bus, run):
+async def test_a_rollout_continues_after_a_crash_at_any_turn_and_pays_no_turn_twice(bus, run):
     row = instance(NAME)
     before = containers()
     async with AgentHarness(MiniSweAgent, PatchSeen, plays(repair(row)), DOCKER) as harness:
@@ -194,7 +195,7 @@ async def test_the_reference_patch_is_submitted_without_a_model():
 
 async def test_swebench_gives_the_reference_1_and_an_unchanged_repository_0():
     pytest.importorskip("swebench", reason="needs pip install -r workers/resources/mini_swe_agent/requirements.txt")
-    from workers.resources.mini_swe_agent.worker import MiniSwe
+    from gymq.workers.resources.mini_swe_agent.worker import MiniSwe
 
     row = instance(NAME)
     wrong = row | {"patch": row["patch"].replace("/ 2)", "/ 3)")}
@@ -203,7 +204,7 @@ async def test_swebench_gives_the_reference_1_and_an_unchanged_repository_0():
         async with AgentHarness(MiniSweAgent, MiniSwe, plays(repair(case)), DOCKER) as harness:
             return (await harness.run(case))[0].reward
 
-    assert await asyncio.gather(reward(row), reward(wrong)) == [1.0, 0.0]
+    assert list(await asyncio.gather(reward(row), reward(wrong))) == [1.0, 0.0]
 
 
 async def test_images_of_singularity_are_found_by_the_template(tmp_path, monkeypatch):

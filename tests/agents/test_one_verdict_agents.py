@@ -1,17 +1,18 @@
 """Agents with an order of their own: tool simulation, refinement of proofs, Aviary's episodes."""
 
 import json
+from typing import Any
 
 import pytest
+from gymq.workers.agents.aviary_agent.worker import CALL_A_TOOL, AviaryAgent
+from gymq.workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
+from gymq.workers.agents.tool_simulation_agent.worker import ToolSimulationAgent
+from gymq.workers.resources.aviary.worker import Environments
+from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, prompt, reply
-from workers.agents.aviary_agent.worker import CALL_A_TOOL, AviaryAgent
-from workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
-from workers.agents.tool_simulation_agent.worker import ToolSimulationAgent
-from workers.resources.aviary.worker import Environments
-from workers.resources.xlam_fc.worker import FunctionCalling
 
 AREA = {"expected_answers": [{"name": "area", "arguments": {"width": 2}}], **prompt("Area?", temperature=0.5)}
 TASK = {"task_idx": 0, "responses_create_params": {"input": []}}
@@ -20,7 +21,7 @@ TASK = {"task_idx": 0, "responses_create_params": {"input": []}}
 class Strict(gymq.Resources[gymq.Row]):
     """Accepts the second attempt at a proof, and notes what it is asked."""
 
-    rows: list = []  # noqa: RUF012
+    rows: list[Any] = []  # noqa: RUF012
 
     async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         self.rows.append(request.row.model_dump())
@@ -38,11 +39,11 @@ class Maze(gymq.Resources[gymq.Row]):
     """Speaks the interface of Aviary's worker; every observation is a whole state."""
 
     @gymq.tool
-    async def reset(self) -> dict:
+    async def reset(self) -> dict[str, Any]:
         return {"env_id": "maze", "obs": [state("room 0")], "tools": []}
 
     @gymq.tool
-    async def step(self, action: list, env_id: str) -> dict:
+    async def step(self, action: list[Any], env_id: str) -> dict[str, Any]:
         room = int(json.loads(action[0]["arguments"])["room"])
         return {"obs": [state(f"room {room}")], "reward": 0.0, "done": room == 3}
 
@@ -93,7 +94,7 @@ async def test_a_model_that_fails_is_a_failure_and_a_verdict_can_be_left_out(age
     skipping = {"skip_verification": True, "skip_verification_reward": 0.25}
     async with AgentHarness(agent, resources, lambda _: reply("I am done."), skipping) as harness:
         verdict, _ = await harness.run(row)
-    assert (verdict.reward, verdict.members) == (0.25, {"verification_skipped": True})
+    assert (verdict.reward, verdict.fields) == (0.25, {"verification_skipped": True})
 
 
 async def prove(texts, **options):
@@ -113,7 +114,7 @@ async def prove(texts, **options):
 
 async def test_a_correction_is_a_conversation_of_its_own():
     verdict, response, asked = await prove(["proof 1", "proof 2"], max_correction_turns=2)
-    assert (verdict.reward, verdict.members["total_turns"]) == (1.0, 2)
+    assert (verdict.reward, verdict.fields["total_turns"]) == (1.0, 2)
     assert asked[1]["input"] == [{"type": "message", "role": "user", "content": "Again."}]
     assert asked[1]["temperature"] == 0.5
     assert "max_output_tokens" not in asked[1]
@@ -125,7 +126,7 @@ async def test_every_attempt_is_kept():
     verdict, _, _ = await prove(["proof 1", "proof 2"], max_correction_turns=2)
     kept = [
         (attempt["turn_index"], attempt["generation"], attempt["reward"], attempt["proof_status"])
-        for attempt in verdict.members["all_attempts"]
+        for attempt in verdict.fields["all_attempts"]
     ]
     assert kept == [(0, "proof 1", 0.0, "failed"), (1, "proof 2", 1.0, "completed")]
 
@@ -142,13 +143,13 @@ async def test_every_attempt_is_kept():
 async def test_the_generation_of_an_attempt_is_the_last_text_as_it_was_written(said, generation):
     async with AgentHarness(ProofRefinementAgent, Strict, lambda _: said) as harness:
         verdict, _ = await harness.run(prompt("Prove it."))
-    assert [attempt["generation"] for attempt in verdict.members["all_attempts"]] == [generation]
+    assert [attempt["generation"] for attempt in verdict.fields["all_attempts"]] == [generation]
 
 
 async def test_attempts_end_at_their_greatest_number_and_need_not_be_kept():
     verdict, _, asked = await prove(["proof 1"], include_all_attempts=False)
-    assert (verdict.reward, verdict.members["total_turns"], len(asked)) == (0.0, 1, 1)
-    assert "all_attempts" not in verdict.members
+    assert (verdict.reward, verdict.fields["total_turns"], len(asked)) == (0.0, 1, 1)
+    assert "all_attempts" not in verdict.fields
 
 
 @pytest.mark.parametrize("arguments", [{}, {"arguments": None}, {"arguments": "{"}])

@@ -3,17 +3,17 @@
 import signal
 
 import pytest
+from gymq.workers.agents.verifiers_agent.worker import VerifiersAgent
 
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, prompt, reply
-from workers.agents.verifiers_agent.worker import VerifiersAgent
 
 from .crashes import uninterrupted, with_a_crash
 
 pytest.importorskip("verifiers", reason='needs pip install "gymq[verifiers]"')
 
-ENV = "workers.agents.verifiers_agent.example_environment"
+ENV = "gymq.workers.agents.verifiers_agent.example_environment"
 ROW = {"task_idx": 4, "answer": "768", **prompt("256 + 512 = ?", temperature=0.5)}
 
 
@@ -161,7 +161,7 @@ async def test_the_signals_that_end_a_worker_stay_as_they_are():
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
-async def test_a_rollout_goes_on_after_a_crash_and_pays_no_turn_twice(bus, run):
+async def test_a_rollout_continues_after_a_crash_and_pays_no_turn_twice(bus, run):
     async with harness(adds) as running:
         expected, num_effects = await uninterrupted(running, ROW)
         for at in range(1, num_effects + 1):

@@ -31,17 +31,17 @@ class CountRow(gymq.Row):
     expected: int = 0
 
 
-class Counter(gymq.Resources[CountRow]):
+class Counter(gymq.Resources[CountRow, Sum]):
     """A sum per session; the reward is 1 if it is what the row expects."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.num_closed = 0
 
-    def open(self, row: CountRow) -> Sum:
+    async def open(self, row: CountRow) -> Sum:
         return Sum(row.start)
 
-    def close(self, state: Sum) -> None:
+    async def close(self, state: Sum) -> None:
         self.num_closed += 1
 
     @gymq.tool
@@ -50,5 +50,7 @@ class Counter(gymq.Resources[CountRow]):
         state.total += amount
         return {"total": state.total}
 
-    async def verify(self, request: gymq.VerifyRequest[CountRow], state: Sum) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[CountRow, Sum]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         return gymq.Verdict(float(state.total == request.row.expected), total=state.total)

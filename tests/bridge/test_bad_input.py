@@ -8,19 +8,21 @@ from collections.abc import Iterator
 from typing import Any
 
 import aiohttp
+import pydantic
 import pytest
 
 from gymq.bridge import BridgeSettings
-from gymq.bridge.bridge import PortTaken
 from gymq.bridge.http import connections_log
+from gymq.bridge.http_server import PortTaken
 from gymq.bridge.settings import settings_of
 from gymq.cli.bridging import read_settings
-from gymq.cli.errors import Refused
+from gymq.cli.errors import UsageError
+from gymq.config import Config
 from gymq.server.address import free_port
 from gymq.testing import reply
+from tests.support.waiting import until
 
 from .engine import say
-from .waiting import until
 from .world import Client, World, new_client
 
 KEY = "a-key-of-sixteen-or-more"
@@ -115,10 +117,10 @@ async def test_keys_are_in_no_log_and_no_error(
 
 
 def test_a_key_that_is_easily_guessed_is_refused_and_not_shown() -> None:
-    with pytest.raises(Refused, match=r"bridge\.api_key: .*16 characters") as caught:
-        read_settings({"bridge": {"api_key": "hushhush"}})
+    with pytest.raises(UsageError, match=r"bridge: api_key: .*16 characters") as caught:
+        read_settings(Config({"bridge": {"api_key": "hushhush"}}, []))
     assert "hushhush" not in str(caught.value)
-    assert KEY not in repr(BridgeSettings(api_key=KEY))
+    assert KEY not in repr(BridgeSettings(api_key=pydantic.SecretStr(KEY)))
 
 
 def test_the_head_servers_address_is_taken_from_where_configurations_have_it() -> None:
@@ -260,7 +262,7 @@ async def test_a_connection_that_ends_in_the_middle_of_a_body_leaves_nothing(cli
     writer.close()
     await writer.wait_closed()
     assert world.bridge is not None
-    await until(lambda: world.bridge is not None and world.bridge._in_hand == 0)
+    await until(lambda: world.bridge is not None and world.bridge._server.num_in_flight == 0)
     await nothing_is_left(world)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -13,7 +14,7 @@ import pytest
 import gymq.bridge
 from gymq.cli.bridge import bridge
 from gymq.cli.bridging import bridge_for, read_settings
-from gymq.cli.errors import Refused
+from gymq.cli.errors import UsageError
 from gymq.config import Config
 from gymq.server.address import free_port
 
@@ -28,8 +29,8 @@ ROW = {
 
 async def test_without_a_configuration_the_workers_that_run_are_served(world: World) -> None:
     port = free_port("127.0.0.1")
-    async with bridge_for(Config({"bridge": {"port": port, "name": world.name("found")}}, []), world.url) as told:
-        assert f"http://127.0.0.1:{port}" in told
+    async with bridge_for(Config({"bridge": {"port": port, "name": world.name("found")}}, []), world.url) as address:
+        assert address.viewer_url == f"http://127.0.0.1:{port}/ui/"
         world.head = f"http://127.0.0.1:{port}"
         async with new_client(world) as client:
             assert (await client.result(world.row()))["reward"] == 1.0
@@ -41,9 +42,9 @@ async def test_without_a_configuration_the_workers_that_run_are_served(world: Wo
 @pytest.mark.parametrize(
     "given", [{"bridge": 3}, {"bridge": {"prot": 1}}, {"bridge": {"port": 0}}, {"bridge": {"heartbeat_s": -1}}]
 )
-def test_settings_that_do_not_do_are_refused_in_one_sentence(given: dict) -> None:
-    with pytest.raises(Refused, match="bridge"):
-        read_settings(given)
+def test_settings_that_do_not_do_are_refused_in_one_sentence(given: dict[str, Any]) -> None:
+    with pytest.raises(UsageError, match="bridge"):
+        read_settings(Config(given, []))
 
 
 def test_the_folder_of_the_drop_in_is_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -67,10 +68,13 @@ async def test_gymq_up_serves_http_where_it_is_configured_and_gymq_bridge_beside
 
     up = await start("up", "--config", str(config))
     assert up.stdout is not None
-    assert f":{port}" in (await up.stdout.readline()).decode()
+    assert f"viewer: http://127.0.0.1:{port}/ui/\n" in (await up.stdout.readline()).decode()
     beside = await start("bridge", f"--port={other}", "++bridge.on_untrainable=allow")
     assert beside.stdout is not None
-    assert f"3 instances over HTTP at http://127.0.0.1:{other}" in (await beside.stdout.readline()).decode()
+    assert (
+        f"3 instances over HTTP at http://127.0.0.1:{other}; viewer: http://127.0.0.1:{other}/ui/"
+        in (await beside.stdout.readline()).decode()
+    )
     async with aiohttp.ClientSession() as session:
         for at in (port, other):
             async with session.post(f"http://127.0.0.1:{at}/run", json=ROW) as answer:

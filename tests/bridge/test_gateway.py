@@ -11,13 +11,13 @@ from yarl import URL
 
 import gymq
 from gymq.bridge import Admission, Gateway, asks_through
-from gymq.messages import FailureClass
-from gymq.outcomes import RolloutError
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass
 from gymq.testing import reply
+from tests.support.waiting import until
 
 from .engine import say
 from .environments import Grader
-from .waiting import until
 from .world import World, new_client
 
 
@@ -89,8 +89,7 @@ async def test_a_request_that_began_before_the_end_of_a_rollout_asks_nothing_aft
             reader, writer = await asyncio.open_connection(url.host, url.port)
             head = f"POST {url.path}/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
             writer.write(f"{head}Authorization: Bearer {admission.api_key}\r\n\r\n".encode() + body[:5])
-            while not admission.in_flight:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await until(lambda: admission.in_flight)
         writer.write(body[5:])
         assert await reader.readline() == b""
         writer.close()

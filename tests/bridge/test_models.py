@@ -7,12 +7,13 @@ from typing import Any
 
 import openai
 import pytest
+from openai.types.shared_params import FunctionDefinition
 
+from gymq.failures import RolloutError
 from gymq.model import Model, ModelRequest
-from gymq.outcomes import RolloutError
 from gymq.testing import function_call, reply
+from tests.support.waiting import until
 
-from .waiting import until
 from .world import Client, World, new_client
 
 KEY = "a-key-of-sixteen-or-more"
@@ -21,7 +22,7 @@ SAID = {
     "id": "rs_1",
     "summary": [{"type": "summary_text", "text": "hm"}],
 }
-TOOL = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}}
+TOOL: FunctionDefinition = {"name": "add", "description": "adds", "parameters": {"type": "object", "properties": {}}}
 
 
 class Scripted(Model):
@@ -109,8 +110,10 @@ async def test_chat_is_streamed_as_openai_does(sdk: openai.AsyncOpenAI) -> None:
     chunks = [chunk async for chunk in stream]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices) == "hello"
     (call,) = [call for chunk in chunks if chunk.choices for call in chunk.choices[0].delta.tool_calls or ()]
-    assert (call.function.name, json.loads(call.function.arguments)) == ("add", {"amount": 1})
+    assert call.function is not None
+    assert (call.function.name, json.loads(call.function.arguments or "")) == ("add", {"amount": 1})
     assert chunks[-2].choices[0].finish_reason == "tool_calls"
+    assert chunks[-1].usage is not None
     assert chunks[-1].usage.total_tokens == 12
 
 
@@ -199,7 +202,7 @@ async def test_a_model_is_asked_by_its_name_at_its_port_or_below_its_prefix(
     assert len(model.asked) == 3
 
 
-PATHS = {
+PATHS: dict[str, dict[str, Any]] = {
     "/v1/responses": {"input": "hi"},
     "/v1/chat/completions": {"messages": [{"role": "user", "content": "hi"}]},
     "/v1/messages": ANTHROPIC,
@@ -264,11 +267,11 @@ async def test_calls_of_a_rollout_stay_with_one_replica(empty_world: World, monk
         await empty_world.add_model(model=replica)
     bridge = await empty_world.start_bridge()
     await until(lambda: len(bridge._routes._models.get(empty_world.name("policy"), ())) == 2)
-    for turn in range(4):
-        for rollout in range(8):
-            base = f"{empty_world.head}/ng-rollout/r{rollout}/v1"
-            async with openai.AsyncOpenAI(base_url=base, api_key="none", max_retries=0) as sdk:
-                await sdk.responses.create(model="policy", input=f"turn {turn}")
+    async with openai.AsyncOpenAI(base_url=empty_world.head, api_key="none", max_retries=0) as sdk:
+        for turn in range(4):
+            for rollout in range(8):
+                of_rollout = sdk.with_options(base_url=f"{empty_world.head}/ng-rollout/r{rollout}/v1")
+                await of_rollout.responses.create(model="policy", input=f"turn {turn}")
     sessions = [{request.session for request in replica.asked} for replica in replicas]
     assert not sessions[0] & sessions[1]
     assert len(sessions[0] | sessions[1]) == 8

@@ -9,10 +9,10 @@ import pytest
 from gymq.bus import Bus
 from gymq.testing import reply
 from tests.security.conftest import RoleServer, running
+from tests.support.waiting import until
 
 from .engine import say
 from .environments import Counter
-from .waiting import until
 from .world import World, new_client
 
 
@@ -52,6 +52,11 @@ async def test_the_role_bridge_is_allowed_all_that_a_bridge_does(guarded: World,
         assert (await client.post(f"{prefix}/verify", verify, headers=headers))[1]["total"] == 2
         async with client.session.get(f"{guarded.head}/server_instances") as answer:
             assert {entry["status"] for entry in await answer.json()} == {"running"}
+        assert guarded.bridge is not None
+        run = guarded.bridge.rollouts.run
+        for path in ("runs", f"runs/{run}", f"runs/{run}/rollouts", f"rollouts/{run}/0/0", f"rollouts/{run}/0/0/live"):
+            async with client.session.get(f"{guarded.head}/ui/api/{path}") as answer:
+                assert answer.status == 200, await answer.text()
         guarded.engine.turn = lambda body: asyncio.sleep(3600, say("too late"))
         asking = asyncio.create_task(client.run(row))
         await until(lambda: len(guarded.engine.requests) == 4)

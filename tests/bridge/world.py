@@ -7,25 +7,23 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import aiohttp
+from gymq.workers.agents.simple_agent.worker import SimpleAgent
+from gymq.workers.models.vllm_model.worker import VLLMModel
 
-from gymq import streams
 from gymq.agent import Agent
-from gymq.agent_runner import AgentRunner
-from gymq.bridge import Bridge, BridgeSettings, Directory, Place
-from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.discovery import Listing
-from gymq.jetstream import JetStream
+from gymq.bridge import Bridge, BridgeSettings, Directory, InstanceAddress
+from gymq.bus import Bus, streams
+from gymq.bus.discovery import ServiceListing
 from gymq.model import Model
-from gymq.model_runner import BusModels, ModelRunner
-from gymq.outcome_store import OutcomeStore
 from gymq.processes import KillableProcesses
+from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Resources
-from gymq.resources_runner import ResourcesRunner
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime.agent_runner import AgentRunner
+from gymq.runtime.model_runner import BusModels, ModelRunner
+from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.server.address import free_port
-from gymq.serving import Server
-from workers.agents.simple_agent.worker import SimpleAgent
-from workers.models.vllm_model.worker import VLLMModel
 
 from .engine import Engine
 from .environments import Grader
@@ -40,11 +38,11 @@ class World:
     def __init__(self, url: str, bus: Bus, stack: AsyncExitStack) -> None:
         self.url = url
         self.bus = bus
-        self.js = JetStream(bus)
+        self.js = bus.js
         self.outcomes = OutcomeStore(bus)
         self.tag = secrets.token_hex(5)
         self.engine = Engine()
-        self.places: list[Place] = []
+        self.places: list[InstanceAddress] = []
         self.bridge: Bridge | None = None
         self.resources: list[ResourcesRunner] = []
         self.head = ""
@@ -134,12 +132,12 @@ class World:
     async def _list(self, name: str, kind: Any, server: Server | None) -> None:
         full = self.name(name)
         worker = server.worker if server else f"agent-{self.tag}-{name}"
-        listing = Listing(
+        listing = ServiceListing(
             self.bus, name=full, worker=worker, kind=kind, implementation=name, subjects=["-"], stats=dict
         )
         await listing.start()
         if full not in [place.name for place in self.places]:
-            self.places.append(Place(full, kind, name, HOST, free_port(HOST), {}))
+            self.places.append(InstanceAddress(full, kind, name, HOST, free_port(HOST), {}))
 
     async def _server(self) -> Server:
         bus = await self._connect()

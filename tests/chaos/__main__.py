@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import fields
 from pathlib import Path
 
-from .experiment import NoHarm, run
+from .experiment import NoFaults, run
 from .promises import Verdict, judge
 from .scenario import Scenario
 
@@ -30,7 +30,9 @@ def main() -> int:
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
         scenario = Scenario(seed, given.single, given.stateful)
         try:
-            verdict = judge(scenario, asyncio.run(run(scenario, folder, harm=NoHarm() if given.no_faults else None)))
+            verdict = judge(
+                scenario, asyncio.run(run(scenario, folder, injector=NoFaults() if given.no_faults else None))
+            )
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}: {error}; see {folder}", flush=True)
             kept = False

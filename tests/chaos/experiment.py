@@ -1,4 +1,4 @@
-"""One chaos run: a cluster, a collector that is started again until it is done, a monkey, and what was left behind."""
+"""One chaos run: a cluster, a collector restarted until it is done, injected faults, and what was left behind."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from typing import Any, Protocol
 
 import msgspec
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.launch import Cluster
-from gymq.messages import Outcome, Rollout
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import read_profile
-from gymq.run_files import RunFiles
+from gymq.bus.jetstream import JetStream
+from gymq.cluster.launch import Child, Cluster
+from gymq.data.run_files import RunFiles
+from gymq.protocol import subjects
+from gymq.protocol.messages import Outcome, VerifiedRollout
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runtime.profiler import read_profile
 from gymq.server.store import Store
 
-from .monkey import Fault, Monkey
+from .fault_injector import Fault, FaultInjector
 from .scenario import Scenario, instances
 
 ACK_WAIT_S = 4.0
@@ -68,7 +68,7 @@ class Call:
     begin: float  # Unix time, seconds
 
 
-class Harm(Protocol):
+class Injector(Protocol):
     """What is done to a running cluster."""
 
     faults: list[Fault]
@@ -82,15 +82,15 @@ async def run(
     scenario: Scenario,
     folder: Path,
     *,
-    harm: Harm | None = None,
+    injector: Injector | None = None,
     url: str | None = None,
     replicas: int = 1,
     ack_wait_s: float = ACK_WAIT_S,
 ) -> Remains:
-    """Collect the scenario's rows while harm is done.
+    """Collect the scenario's rows while faults are injected.
 
     Args:
-        harm: by default what a monkey does.
+        injector: by default a `FaultInjector`.
         url: of NATS servers; by default the embedded one.
         replicas: of streams.
 
@@ -104,22 +104,22 @@ async def run(
     cluster = Cluster(instances(log), folder=folder, url=url, replicas=replicas, ack_wait_s=ack_wait_s, drain_s=5.0)
     async with cluster:
         collector = Collector(cluster.url, rows, output, folder / "collector.log")
-        harm = harm or Monkey(scenario.seed, lambda role: _pids(role, cluster, collector, folder))
+        injector = injector or FaultInjector(scenario.seed, lambda role: _pids(role, cluster, collector, folder))
         started = time.monotonic()
-        async with asyncio.timeout(DEADLINE_S), _done(harm):
+        async with asyncio.timeout(DEADLINE_S), _done(injector):
             await collector.run()
         seconds = time.monotonic() - started
         manifest = RunFiles(output).read_manifest()
         assert manifest is not None
         bus = await Bus.connect(cluster.url, role="test", name="chaos")
-        js = JetStream(bus)
+        js = bus.js
         outcomes = [outcome async for _, outcome in OutcomeStore(bus).read(manifest.run)]
         queued = await _queued(js, manifest.run, 2 * ack_wait_s)
-        profiled = await _profiled(js, manifest.run, sum(isinstance(outcome, Rollout) for outcome in outcomes))
+        profiled = await _profiled(js, manifest.run, sum(isinstance(outcome, VerifiedRollout) for outcome in outcomes))
         await bus.close()
     return Remains(
         seconds=seconds,
-        faults=harm.faults,
+        faults=injector.faults,
         outcomes=outcomes,
         rewards=[_reward(line) for line in output.read_bytes().splitlines()],
         failures=Counter(_failure(line) for line in RunFiles(output).failures.read_bytes().splitlines()),
@@ -135,7 +135,7 @@ async def run(
     )
 
 
-class NoHarm:
+class NoFaults:
     """Leaves everything alone."""
 
     def __init__(self) -> None:
@@ -146,8 +146,8 @@ class NoHarm:
 
 
 @asynccontextmanager
-async def _done(harm: Harm) -> AsyncIterator[None]:
-    working = asyncio.create_task(harm.run())
+async def _done(injector: Injector) -> AsyncIterator[None]:
+    working = asyncio.create_task(injector.run())
     try:
         yield
     finally:
@@ -209,7 +209,7 @@ def _pids(role: str, cluster: Cluster, collector: Collector, folder: Path) -> li
     if role == "nats":
         record = Store(folder / "jetstream").read_record()
         return [record.pid] if record is not None else []
-    processes = [child.process for child in cluster.children if child.spec.role == role]
+    processes = [child.process for child in cluster.children if isinstance(child, Child) and child.spec.role == role]
     return [process.pid for process in processes if process is not None and process.returncode is None]
 
 

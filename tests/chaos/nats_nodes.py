@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gymq import parent_death
 from gymq.bus import Bus, BusError
-from gymq.jetstream import JetStream
+from gymq.child_processes import parent_death
 from gymq.server.address import free_port
 from gymq.server.binary import find_binary
 
@@ -118,7 +117,7 @@ async def until_ready(url: str) -> None:
             try:
                 bus = await Bus.connect(url, role="test", name="ready", timeout_s=3.0)
                 try:
-                    await JetStream(bus).api("INFO", timeout_s=2.0)
+                    await bus.js.api("INFO", timeout_s=2.0)
                     return
                 finally:
                     await bus.close()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from gymq.messages import Rollout
+from gymq.protocol.messages import VerifiedRollout
 
 from .experiment import Call, Key, Remains
-from .monkey import LONGEST_FREEZE_S
+from .fault_injector import LONGEST_FREEZE_S
 from .scenario import REPEATS, Scenario
 
 
@@ -58,7 +58,7 @@ def judge(scenario: Scenario, remains: Remains) -> Verdict:
     stored = Counter((outcome.task_index, outcome.rollout_index) for outcome in remains.outcomes)
     written = Counter(key for key, _ in remains.rewards)
     rewards = [
-        ((outcome.task_index, outcome.rollout_index), outcome.reward if isinstance(outcome, Rollout) else None)
+        ((outcome.task_index, outcome.rollout_index), outcome.reward if isinstance(outcome, VerifiedRollout) else None)
         for outcome in remains.outcomes
     ]
     return Verdict(

@@ -13,10 +13,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from gymq.messages import Rollout
+from gymq.protocol.messages import VerifiedRollout
 
-from .lab import Lab, environment, running
 from .rows import row
+from .running_cluster import RunningCluster, environment, running
 from .scenario import agent_spec
 
 NUM_ROWS = 20
@@ -44,32 +44,32 @@ async def main() -> None:
         agent_spec("solver_replay", "replayable", num_workers=2),
         agent_spec("solver_restart", "restarting"),
     ]
-    async with running(folder, workers, ack_wait_s=ACK_WAIT_S, num_models=2) as lab:
+    async with running(folder, workers, ack_wait_s=ACK_WAIT_S, num_models=2) as cluster:
         undisturbed = 0.0
         for number, (what, victim, agent, frozen_s) in enumerate(DEATHS):
-            seconds, calls = await measure(lab, f"run{number}", victim, agent, frozen_s)
+            seconds, calls = await measure(cluster, f"run{number}", victim, agent, frozen_s)
             undisturbed = undisturbed or seconds
             repeated = calls - 7 * NUM_ROWS
             print(f"{what}: {seconds - undisturbed:+.1f} s, {repeated} model calls more than needed", flush=True)
 
 
-async def measure(lab: Lab, name: str, victim: str, agent: str, frozen_s: float) -> tuple[float, int]:
+async def measure(cluster: RunningCluster, name: str, victim: str, agent: str, frozen_s: float) -> tuple[float, int]:
     """Seconds until the last rollout is stored, and model calls."""
     rows = [row(agent, str(number), values=[1] * 6, latencies_s=[0.5]) for number in range(NUM_ROWS)]
-    before = len(lab.model_calls())
+    before = len(cluster.model_calls())
     started = time.monotonic()
-    collecting = asyncio.create_task(lab.collect(name, rows))
-    await lab.until_called(before + 2 * NUM_ROWS)
+    collecting = asyncio.create_task(cluster.collect(name, rows))
+    await cluster.until_called(before + 2 * NUM_ROWS)
     if victim:
-        pid = lab.pid(victim)
+        pid = cluster.pid(victim)
         os.kill(pid, signal.SIGSTOP if frozen_s else signal.SIGKILL)
         if frozen_s:
             asyncio.get_running_loop().call_later(frozen_s, os.kill, pid, signal.SIGCONT)
     outcomes = await collecting
     seconds = time.monotonic() - started
-    assert [outcome.reward for outcome in outcomes if isinstance(outcome, Rollout)] == [1.0] * NUM_ROWS
+    assert [outcome.reward for outcome in outcomes if isinstance(outcome, VerifiedRollout)] == [1.0] * NUM_ROWS
     await asyncio.sleep(frozen_s)
-    return seconds, len(lab.model_calls()) - before
+    return seconds, len(cluster.model_calls()) - before
 
 
 if __name__ == "__main__":

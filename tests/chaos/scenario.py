@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gymq.host import InstanceSpec
+from gymq.protocol.instances import Instance
 
 from .rows import row
 
@@ -62,27 +62,27 @@ def _row(rng: random.Random, number: int, agent: str) -> dict[str, Any]:
     )
 
 
-def instances(log: Path) -> list[InstanceSpec]:
+def instances(log: Path) -> list[Instance]:
     """The workers. One agent has two processes, so that a dead one's tasks go to a living one."""
 
-    def environment(name: str, implementation: str) -> InstanceSpec:
-        return InstanceSpec(name, "resources", str(WORKERS / implementation), {"num_workers": 2, "log": str(log)})
+    def environment(name: str, implementation: str) -> Instance:
+        return Instance(name, "resources", str(WORKERS / implementation), {"num_workers": 2, "log": str(log)})
 
     return [
-        InstanceSpec("policy", "models", str(WORKERS / "policy.py"), {"num_workers": 2, "log": str(log)}),
+        Instance("policy", "models", str(WORKERS / "policy.py"), {"num_workers": 2, "log": str(log)}),
         environment("replayable", "chain.py:Replayable"),
         environment("restarting", "chain.py:Restarting"),
-        InstanceSpec("plain", "resources", str(WORKERS / "plain.py")),
+        Instance("plain", "resources", str(WORKERS / "plain.py")),
         agent_spec("single", "plain"),
         agent_spec("solver_replay", "replayable", num_workers=2),
         agent_spec("solver_restart", "restarting"),
     ]
 
 
-def agent_spec(name: str, resources: str, implementation: str = "simple_agent", **options: Any) -> InstanceSpec:
+def agent_spec(name: str, resources: str, implementation: str = "simple_agent", **options: Any) -> Instance:
     """An agent that asks the instance `policy`."""
     references = {
         "model_server": {"type": "responses_api_models", "name": "policy"},
         "resources_server": {"type": "resources_servers", "name": resources},
     }
-    return InstanceSpec(name, "agents", implementation, references | options)
+    return Instance(name, "agents", implementation, references | options)

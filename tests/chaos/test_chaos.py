@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from .experiment import NoHarm, run
+from .experiment import NoFaults, run
 from .promises import judge
 from .scenario import Scenario
 
@@ -23,7 +23,7 @@ async def test_whatever_dies_every_promise_is_kept(seed: int, tmp_path: Path) ->
 
 async def test_without_faults_the_rewards_are_those_that_are_expected_and_no_call_is_made_twice(tmp_path: Path) -> None:
     scenario = Scenario(1, single=200, stateful=40)
-    verdict = judge(scenario, await run(scenario, tmp_path / "run", harm=NoHarm()))
+    verdict = judge(scenario, await run(scenario, tmp_path / "run", injector=NoFaults()))
     assert verdict.kept, verdict
     assert verdict.repeated == 0
     assert not verdict.failures
@@ -31,7 +31,7 @@ async def test_without_faults_the_rewards_are_those_that_are_expected_and_no_cal
 
 async def test_a_promise_that_is_broken_is_noticed(tmp_path: Path) -> None:
     scenario = Scenario(1, single=20, stateful=8)
-    remains = await run(scenario, tmp_path / "run", harm=NoHarm())
+    remains = await run(scenario, tmp_path / "run", injector=NoFaults())
     lost, doubled = remains.outcomes.pop(), remains.rewards[0]
     remains.rewards.append(doubled)
     remains.rewards[1] = (remains.rewards[1][0], 17.0)

@@ -1,18 +1,21 @@
 """A thousand things that go wrong at model and verifier: each ends as a failure that says what it was, none as zero."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from gymq.host import InstanceSpec
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Stage, Unresolved
+from gymq.collection.run_setup import MaxFailures
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
 
 from .faulty_endpoint import ANSWERS, endpoint
-from .lab import WORKERS, Lab, running
 from .rows import row
+from .running_cluster import WORKERS, RunningCluster, running
 from .scenario import agent_spec
 from .workers import faulty_policy, faulty_verifier
 
@@ -22,6 +25,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 # process, and what hangs takes all the time there is.
 TIMES = {"of_policy": 16, "of_endpoint": 16, "on_loop": 17, "in_process": 3}
 TIMEOUT_S = {"of_policy": 40.0, "of_endpoint": 40.0, "on_loop": 40.0, "in_process": 300.0}
+ANY_NUMBER = MaxFailures(math.inf)
 NOT_FAULTS = 25  # rows without any fault, for each agent
 
 
@@ -77,32 +81,33 @@ async def ended(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[
     found: dict[str, dict[str, list[Outcome]]] = {}
     folder = tmp_path_factory.mktemp("edges")
 
-    async def collect(lab: Lab, agent: str) -> None:
+    async def collect(cluster: RunningCluster, agent: str) -> None:
         edge = "model_fault" if agent in ("of_policy", "of_endpoint") else "verifier_fault"
         faults = [fault for fault in FAULTS[agent] for _ in range(TIMES[agent])]
-        rows = [row(agent, **{edge: fault}) for fault in faults] + [row(agent)] * NOT_FAULTS
-        outcomes = await lab.collect(agent, rows, rollout_timeout_s=TIMEOUT_S[agent])
+        given: list[dict[str, Any]] = [{edge: fault} for fault in faults]
+        rows = [row(agent, **fault) for fault in given] + [row(agent)] * NOT_FAULTS
+        outcomes = await cluster.collect(agent, rows, rollout_timeout_s=TIMEOUT_S[agent], max_failures=ANY_NUMBER)
         assert len(outcomes) == len(rows)
         found[agent] = {}
         for fault, outcome in zip(faults + ["fine"] * NOT_FAULTS, outcomes, strict=True):
             found[agent].setdefault(fault, []).append(outcome)
 
-    async with endpoint() as url, running(folder, _instances(url)) as lab:
-        await asyncio.gather(*(collect(lab, agent) for agent in FAULTS))
+    async with endpoint() as url, running(folder, _instances(url)) as cluster:
+        await asyncio.gather(*(collect(cluster, agent) for agent in FAULTS))
     yield found
 
 
-def _instances(url: str) -> list[InstanceSpec]:
-    def verifier_spec(name: str, implementation: str) -> InstanceSpec:
-        return InstanceSpec(name, "resources", str(WORKERS / "faulty_verifier.py") + f":{implementation}")
+def _instances(url: str) -> list[Instance]:
+    def verifier_spec(name: str, implementation: str) -> Instance:
+        return Instance(name, "resources", str(WORKERS / "faulty_verifier.py") + f":{implementation}")
 
-    def agent(name: str, model: str, resources: str) -> InstanceSpec:
+    def agent(name: str, model: str, resources: str) -> Instance:
         return agent_spec(name, resources, model_server={"type": "responses_api_models", "name": model})
 
-    remote = {"openai_base_url": url, "openai_api_key": "none", "openai_model": "m"}
+    remote = {"openai_base_url": url, "openai_api_key": "none", "openai_model": "m", "dialect": "responses"}
     return [
-        InstanceSpec("faulty_policy", "models", str(WORKERS / "faulty_policy.py")),
-        InstanceSpec("remote", "models", "openai_model", remote),
+        Instance("faulty_policy", "models", str(WORKERS / "faulty_policy.py")),
+        Instance("remote", "models", "openai_model", remote),
         verifier_spec("loop_verifier", "OnLoop"),
         verifier_spec("process_verifier", "InProcess"),
         agent("of_policy", "faulty_policy", "loop_verifier"),
@@ -115,7 +120,7 @@ def _instances(url: str) -> list[InstanceSpec]:
 async def test_no_fault_ends_with_a_reward(ended: dict[str, dict[str, list[Outcome]]]) -> None:
     faults = [outcome for agent, by_fault in ended.items() for fault in FAULTS[agent] for outcome in by_fault[fault]]
     assert len(faults) >= 1000
-    assert [outcome for outcome in faults if isinstance(outcome, Rollout)] == []
+    assert [outcome for outcome in faults if isinstance(outcome, VerifiedRollout)] == []
 
 
 async def test_rows_beside_the_faults_get_their_reward(ended: dict[str, dict[str, list[Outcome]]]) -> None:

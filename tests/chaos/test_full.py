@@ -2,42 +2,43 @@
 
 import random
 from collections import Counter
+from functools import partialmethod
 from pathlib import Path
 
 import pytest
 
-from gymq import collect, streams
-from gymq.bus import BusError
-from gymq.host import InstanceSpec
-from gymq.messages import Rollout
+from gymq.bus import BusError, streams
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import VerifiedRollout
+from gymq.queue.client import QueueClient
 
-from .lab import WORKERS, running
 from .nats_nodes import nats_node
 from .rows import row
+from .running_cluster import WORKERS, running
 from .scenario import agent_spec
 
 PADDING = random.Random(1).randbytes(60_000).hex()  # 60 kB when compressed
 
 
-async def test_a_full_server_refuses_and_goes_on_when_there_is_room(
+async def test_a_full_server_refuses_and_continues_when_there_is_room(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collect, "SUBMIT_PATIENCE_S", 5.0)
-    plain = InstanceSpec("plain", "resources", str(WORKERS / "plain.py"))
+    monkeypatch.setattr(QueueClient, "submit", partialmethod(QueueClient.submit, patience_s=5.0))
+    plain = Instance("plain", "resources", str(WORKERS / "plain.py"))
     workers = [plain, agent_spec("solver", "plain")]
     rows = [row("solver", str(number), padding=PADDING) for number in range(150)]
-    async with nats_node(tmp_path, max_file="12MB") as node, running(tmp_path, workers, url=node.url) as lab:
-        earlier = lab.collection("earlier", rows[:100])
+    async with nats_node(tmp_path, max_file="12MB") as node, running(tmp_path, workers, url=node.url) as cluster:
+        earlier = cluster.collection("earlier", rows[:100])
         await earlier.run()
         with pytest.raises(BusError, match="resource"):
-            await lab.collection("later", rows).run()
-        await streams.delete_run(lab.js, earlier.progress.run)
-        later = lab.collection("later", rows)
+            await cluster.collection("later", rows).run()
+        await streams.delete_run(cluster.js, earlier.progress.run)
+        later = cluster.collection("later", rows)
         await later.run()
-        outcomes = await lab.outcomes(later.progress.run)
-        calls = Counter(call for call in lab.model_calls() if call.startswith(f"{later.progress.run}/"))
+        outcomes = await cluster.outcomes(later.progress.run)
+        calls = Counter(call for call in cluster.model_calls() if call.startswith(f"{later.progress.run}/"))
     assert [(outcome.task_index, outcome.rollout_index) for outcome in outcomes] == [(task, 0) for task in range(150)]
-    assert all(isinstance(outcome, Rollout) and outcome.reward == 1.0 for outcome in outcomes)
+    assert all(isinstance(outcome, VerifiedRollout) and outcome.reward == 1.0 for outcome in outcomes)
     assert len(later.files.output.read_bytes().splitlines()) == 150
     assert set(calls.values()) == {1}
     assert len(calls) == 150

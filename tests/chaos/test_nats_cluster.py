@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from gymq.bus import Bus, BusError
-from gymq.jetstream import JetStream
+from tests.support.waiting import DEADLINE_S, until
 
 from .experiment import run
-from .monkey import Fault
+from .fault_injector import Fault
 from .nats_nodes import NatsNode, nats_cluster, until_ready
 from .promises import judge
 from .scenario import Scenario
@@ -27,8 +27,7 @@ class LostDisks:
         self._effects = effects
 
     async def run(self) -> None:
-        while not any(path.stat().st_size for path in self._effects.glob("model-*")):  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+        await until(lambda: any(path.stat().st_size for path in self._effects.glob("model-*")))
         for node in self._nodes:
             node.kill()
             self.faults.append(Fault(time.time(), "nats", 0, 0.0))
@@ -42,8 +41,8 @@ class LostDisks:
 async def until_current(url: str) -> None:
     """Wait until every stream and consumer has all its copies up to date."""
     bus = await Bus.connect(url, role="test", name="copies")
-    js = JetStream(bus)
-    async with asyncio.timeout(120):
+    js = bus.js
+    async with asyncio.timeout(DEADLINE_S):
         while True:
             try:
                 streams = (await js.api("STREAM.LIST"))["streams"]
@@ -66,10 +65,10 @@ def is_current(group: dict[str, Any]) -> bool:
 
 async def test_nodes_that_die_and_lose_their_disks_cost_nothing(tmp_path: Path) -> None:
     async with nats_cluster(tmp_path / "nats") as nodes:
-        harm = LostDisks(nodes, tmp_path / "run" / "effects")
+        injector = LostDisks(nodes, tmp_path / "run" / "effects")
         url = ",".join(node.url for node in nodes)
-        remains = await run(SCENARIO, tmp_path / "run", harm=harm, url=url, replicas=3, ack_wait_s=ACK_WAIT_S)
+        remains = await run(SCENARIO, tmp_path / "run", injector=injector, url=url, replicas=3, ack_wait_s=ACK_WAIT_S)
     verdict = judge(SCENARIO, remains)
     print(verdict)
     assert verdict.kept, verdict
-    assert harm.faults
+    assert injector.faults

@@ -8,26 +8,26 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gymq.host import InstanceSpec
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Unresolved
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Unresolved, VerifiedRollout
 
-from .lab import WORKERS, environment, running
 from .rows import row
+from .running_cluster import WORKERS, environment, running
 from .scenario import agent_spec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NUM_ROWS = 20
-PLAIN = InstanceSpec("plain", "resources", str(WORKERS / "plain.py"))
+PLAIN = Instance("plain", "resources", str(WORKERS / "plain.py"))
 SOLVER = agent_spec("solver", "plain")
 
 
-async def poisoned(folder: Path, workers: Iterable[InstanceSpec], kills: str, **script: Any) -> list[Outcome]:
+async def poisoned(folder: Path, workers: Iterable[Instance], kills: str, **script: Any) -> list[Outcome]:
     """The outcomes of twenty harmless rows, and behind them that of one in their midst that kills."""
     rows = [row("solver", str(number), **script) for number in range(NUM_ROWS)]
     rows.insert(NUM_ROWS // 2, row("solver", "poison", **script, kills=kills))
-    async with running(folder, workers, ack_wait_s=2.0) as lab:
-        outcomes = await lab.collect("poison", rows, rollout_timeout_s=240.0)
+    async with running(folder, workers, ack_wait_s=2.0) as cluster:
+        outcomes = await cluster.collect("poison", rows, rollout_timeout_s=240.0)
     outcomes.append(outcomes.pop(NUM_ROWS // 2))
     return outcomes
 
@@ -40,7 +40,7 @@ async def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[O
         (base / name).mkdir()
     turns: dict[str, Any] = {"values": [1, 2, 3, 4], "latencies_s": [0.5]}
 
-    def chain(folder: str, implementation: str) -> list[InstanceSpec]:
+    def chain(folder: str, implementation: str) -> list[Instance]:
         return [
             environment("chain", f"chain.py:{implementation}", base / folder, num_workers=2),
             agent_spec("solver", "chain"),
@@ -71,7 +71,9 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 async def test_the_rows_beside_it_get_their_rewards(outcomes: dict[str, list[Outcome]], case: str) -> None:
     innocent = outcomes[case][:-1]
-    assert [outcome.reward if isinstance(outcome, Rollout) else outcome for outcome in innocent] == [1.0] * NUM_ROWS
+    assert [outcome.reward if isinstance(outcome, VerifiedRollout) else outcome for outcome in innocent] == [
+        1.0
+    ] * NUM_ROWS
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gymq.messages import FailureClass
-from gymq.outcomes import RolloutError
-from gymq.quarantine import Quarantine, SuspectCalls
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass
+from gymq.rpc.quarantine import Quarantine, SuspectCalls
 
 
 class Worker:
@@ -26,7 +26,7 @@ class Worker:
     async def _suspect(self) -> None:
         async with self.quarantine.suspect() as self.alone:
             await self._work()
-            self.quarantine.ended_well()
+            self.quarantine.succeeded()
 
     async def _work(self) -> None:
         self.is_at_work = True

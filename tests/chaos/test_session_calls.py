@@ -6,10 +6,11 @@ from collections.abc import AsyncIterator
 import pytest
 
 import gymq
-from gymq.messages import FailureClass, Message, Seed, ToolCall, ToolResult, Verify
-from gymq.outcomes import RolloutError
-from gymq.sessions import ResourcesWorker
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass, Message, Seed, ToolCall, ToolResult, Verify
+from gymq.runtime.sessions import ResourcesWorker
 from gymq.testing import prompt, reply
+from tests.support.waiting import until
 
 ROW = gymq.Row.model_validate(prompt("count")).model_dump_json().encode()
 
@@ -19,7 +20,7 @@ class Counter:
         self.total = 0
 
 
-class Slow(gymq.Resources[gymq.Row]):
+class Slow(gymq.Resources[gymq.Row, Counter]):
     """A tool that waits until it is let go."""
 
     def __init__(self) -> None:
@@ -27,7 +28,7 @@ class Slow(gymq.Resources[gymq.Row]):
         self.started = 0
         self.let_go = asyncio.Event()
 
-    def open(self, row: gymq.Row) -> Counter:
+    async def open(self, row: gymq.Row) -> Counter:
         return Counter()
 
     @gymq.tool
@@ -43,7 +44,9 @@ class Slow(gymq.Resources[gymq.Row]):
         """End the process."""
         raise SystemExit(3)
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: Counter) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, Counter]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         self.started += 1
         await self.let_go.wait()
         return gymq.Verdict(float(state.total))
@@ -81,9 +84,7 @@ async def opened(slow: Slow) -> AsyncIterator[Opened]:
 
 
 async def until_started(slow: Slow, count: int = 1) -> None:
-    async with asyncio.timeout(10):
-        while slow.started < count:  # noqa: ASYNC110
-            await asyncio.sleep(0)
+    await until(lambda: slow.started >= count)
 
 
 async def test_a_repeated_call_runs_once_and_both_are_answered(slow: Slow, opened: Opened) -> None:
@@ -94,7 +95,7 @@ async def test_a_repeated_call_runs_once_and_both_are_answered(slow: Slow, opene
     assert slow.started == 1
 
 
-async def test_a_call_goes_on_when_only_one_of_its_requests_is_cancelled(slow: Slow, opened: Opened) -> None:
+async def test_a_call_continues_when_only_one_of_its_requests_is_cancelled(slow: Slow, opened: Opened) -> None:
     given_up, repeated = opened.ask(1), opened.ask(1)
     await until_started(slow)
     given_up.cancel()

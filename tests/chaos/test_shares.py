@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gymq.collect import Collection
-from gymq.host import InstanceSpec
+from gymq.collection.collection import Collection
+from gymq.protocol.instances import Instance
+from tests.support.waiting import DEADLINE_S, until
 
-from .lab import WORKERS, Lab, running
 from .rows import row
+from .running_cluster import WORKERS, RunningCluster, running
 from .scenario import agent_spec
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -19,23 +20,21 @@ SLOTS = 16
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
-    plain = InstanceSpec("plain", "resources", str(WORKERS / "plain.py"))
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCluster]:
+    plain = Instance("plain", "resources", str(WORKERS / "plain.py"))
     async with running(
         tmp_path_factory.mktemp("shares"), [plain, agent_spec("solver", "plain", max_concurrency=SLOTS)]
-    ) as lab:
-        yield lab
+    ) as cluster:
+        yield cluster
 
 
 async def until_done(collection: Collection, count: int) -> None:
-    async with asyncio.timeout(120):
-        while collection.progress.done < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: collection.progress.done >= count)
 
 
-async def test_two_runs_share_the_workers_by_weight(lab: Lab) -> None:
+async def test_two_runs_share_the_workers_by_weight(cluster: RunningCluster) -> None:
     rows = [row("solver", str(number), latencies_s=[0.1]) for number in range(600)]
-    heavy, light = lab.collection("heavy", rows, window=3 * SLOTS), lab.collection("light", rows, window=SLOTS)
+    heavy, light = cluster.collection("heavy", rows, window=3 * SLOTS), cluster.collection("light", rows, window=SLOTS)
     collecting = [asyncio.create_task(collection.run()) for collection in (heavy, light)]
     await until_done(heavy, 60)
     await until_done(light, 20)
@@ -47,14 +46,14 @@ async def test_two_runs_share_the_workers_by_weight(lab: Lab) -> None:
     assert heavy.progress.done == light.progress.done == 600
 
 
-async def test_an_urgent_run_starts_while_another_fills_all_workers(lab: Lab) -> None:
+async def test_an_urgent_run_starts_while_another_fills_all_workers(cluster: RunningCluster) -> None:
     rows = [row("solver", str(number), latencies_s=[1.0]) for number in range(30 * SLOTS)]
-    long = lab.collection("long", rows)
+    long = cluster.collection("long", rows)
     collecting = asyncio.create_task(long.run())
     await until_done(long, 2 * SLOTS)
-    urgent = lab.collection("urgent", rows[:4], urgent=True)
+    urgent = cluster.collection("urgent", rows[:4], urgent=True)
     before = long.progress.done
-    await asyncio.wait_for(urgent.run(), 120)
+    await asyncio.wait_for(urgent.run(), DEADLINE_S)
     assert urgent.progress.done == 4
     # It took a few rounds of the workers; in order of arrival it would have been all 30.
     assert long.progress.done - before <= 12 * SLOTS

@@ -18,6 +18,8 @@ import pytest
 
 from gymq.cli import main
 
+from .endpoint import Endpoint, running_endpoint
+
 RUN_STEM = "letters"
 NUM_REPEATS = 4
 QUESTIONS = ("first letter", "second letter")
@@ -111,6 +113,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    with running_endpoint() as endpoint:
+        yield endpoint
+
+
 @dataclass(frozen=True)
 class Finished:
     """A folder where a cluster runs and a run is finished."""
@@ -151,6 +159,14 @@ def cluster(finished_run: Finished, monkeypatch: pytest.MonkeyPatch) -> Finished
 
 def row(question: str, answer: str) -> dict[str, Any]:
     return {"responses_create_params": {"input": [{"role": "user", "content": question}]}, "answer": answer}
+
+
+def write_environment(folder: Path, **params: Any) -> None:
+    """A verifier as a file, and a row for it with these parameters."""
+    (folder / "letters.py").write_text(LETTERS)
+    content = row("first letter", "A")
+    content["responses_create_params"] |= params
+    (folder / "rows.jsonl").write_text(json.dumps(content) + "\n")
 
 
 def write_workers(folder: Path) -> Path:

@@ -1,22 +1,22 @@
 """gymq.agent_harness: an agent's loop in this process, with a session for environments that keep state."""
 
 import pytest
+from gymq.workers.agents.simple_agent.worker import SimpleAgent
 
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, prompt, reply
-from workers.agents.simple_agent.worker import SimpleAgent
 
 
 class Start(gymq.Row):
     start: int
 
 
-class Counter(gymq.Resources[Start]):
-    def open(self, row: Start) -> dict[str, int]:
+class Counter(gymq.Resources[Start, dict[str, int]]):
+    async def open(self, row: Start) -> dict[str, int]:
         return {"count": row.start, "closed": 0}
 
-    def close(self, state: dict[str, int]) -> None:
+    async def close(self, state: dict[str, int]) -> None:
         state["closed"] += 1
 
     @gymq.tool
@@ -25,7 +25,9 @@ class Counter(gymq.Resources[Start]):
         state["count"] += amount
         return state["count"]
 
-    async def verify(self, request: gymq.VerifyRequest[Start], state: dict[str, int]) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[Start, dict[str, int]]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         return gymq.Verdict(float(state["count"]), closed=state["closed"])
 
 
@@ -39,7 +41,7 @@ async def test_a_rollout_has_a_session_of_its_own():
         for start in (1, 100):
             verdict, response = await harness.run({**prompt("Count"), "start": start})
             assert verdict.reward == start + 10
-            assert verdict.members == {"closed": 0}
+            assert verdict.fields == {"closed": 0}
             assert [item.get("output") for item in response["output"] if "output" in item] == [
                 str(start + 5),
                 str(start + 10),

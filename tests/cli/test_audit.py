@@ -44,9 +44,9 @@ def test_an_environment_is_named_in_many_ways(gymq, made, place):
     ("arguments", "said"),
     [
         (["./capitals", "--only", "noise"], "neither a check nor a reply has this name; choose from gold, empty"),
-        (["nothing_here"], "there is no worker named 'nothing_here'"),
+        (["nothing_here"], "no worker named 'nothing_here'"),
         (["./nothing/config.yaml"], "./nothing/config.yaml: the file does not exist"),
-        (["simple_agent"], "there is no worker named 'simple_agent'"),
+        (["simple_agent"], "no worker named 'simple_agent'"),
     ],
 )
 def test_what_cannot_be_audited_is_refused_with_status_2(gymq, made, arguments, said):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .conftest import write_workers
+from .conftest import row, write_workers
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_a_verifier_without_a_policy_gets_a_stand_in_and_is_told_so(gymq, here, 
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        (["explain"], "no action 'explain'"),
+        (["explain"], "unknown action 'explain'"),
         (["-c", "nix.yaml"], "nix.yaml does not exist"),
         (["check"], "describes no workers"),
         (["nothing=1"], "there is no nothing"),
@@ -92,3 +92,67 @@ def test_what_cannot_be_shown_is_refused(gymq, here, arguments, reason):
     called = gymq("config", *arguments)
     assert called.status == 2
     assert reason in called.err
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("++bridge.prot=3", "gymq: override ++bridge.prot=3: bridge: no option prot; did you mean port?"),
+        ("++bridge.port=low", "gymq: override ++bridge.port=low: bridge: port: must be a whole number, not 'low'"),
+        ("+temprature=1", "gymq: override +temprature=1: no key temprature is known"),
+        (
+            "++letters_agent.responses_api_agents.simple_agent.max_stepz=3",
+            "gymq: override ++letters_agent.responses_api_agents.simple_agent.max_stepz=3: letters_agent: "
+            "no option max_stepz; did you mean max_steps?",
+        ),
+    ],
+)
+@pytest.mark.parametrize("command", [["config", "check"], ["up"], ["collect", "-i", "rows.jsonl", "-o", "out.jsonl"]])
+def test_unknown_keys_and_options_are_refused_by_every_command(gymq, here, config, command, override, message):
+    (here / "rows.jsonl").write_text(json.dumps(row("a letter?", "A")))
+    called = gymq(*command, "-c", config, override)
+    assert called.status == 2
+    assert message in called.err
+    assert not (here / ".gymq").exists()
+
+
+def test_a_wrong_option_is_named_with_file_and_line(gymq, here, config):
+    (here / "more.yaml").write_text("letters_agent:\n  responses_api_agents:\n    simple_agent:\n      max_stepz: 3\n")
+    called = gymq("config", "check", "-c", config, "-c", "more.yaml")
+    assert called.err == "gymq: more.yaml:4: letters_agent: no option max_stepz; did you mean max_steps?\n"
+
+
+def test_what_has_no_meaning_here_is_named_and_ignored(gymq, here, config):
+    text = "verbose: true\nletters_agent: {responses_api_agents: {simple_agent: {judge_model_server: x}}}"
+    (here / "more.yaml").write_text(text)
+    called = gymq("config", "check", "-c", config, "-c", "more.yaml")
+    assert called.status == 0
+    assert called.err.splitlines() == [
+        "gymq: verbose has no meaning here and is ignored",
+        "gymq: letters_agent: judge_model_server has no meaning here and is ignored",
+    ]
+
+
+def test_an_option_of_a_file_worker_is_set_by_the_name_of_its_instance(gymq, here, config):
+    called = gymq("config", "check", "-c", config, "policy_model.max_concurrency=3", "++letters.num_workers=2")
+    assert (called.status, called.err) == (0, "")
+    called = gymq("config", "check", "-c", config, "policy_model.max_concurency=3")
+    assert called.err == (
+        "gymq: override policy_model.max_concurency=3: policy_model: "
+        "no option max_concurency; did you mean max_concurrency?\n"
+    )
+
+
+def test_a_configuration_is_used_from_another_folder(gymq, here):
+    author = here / "author"
+    author.mkdir()
+    write_workers(author)
+    (author / "config.yaml").write_text((author / "config.yaml").read_text().replace(f"{author}/", "./"))
+    called = gymq("config", "check", "-c", "author/config.yaml")
+    assert (called.status, called.err) == (0, "")
+    (author / "letters.py").unlink()
+    called = gymq("config", "check", "-c", "author/config.yaml")
+    assert called.status == 2
+    assert called.err == (
+        f"gymq: letters: author/config.yaml:1: file letters.py not found: neither in {author} nor in {here}\n"
+    )

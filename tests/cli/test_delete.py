@@ -4,24 +4,25 @@ import asyncio
 
 import pytest
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.messages import Rollout, Run, Task, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.runs import Runs
+from gymq.protocol import subjects
+from gymq.protocol.messages import Run, Task, VerifiedRollout, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.stored_runs import Runs
 
 from .conftest import Command
 
 
 async def _store(url: str, run: str, *, queued: bool) -> None:
     bus = await Bus.connect(url, role="test", name="store")
-    done = Rollout(run=run, task_index=0, rollout_index=0, agent="a", row=b"{}", response={"output": []}, reward=1.0)
+    done = VerifiedRollout(
+        run=run, task_index=0, rollout_index=0, agent="a", row=b"{}", response={"output": []}, reward=1.0
+    )
     await OutcomeStore(bus).put(done, replaces=None, patience_s=10.0)
-    await JetStream(bus).store(subjects.run_record(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
+    await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
     if queued:
         task = Task(run=run, task_index=0, rollout_index=1, agent="a", row=b"{}", timeout_s=60.0)
-        await JetStream(bus).store(subjects.tasks(run, "a"), encode(task))
+        await bus.js.store(subjects.tasks(run, "a"), encode(task))
     await bus.close()
 
 
@@ -49,7 +50,7 @@ def test_a_run_is_deleted_and_another_one_stays(gymq, url):
     assert asyncio.run(_stored(url, "stays")) == (1, True)
 
 
-def test_a_run_that_goes_on_is_refused(gymq, url):
+def test_a_run_that_is_in_progress_is_refused(gymq, url):
     asyncio.run(_store(url, "goes_on", queued=True))
     refused = gymq("delete", "goes_on")
     assert refused.status == 2
@@ -60,4 +61,4 @@ def test_a_run_that_goes_on_is_refused(gymq, url):
 def test_a_run_that_is_not_there_is_told(gymq, url):
     refused = gymq("delete", "nowhere")
     assert refused.status == 2
-    assert "there is no run nowhere" in refused.err
+    assert "run 'nowhere' not found" in refused.err

@@ -8,21 +8,30 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Stage
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import Profiler
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, VerifiedRollout
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runtime.profiler import Profiler
 
 from .conftest import Command
 
 
-def good(run: str, task: int) -> Rollout:
-    return Rollout(run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={"output": []}, reward=1.0)
+def good(run: str, task: int) -> VerifiedRollout:
+    return VerifiedRollout(
+        run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={"output": []}, reward=1.0
+    )
 
 
 def bad(run: str, task: int) -> Failure:
-    where = {"run": run, "task_index": task, "rollout_index": 0}
-    why = {"failure_class": FailureClass.MODEL_FAILED, "stage": Stage.MODEL, "message": "no GPU"}
-    return Failure(agent="a", row=b"{}", **where, **why)
+    return Failure(
+        run=run,
+        task_index=task,
+        rollout_index=0,
+        agent="a",
+        row=b"{}",
+        failure_class=FailureClass.MODEL_FAILED,
+        stage=Stage.MODEL,
+        message="no GPU",
+    )
 
 
 Put = Callable[..., None]

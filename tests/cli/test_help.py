@@ -1,5 +1,6 @@
 """The command line as a whole: it starts fast, and every command says what it is for."""
 
+import json
 import subprocess
 import sys
 
@@ -7,11 +8,28 @@ import pytest
 
 from gymq.cli import COMMANDS
 
+HEAVY = ("aiohttp", "asyncio", "msgspec", "nats", "omegaconf", "pydantic", "ssl", "yaml")
+# Prints, for each command, what of that its help has imported.
+SHOW_HELP = f"""
+import contextlib, io, json, sys
+from gymq.cli import COMMANDS, make_app
 
-def test_the_list_of_commands_needs_no_heavy_import():
-    code = "import sys, gymq.cli; print(*sorted({'nats', 'pydantic', 'omegaconf'} & sys.modules.keys()))"
-    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert loaded.stdout.split() == []
+imported, before = {{}}, set()
+for name in ["--help", *COMMANDS]:
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
+        make_app(name)([name] if name == "--help" else [name, "--help"])
+    now = {{module for module in {HEAVY} if module in sys.modules}}
+    imported[name], before = sorted(now - before), now
+print(json.dumps(imported))
+"""
+
+
+def test_help_imports_nothing_heavy():
+    """What a command needs to do its work is imported inside it, or by its module in gymq/cli/actions."""
+    shown = subprocess.run([sys.executable, "-c", SHOW_HELP], capture_output=True, text=True, check=True)
+    imported = json.loads(shown.stdout)
+    assert set(imported) == {"--help", *COMMANDS}
+    assert {name: modules for name, modules in imported.items() if modules} == {}
 
 
 def test_the_list_names_every_command(gymq):
@@ -29,10 +47,26 @@ def test_a_command_shows_the_whole_of_its_help(gymq, name):
 
 
 def test_a_command_explains_more_than_its_line_in_the_list(gymq):
-    assert "what is stored in this folder" in gymq("rollouts", "--help").out
+    assert "from the store in this folder" in gymq("rollouts", "--help").out
 
 
 def test_an_unknown_option_is_refused_with_status_2(gymq):
     refused = gymq("status", "--loud")
     assert refused.status == 2
     assert "--loud" in refused.out + refused.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["collect"], "missing --input FILE; `gymq collect --help` explains it"),
+        (["test"], "missing WORKER; `gymq test --help` explains it"),
+        (["weights", "push"], "missing --model VALUE; `gymq weights push --help` explains it"),
+        (["collect", "--input"], "--input requires an argument"),
+        (["collect", "--inptu", "x"], "Did you mean --input?"),
+    ],
+)
+def test_a_parameter_that_is_not_given_is_missing(gymq, arguments, message):
+    refused = gymq(*arguments)
+    assert refused.status == 2
+    assert message in refused.err

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gymq.cli import make_app
-from gymq.worker_facts import facts_of, names
+from gymq.loading.worker_facts import facts_of, names
 
 RIGHT_OR_NOT = """
 import gymq
@@ -24,6 +24,9 @@ class Grader(gymq.Resources[gymq.Row]):
     async def look(self) -> str:
         \"\"\"Look.\"\"\"
         return ""
+
+    async def verify(self, request):
+        return 2.0
 """
 
 

@@ -1,12 +1,18 @@
 """gymq profile: the same statistics from the stream, from the files and from the profiler."""
 
+import asyncio
 import json
 import os
 import pty
 import subprocess
 import time
+from typing import Any
 
 import pytest
+
+from gymq.bus import Bus
+from gymq.protocol import subjects
+from gymq.protocol.messages import Profile, Run, encode
 
 from .conftest import entry
 
@@ -14,7 +20,7 @@ from .conftest import entry
 PASS_AT = {1: 50.0, 2: 100 * 5 / 6, 4: 100.0}
 
 
-def pass_at(statistics: dict) -> dict[int, float]:
+def pass_at(statistics: dict[str, Any]) -> dict[int, float]:
     agent = statistics["agents"]["letters_agent"]
     return {int(k): estimate["value"] for k, estimate in agent["pass_at_k"].items()}
 
@@ -34,6 +40,26 @@ def test_tables_show_rates_numbers_and_failures(gymq, cluster):
     out = gymq("profile", "--run", cluster.run).out
     for part in (cluster.run, "letters_agent", "50.0", "83.3", "majority@k", "output_tokens", "4 judge_failed"):
         assert part in out
+
+
+def test_rewards_that_pass_are_those_of_the_threshold_from_stream_and_files(gymq, cluster):
+    files = ["-i", cluster.file("_materialized_inputs"), "--rollouts", cluster.file(), "--allow-partial"]
+    for source in (["--run", cluster.run], [*files, "-o", cluster.folder / "threshold"]):
+        easy = gymq("profile", *source, "--pass-threshold", 0, "--json").json
+        hard = gymq("profile", *source, "--pass-threshold", 1.5, "--json").json
+        assert set(pass_at(easy).values()) == {100.0}
+        assert set(pass_at(hard).values()) == {0.0}
+        assert easy["agents"]["letters_agent"]["mean_reward"]["value"] == 0.5
+    assert "with a reward of 1.5 or more" in gymq("profile", "--run", cluster.run, "--pass-threshold", 1.5).out
+    refused = gymq("profile", "--run", cluster.run, "--live", "--pass-threshold", 0)
+    assert "leave out --pass-threshold" in refused.err
+
+
+def test_the_mean_reward_comes_first_and_avg_of_k_is_explained(gymq, cluster):
+    out = gymq("profile", "--run", cluster.run).out
+    header = next(line for line in out.splitlines() if "environment (agent)" in line)
+    assert header.split()[2:4] == ["mean", "reward"]
+    assert "avg of k: mean reward of the first k rollouts of each task" in out
 
 
 def test_the_k_wanted_are_shown(gymq, cluster):
@@ -59,7 +85,7 @@ def test_one_task_alone(gymq, cluster):
 def test_an_unknown_run_is_refused(gymq, cluster):
     called = gymq("profile", "--run", "nix")
     assert called.status == 2
-    assert "no run 'nix'" in called.err
+    assert "run 'nix' not found" in called.err
 
 
 def test_the_files_of_a_run_give_the_same_statistics_without_any_cluster(gymq, cluster, here):
@@ -90,8 +116,9 @@ def test_output_writes_what_the_collection_wrote(gymq, cluster, here):
     }.items():
         assert gymq("profile", *arguments, "--output", here / "new" / stem).status == 0
         for suffix in ("_reward_profiling.jsonl", "_agent_metrics.json"):
-            written = (here / "new" / f"{stem}{suffix}").read_bytes()
-            assert written == (cluster.folder / f"letters{suffix}").read_bytes()
+            written = (here / "new" / f"{stem}{suffix}").read_text()
+            # A stored row also has the tools that its agent offered, which the materialised row lists none of.
+            assert without_samples(written) == without_samples((cluster.folder / f"letters{suffix}").read_text())
     assert len(list((here / "new").iterdir())) == 4
 
 
@@ -111,6 +138,23 @@ def test_live_shows_what_the_cluster_keeps(gymq, cluster):
             break
         time.sleep(0.2)
     assert pass_at(found) == pytest.approx(PASS_AT)
+
+
+def test_live_says_how_to_read_statistics_that_another_version_saved(gymq, shared_url, run):
+    async def store():
+        bus = await Bus.connect(shared_url, role="test", name="store")
+        await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
+        saved = Profile(
+            run=run, sequence=1, all_sequence=1, at=1.0, snapshot={"agents": {}, "open_tasks": 0}, state=b"other"
+        )
+        await bus.js.store(subjects.profile(run), encode(saved))
+        await bus.close()
+
+    asyncio.run(store())
+    called = gymq("profile", "--run", run, "--live", "--json", "--nats", shared_url)
+    assert called.status == 2
+    assert f"run {run}: the saved state of the profile cannot be read" in called.err
+    assert "leave out --live" in called.err
 
 
 def test_the_live_view_of_a_complete_run_ends_by_itself(cluster):
@@ -136,7 +180,7 @@ def test_the_live_view_of_a_complete_run_ends_by_itself(cluster):
         (["--run", "r", "--input", "x"], "exclude each other"),
         (["--input", "x", "--rollouts", "y", "--live"], "need --run"),
         (["--run", "r", "--live", "--task", "1"], "shows whole runs"),
-        (["--input", "nix.jsonl", "--rollouts", "nix.jsonl"], "no such file"),
+        (["--input", "nix.jsonl", "--rollouts", "nix.jsonl"], "file not found"),
     ],
 )
 def test_arguments_that_do_not_fit_together_are_refused(gymq, here, arguments, reason):
@@ -185,3 +229,12 @@ def test_an_output_that_ends_in_jsonl_gives_its_stem(gymq, here):
     (here / "out.jsonl").write_text(json.dumps(place | {"reward": 1.0, "response": {}}) + "\n")
     gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", "--output", "x.jsonl")
     assert {file.name for file in here.glob("x*")} == {"x_reward_profiling.jsonl", "x_agent_metrics.json"}
+
+
+def without_samples(profile: str) -> list[Any]:
+    """Every line of a profile without the row that it has as an example."""
+    if not profile.startswith('{"_ng_task_index"'):
+        return [profile]
+    return [
+        {name: value for name, value in json.loads(line).items() if name != "sample"} for line in profile.splitlines()
+    ]

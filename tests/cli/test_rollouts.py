@@ -3,16 +3,15 @@
 import asyncio
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from gymq import subjects
 from gymq.bus import Bus
 from gymq.cli.cluster import running_url
-from gymq.cli.errors import Refused, told_plainly
-from gymq.cli.printable import first_words, printable
-from gymq.jetstream import JetStream
-from gymq.messages import BadMessage, Claim, encode
+from gymq.protocol import subjects
+from gymq.protocol.messages import BlobRef, encode
+from gymq.render import first_words, printable
 
 from .conftest import entry, row, write_workers
 
@@ -69,29 +68,24 @@ def test_as_json_it_gives_the_exact_records(gymq, cluster):
 
 
 @pytest.mark.parametrize(
-    "body", [b"x", encode(Claim(subject="gym.parts.rollout.x.y", parts=1, num_bytes=1, sha256="0" * 64))]
+    "body", [b"x", encode(BlobRef(subject="gym.parts.rollout.x.y", parts=1, num_bytes=1, sha256="0" * 64))]
 )
 def test_an_outcome_that_cannot_be_read_is_one_sentence(gymq, cluster, body):
     run = f"spoilt-{len(body)}"
 
     async def store() -> None:
         bus = await Bus.connect(await running_url(None), role="client", name="test")
-        await JetStream(bus).store(subjects.rollout(run, 0, 0), body)
+        await bus.js.store(subjects.rollout(run, 0, 0), body)
         await bus.close()
 
     asyncio.run(store())
     shown = gymq("rollouts", "--run", run, "--task", 0, "--rollout", 0)
     assert shown.status == 2
-    assert f"gym.rollouts.{run}.0.0: what is stored there cannot be read" in shown.err
+    assert f"gym.rollouts.{run}.0.0: the stored outcome cannot be read" in shown.err
     assert "Traceback" not in shown.err
     listed = gymq("rollouts", "--run", run, "--failed")
     assert listed.status == 0
     assert "not_storable" in listed.out
-
-
-def test_what_a_command_cannot_read_is_told_plainly():
-    with pytest.raises(Refused, match="the parts are gone"), told_plainly():
-        raise BadMessage("the parts are gone")
 
 
 def test_one_rollout_is_shown_whole_and_in_order(gymq, cluster):
@@ -124,10 +118,23 @@ def test_a_rollout_without_a_verdict_says_why_and_what_to_do(gymq, cluster):
     assert "reward  0" not in out
 
 
-def test_an_unknown_run_is_refused_with_those_that_are_there(gymq, cluster):
-    called = gymq("rollouts", "--run", "nix")
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("rollouts", "--run", "nix"),
+        ("rollouts", "--run", "nix", "--task", "0", "--rollout", "0"),
+        ("profile", "--run", "nix"),
+        ("export", "--run", "nix", "--output", "nix.jsonl"),
+        ("cancel", "--run", "nix"),
+        ("delete", "nix"),
+    ],
+    ids=lambda command: " ".join(command),
+)
+def test_each_command_about_a_run_names_the_runs_there_are(gymq, cluster, command):
+    called = gymq(*command)
     assert called.status == 2
-    assert "no run 'nix'" in called.err
+    assert "run 'nix' not found; the newest are " in called.err
+    assert cluster.run in called.err
     assert cluster.run in called.err
 
 
@@ -156,13 +163,13 @@ def test_arguments_that_do_not_fit_together_are_refused(gymq, cluster, arguments
 def test_an_empty_folder_has_nothing_to_list(gymq, here):
     called = gymq("rollouts")
     assert called.status == 2
-    assert "nothing was run in this folder" in called.err
+    assert "nothing is stored in this folder" in called.err
 
 
 def test_a_finished_collection_can_be_read_without_starting_anything(gymq, here):
     config = write_workers(here)
     (here / "rows.jsonl").write_text(json.dumps(row("a letter", "A")) + "\n")
-    command = [*entry(), "collect", "-c", config, "-i", "rows.jsonl", "-o", "out.jsonl"]
+    command: list[str | Path] = [*entry(), "collect", "-c", config, "-i", "rows.jsonl", "-o", "out.jsonl"]
     subprocess.run(command, check=True, capture_output=True)
     run = json.loads((here / "out_run.json").read_text())["run"]
     assert "1 of 1" in gymq("rollouts").out

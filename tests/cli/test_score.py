@@ -3,9 +3,11 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from gymq.responses import FunctionCall, FunctionCallOutput
 from gymq.server import find_running
 from gymq.testing import function_call, reply
 
@@ -33,10 +35,10 @@ class Row(gymq.Row):
     goal: int
 
 
-class Counter(gymq.Resources[Row]):
+class Counter(gymq.Resources[Row, dict]):
     replayable = REPLAYABLE
 
-    def open(self, row: Row) -> dict:
+    async def open(self, row: Row) -> dict:
         return {"count": row.start}
 
     @gymq.tool
@@ -44,28 +46,28 @@ class Counter(gymq.Resources[Row]):
         state["count"] += amount
         return state["count"]
 
-    async def verify(self, request, state):
-        return gymq.Verdict(float(state["count"] == request.row.goal))
+    async def verify(self, request):
+        return gymq.Verdict(float(request.state["count"] == request.row.goal))
 """
 
 
-def write_lines(path: Path, *lines: dict) -> Path:
+def write_lines(path: Path, *lines: dict[str, Any]) -> Path:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
 
-def read_lines(path: Path) -> list[dict]:
+def read_lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def result(index: int, *parts, **members) -> dict:
+def result(index: int, *parts, **members) -> dict[str, Any]:
     """An output row of rollout `index` of task 0."""
     prompt = {"responses_create_params": {"input": [{"role": "user", "content": "?"}]}}
     keys = {"agent_ref": {"name": "some_agent"}, "_ng_task_index": 0, "_ng_rollout_index": index}
     return {**prompt, **keys, "response": reply(*parts), **members}
 
 
-def called_with_output(amount: int, output: str, call_id: str) -> list[dict]:
+def called_with_output(amount: int, output: str, call_id: str) -> list[FunctionCall | FunctionCallOutput]:
     return [
         function_call("add", {"amount": amount}, call_id=call_id),
         {"type": "function_call_output", "call_id": call_id, "output": output},
@@ -154,7 +156,7 @@ def test_failed_only_takes_over_what_passed(gymq, lenient, here):
         here / "old.jsonl", result(0, "A", reward=1.0, answer="A"), result(1, "B", reward=0.0, answer="A")
     )
     called = gymq("score", "--rollouts", old, "-o", "new.jsonl", "--resources", lenient, "--failed-only")
-    assert "1 that passed were taken over" in called.out
+    assert "1 that passed were copied" in called.out
     kept, new = read_lines(here / "new.jsonl")
     assert kept == read_lines(old)[0]
     assert new["reward"] == 0.5
@@ -173,7 +175,7 @@ def test_state_that_a_response_does_not_hold_is_refused_in_one_sentence(gymq, he
     called = gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl", "--resources", environment)
     assert called.status == 2
     assert called.err.count("\n") == 1
-    assert "counter keeps a state for each rollout, which a stored response does not hold" in called.err
+    assert "counter keeps a state for each rollout, which a stored response does not contain" in called.err
     assert not (here / "new.jsonl").exists()
 
 
@@ -263,9 +265,9 @@ class Busy(gymq.Resources[gymq.Row]):
     ("arguments", "reason"),
     [
         (["--output", "old.jsonl", "--overwrite"], "read and written at the same time"),
-        (["--output", "exists.jsonl"], "say --overwrite"),
+        (["--output", "exists.jsonl"], "pass --overwrite"),
         (["--output", "new.jsonl", "--inputs", "empty.jsonl"], "old.jsonl:1: empty.jsonl has no row of rollout (0, 0)"),
-        (["--output", "new.jsonl", "--inputs", "nix.jsonl"], "nix.jsonl: there is no such file"),
+        (["--output", "new.jsonl", "--inputs", "nix.jsonl"], "nix.jsonl: file not found"),
         (["--output", "new.jsonl", "--concurrency", "0"], "--concurrency"),
     ],
 )
@@ -283,14 +285,14 @@ def test_an_agent_nobody_knows_is_refused_before_anything_is_verified(gymq, clus
     write_lines(here / "old.jsonl", result(0, "A", reward=0.0, answer="A"))
     called = gymq("score", "-c", cluster.config, "--rollouts", here / "old.jsonl", "-o", here / "new.jsonl")
     assert called.status == 2
-    assert "no instance is called some_agent" in called.err
+    assert "no instance is named some_agent" in called.err
     assert not (here / "new.jsonl").exists()
 
 
 def test_without_a_verifier_there_is_nothing_to_do(gymq, here):
     called = gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl")
     assert called.status == 2
-    assert "give --config FILE or --resources FILE.py" in called.err
+    assert "pass --config FILE or --resources FILE.py" in called.err
 
 
 def test_a_broken_line_is_named(gymq, lenient, here):

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from gymq import streams
-from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.messages import Task, encode
+from gymq.bus import Bus, streams
+from gymq.protocol.messages import Task, encode
 from gymq.server import EmbeddedServer, find_running
+
+from .conftest import NUM_REPEATS
 
 
 def store(folder: Path, subject: str, body: bytes, agent: str | None = None) -> None:
@@ -18,7 +18,7 @@ def store(folder: Path, subject: str, body: bytes, agent: str | None = None) -> 
         url = await find_running(folder / ".gymq" / "jetstream")
         assert url is not None
         bus = await Bus.connect(url, role="operator", name="test")
-        js = JetStream(bus)
+        js = bus.js
         if agent is not None:
             await streams.ensure_agent(js, agent)
         await js.store(subject, body)
@@ -60,10 +60,7 @@ def test_the_password_of_the_server_is_not_shown(gymq, cluster):
 
 def test_as_json_it_has_the_numbers(gymq, cluster):
     found = gymq("status", "--json").json
-    workers = {worker["name"]: worker for worker in found["workers"]}
-    assert workers["letters_agent"]["kind"] == "agents"
-    assert workers["letters_agent"]["requests"] == 12
-    assert workers["letters_agent"]["errors"] == 4
+    assert {worker["name"]: worker["kind"] for worker in found["workers"]}["letters_agent"] == "agents"
     assert found["server"]["uptime_s"] > 0
     assert {stream["name"]: stream["messages"] for stream in found["streams"]}["ROLLOUTS"] >= 12
     (run,) = [run for run in found["runs"] if run["run"] == cluster.run]
@@ -71,14 +68,29 @@ def test_as_json_it_has_the_numbers(gymq, cluster):
     assert run["mean_reward"] == 0.5
 
 
-def test_the_newest_dead_letters_are_shown_with_their_reason(gymq, cluster):
+def test_what_a_worker_did_is_counted(gymq, cluster, tmp_path):
+    def counted():
+        workers = {worker["name"]: worker for worker in gymq("status", "--json").json["workers"]}
+        return workers["letters_agent"]["requests"], workers["letters_agent"]["errors"]
+
+    requests, errors = counted()  # the tests before may have collected as well
+    gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", tmp_path / "x.jsonl", "--num-repeats", NUM_REPEATS)
+    for _ in range(50):
+        if (found := counted()) == (requests + 12, errors + 4):
+            break
+    assert found == (requests + 12, errors + 4)
+
+
+def test_dead_letters_are_counted_and_not_printed(gymq, cluster):
     store(cluster.folder, "gym.tasks", b'{"run": "r", "agent": "letters_agent", "row": 3, "num_repeats": "many"}')
     for _ in range(50):
         found = gymq("status", "--json").json
         if found["num_dead_letters"]:
             break
     assert "num_repeats" in found["dead_letters"][0]["reason"]
-    assert "dead letters: " in gymq("status").out
+    out = gymq("status").out
+    assert "`gymq dead-letters list` lists them" in out
+    assert "num_repeats" not in out
 
 
 def test_tasks_that_nobody_will_take_are_pointed_out(gymq, cluster):
@@ -98,7 +110,7 @@ def test_a_server_without_our_streams_is_told_apart(gymq, here):
     try:
         called = gymq("status", "--nats", server.url)
         assert called.status == 2
-        assert "no streams of gymq" in called.err
+        assert "no gymq streams" in called.err
     finally:
         asyncio.run(server.stop())
 
@@ -114,4 +126,4 @@ def test_a_cluster_is_found_by_its_url(gymq, cluster, here, command):
 def test_a_run_that_does_not_exist_cannot_be_cancelled(cluster, gymq):
     called = gymq("cancel", "--run", "no-such-run")
     assert called.status == 2
-    assert "there is no run 'no-such-run'" in called.err
+    assert "run 'no-such-run' not found" in called.err

@@ -1,42 +1,84 @@
-"""A collection as a person sees it: on a terminal of 80 and of 120 columns, and through a pipe."""
+"""A collection as a person sees it: on a terminal of 80 and of 120 columns, through a pipe, and in a notebook."""
 
+import asyncio
 import fcntl
+import json
 import os
 import pty
+import select
+import signal
 import struct
 import subprocess
+import sys
 import termios
+import threading
+import time
+import types
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
-from .conftest import Finished, entry
+from gymq.collection.collection import Progress
+from gymq.collection.progress_view import BAR, _View, show_progress, shown_reward
+from gymq.rpc.waits import SlowestCall
+from gymq.stats.intervals import Estimate, Interval
+from gymq.testing import reply
+
+from .conftest import LETTERS, Finished, entry, row
+from .endpoint import served
 
 LONG_S = 120
 
 
-def on_terminal(columns: int, *command: object) -> tuple[int, str]:
-    """Run a command of gymq on a pseudo terminal; return its exit status and everything that was drawn."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
-    environment = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
-    environment["TERM"] = "xterm-256color"
-    with subprocess.Popen(
-        [*entry(), *map(str, command)], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, close_fds=True
-    ) as process:
+class Terminal:
+    """A command of gymq on a pseudo terminal."""
+
+    def __init__(self, columns: int, *command: object, **environment: str) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
+        kept = {key: value for key, value in os.environ.items() if key not in ("COLUMNS", "LINES", "NO_COLOR")}
+        kept |= {"TERM": "xterm-256color", **environment}
+        given = [*entry(), *map(str, command)]
+        self._process = subprocess.Popen(given, stdin=theirs, stdout=theirs, stderr=theirs, env=kept, close_fds=True)
         os.close(theirs)
-        drawn = bytearray()
-        while True:
-            try:
-                piece = os.read(ours, 65536)
-            except OSError:  # the last process that had the terminal has ended
-                break
-            if not piece:
-                break
-            drawn += piece
-        status = process.wait(LONG_S)
-    os.close(ours)
-    return status, drawn.decode()
+        self._drawn = bytearray()
+
+    def read_until(self, text: str) -> None:
+        """Read until something was drawn.
+
+        Raises:
+            AssertionError: the command ended, or took too long, without it.
+        """
+        give_up = time.monotonic() + LONG_S
+        while text.encode() not in self._drawn:
+            readable, _, _ = select.select([self._ours], [], [], max(0.0, give_up - time.monotonic()))
+            assert readable, self._drawn.decode()
+            assert self._read(), self._drawn.decode()
+
+    def end(self) -> tuple[int, str]:
+        """Return the exit status and everything that was drawn."""
+        with self._process:
+            while self._read():
+                pass
+            status = self._process.wait(LONG_S)
+        os.close(self._ours)
+        return status, self._drawn.decode()
+
+    def _read(self) -> bool:
+        try:
+            piece = os.read(self._ours, 65536)
+        except OSError:  # the last process that had the terminal has ended
+            return False
+        self._drawn += piece
+        return bool(piece)
+
+
+def on_terminal(columns: int, *command: object, **environment: str) -> tuple[int, str]:
+    """Run a command of gymq on a pseudo terminal; return its exit status and everything that was drawn."""
+    return Terminal(columns, *command, **environment).end()
 
 
 def collection(cluster: Finished, output: Path) -> list[object]:
@@ -53,6 +95,174 @@ def test_a_terminal_shows_how_far_a_collection_is(cluster: Finished, tmp_path: P
     assert "4 failed (judge_failed 4)" in drawn
     before_the_end = drawn[: drawn.index("environment (agent)")]
     assert "\x1b[?25l" in before_the_end, "nothing was drawn in place"
+
+
+class Limited:
+    """An endpoint that answers every request with 429 until the test lets it answer."""
+
+    def __init__(self) -> None:
+        self.answers = threading.Event()
+        self.host = ""
+
+    def answer(self, _path: str, _body: Any) -> tuple[int, dict[str, Any]]:
+        if not self.answers.is_set():
+            return 429, {"error": "slow down"}
+        return 200, {**reply("A"), "usage": {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}}
+
+
+@pytest.fixture
+def limited(here: Path) -> Iterator[Limited]:
+    """The endpoint, in an empty folder with a verifier and two rows."""
+    (here / "letters.py").write_text(LETTERS)
+    (here / "rows.jsonl").write_text("".join(json.dumps(row(text, "A")) + "\n" for text in ("first", "second")))
+    endpoint = Limited()
+    with served(endpoint.answer) as url:
+        endpoint.host = url.removeprefix("http://").removesuffix("/v1")
+        yield endpoint
+
+
+def with_endpoint(endpoint: Limited) -> list[object]:
+    url = f"http://{endpoint.host}/v1"
+    return [
+        "collect",
+        "--resources",
+        "letters.py",
+        "-i",
+        "rows.jsonl",
+        "-o",
+        "x.jsonl",
+        "--model-url",
+        url,
+        "--model",
+        "m",
+    ]
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_rate_limit_is_named_with_its_host_while_it_is_waited_for(limited: Limited, columns: int):
+    terminal = Terminal(columns, *with_endpoint(limited))
+    terminal.read_until(f"rate limited by {limited.host} (429), 2 waiting")
+    limited.answers.set()
+    status, drawn = terminal.end()
+    assert status == 0, drawn
+    assert "mean reward 1.000" in drawn
+    assert "model calls retried" in drawn
+
+
+def test_a_rate_limit_is_named_in_a_pipe(limited: Limited):
+    with subprocess.Popen(
+        [*entry(), *map(str, with_endpoint(limited))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        named = next((line for line in process.stderr if f"rate limited by {limited.host} (429)" in line), "")
+        limited.answers.set()
+        process.communicate(timeout=LONG_S)
+    assert "0/2, 0.0 rollouts/s, 2 in flight" in named
+    assert process.returncode == 0
+
+
+def test_an_interrupted_run_ends_with_how_to_resume_it(limited: Limited):
+    with subprocess.Popen(
+        [*entry(), *map(str, with_endpoint(limited))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        next(line for line in process.stderr if "2 in flight" in line)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=LONG_S)
+    assert process.returncode == 130
+    stopping, interrupted = said.splitlines()[-2:]
+    assert stopping.startswith("gymq: stopping: ")
+    assert interrupted.endswith(" was interrupted: 0 of 2 done; the same command resumes it")
+
+
+def test_a_command_of_a_notebook_draws_no_lines_in_place(cluster: Finished, tmp_path: Path):
+    for notebook in ({"JPY_PARENT_PID": "1"}, {"TERM": "xterm-color", "PAGER": "cat"}):
+        _, drawn = on_terminal(80, *collection(cluster, tmp_path / f"{len(notebook)}.jsonl"), **notebook)
+        before_the_end = drawn[: drawn.index("environment (agent)")]
+        assert "\x1b[?25l" not in before_the_end
+        assert "\x1b[1A" not in before_the_end
+
+
+async def test_the_kernel_of_a_notebook_updates_one_line(monkeypatch: pytest.MonkeyPatch):
+    shown: list[str] = []
+    updated = asyncio.Event()
+
+    class Handle:
+        def update(self, data: dict[str, str], *, raw: bool) -> None:
+            assert raw
+            shown.append(data["text/plain"])
+            updated.set()
+
+    def display(data: dict[str, str], *, raw: bool, display_id: bool) -> Handle:
+        assert raw
+        assert display_id
+        shown.append(data["text/plain"])
+        return Handle()
+
+    ipython, of_display = types.ModuleType("IPython"), types.ModuleType("IPython.display")
+    vars(ipython)["get_ipython"] = lambda: types.SimpleNamespace(kernel=object())
+    vars(of_display)["display"] = display
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setitem(sys.modules, "IPython.display", of_display)
+    progress = Progress(total=4, done=1)
+    with show_progress(progress, quiet=False):
+        async with asyncio.timeout(LONG_S):
+            await updated.wait()
+    assert shown[0] == "starting"
+    assert shown[1].startswith("1/4, ")
+
+
+def test_everything_that_is_known_is_on_the_line():
+    progress = Progress(total=3600, done=32, failed=3, failures={"judge_failed": 2, "stale": 1}, in_flight=64)
+    for task in range(32):
+        progress.rewards.add(task, 1, float(task % 2))
+    progress.retried, progress.model_retries = 2, 40
+    progress.waits = {"rate limited by h (429)": 8, "\x1b[2Jx": 1}
+    progress.slowest = SlowestCall("model call", 41.4)
+    progress.last_change -= 100
+    progress.viewer_url = "http://127.0.0.1:1/runs/x"
+    line = _View(progress).line().plain
+    for part in (
+        "35/3,600",
+        "64 in flight",
+        "mean reward 0.500 ± 0.183",
+        "3 failed (judge_failed 2, stale 1)",
+        "2 rollouts retried",
+        "40 model calls retried",
+        "rate limited by h (429), 8 waiting",
+        "<1b>[2Jx, 1 waiting",
+        "slowest model call 41 s",
+        "nothing finished for 100 s",
+    ):
+        assert part in line
+    console = Console(width=80, force_terminal=True, color_system=None)
+    with console.capture() as drawn:
+        console.print(_View(progress))
+    lines = drawn.get().splitlines()
+    assert "35/3,600, 0.0 rollouts/s, 64 in flight" in lines[0]
+    assert lines[-1] == "viewer: http://127.0.0.1:1/runs/x"
+    assert max(map(len, lines)) <= 80
+
+
+def test_a_run_that_ended_shows_no_spinner_and_no_rate_that_was_not_measured():
+    progress = Progress(total=2, done=2)
+    console = Console(width=80, force_terminal=True, color_system=None)
+    with console.capture() as drawn:
+        console.print(_View(progress))
+    assert drawn.get() == f"{'━' * BAR} 2/2\n"
+
+
+@pytest.mark.parametrize(
+    ("interval", "shown"),
+    [
+        (Interval(0.4, 0.6), "0.500 ± 0.100"),
+        (Interval(0.27, 0.5), "0.500 ± 0.230"),
+        (Interval(0.5, 0.73), "0.500 ± 0.230"),
+        (None, "0.500"),
+    ],
+)
+def test_an_interval_that_is_clipped_at_a_bound_is_not_shown_as_narrower(interval: Interval | None, shown: str):
+    assert shown_reward(Estimate(0.5, interval, tasks=4)) == shown
 
 
 def test_names_are_whole_on_a_narrow_terminal(cluster: Finished, tmp_path: Path):

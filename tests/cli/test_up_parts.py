@@ -12,7 +12,10 @@ import aiohttp
 import psutil
 import pytest
 
+from gymq.defaults import VIEWER_URL
 from gymq.server import EmbeddedServer
+from gymq.server.address import free_port
+from tests.support.waiting import until_answer
 
 CONFIG = """
 config_paths:
@@ -74,6 +77,15 @@ async def parts(tmp_path: Path) -> AsyncIterator[Parts]:
             await process.wait()
 
 
+async def stopped(process: asyncio.subprocess.Process) -> bytes:
+    """Stop a command as `kill` does, and return the rest of what it printed."""
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(PATIENCE_S):
+        printed, _ = await process.communicate()
+    assert process.returncode == 0
+    return printed
+
+
 async def health(port: int, host: str = "127.0.0.1") -> tuple[int, list[str]]:
     async with aiohttp.ClientSession() as http, http.get(f"http://{host}:{port}/health") as response:
         return response.status, (await response.json())["not_serving"]
@@ -93,9 +105,26 @@ async def test_a_cluster_of_parts_does_what_a_whole_one_does(
     assert collect.returncode == 0
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
     assert not (tmp_path / ".gymq" / "logs").exists()
-    agents.send_signal(signal.SIGTERM)
+    assert VIEWER_URL.encode() not in await stopped(agents)  # `gymq view` finds no server in that folder
+
+
+async def test_a_whole_cluster_names_the_command_that_shows_its_runs(parts: Parts) -> None:
+    cluster = await parts.up()
+    assert (
+        f"gymq view, in this folder, shows runs and rollouts in a browser, at {VIEWER_URL}"
+        in (await stopped(cluster)).decode()
+    )
+
+
+async def test_with_a_bridge_its_viewer_is_named(parts: Parts, tmp_path: Path) -> None:
+    port = free_port("127.0.0.1")
+    (tmp_path / "config.yaml").write_text(f"{CONFIG}bridge: {{port: {port}}}\n")
+    cluster = await parts.run("up", "--config", "config.yaml")
+    assert cluster.stdout is not None
     async with asyncio.timeout(PATIENCE_S):
-        assert await agents.wait() == 0
+        assert f"viewer: http://127.0.0.1:{port}/ui/".encode() in await cluster.stdout.readline()
+        assert b"Ctrl-C" in await cluster.stdout.readline()
+    assert VIEWER_URL.encode() not in await stopped(cluster)
 
 
 async def test_health_names_the_process_that_died_until_it_is_back(parts: Parts, own_server: EmbeddedServer) -> None:
@@ -107,12 +136,8 @@ async def test_health_names_the_process_that_died_until_it_is_back(parts: Parts,
     with pytest.raises(aiohttp.ClientConnectionError):  # what listens on all addresses answers here too
         await health(port, "127.0.0.2")
     psutil.Process(process.pid).children()[0].kill()
-    async with asyncio.timeout(PATIENCE_S):
-        while await health(port) == (200, []):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-        assert await health(port) == (503, ["models"])
-        while await health(port) != (200, []):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    assert await until_answer(lambda: health(port), lambda answer: answer != (200, [])) == (503, ["models"])
+    await until_answer(lambda: health(port), lambda answer: answer == (200, []))
 
 
 async def test_a_part_needs_a_server_that_the_others_find(parts: Parts) -> None:

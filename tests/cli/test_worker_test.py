@@ -1,11 +1,16 @@
 """gymq test: it finds what is wrong with a worker, and says where."""
 
+import importlib.util
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gymq.worker_source import find_worker
+from gymq.loading.worker_source import find_worker
+from gymq.testing import worker_check
+
+AGENT = "class {}(gymq.Agent):\n    async def converse(self, rollout, session): ...\n"
 
 VERIFIER = '''
 import gymq
@@ -39,12 +44,12 @@ CONFIG = {
 }
 
 
-def row(**members) -> dict:
+def row(**members) -> dict[str, Any]:
     params = {"input": [{"role": "user", "content": "?"}]}
     return {"responses_create_params": params, "answer": "A", "agent_ref": {"name": "env_agent"}, **members}
 
 
-def make(folder: Path, *rows: dict | str, body: str = "return gymq.Verdict(0.0)", tests: str = "") -> Path:
+def make(folder: Path, *rows: dict[str, Any] | str, body: str = "return gymq.Verdict(0.0)", tests: str = "") -> Path:
     """A worker's folder `env`."""
     env = folder / "env"
     (env / "data").mkdir(parents=True)
@@ -58,7 +63,7 @@ def make(folder: Path, *rows: dict | str, body: str = "return gymq.Verdict(0.0)"
     return env
 
 
-def steps(called) -> dict[str, dict]:
+def steps(called) -> dict[str, dict[str, Any]]:
     return {step["name"]: step for step in called.json["steps"]}
 
 
@@ -71,13 +76,51 @@ def test_a_failing_test_of_its_own_fails_it_with_the_reason(gymq, here):
     assert "assert (1 + 1) == 3" in called.out
 
 
+ASYNC_TEST = """
+import asyncio
+
+import pytest
+
+
+@pytest.fixture
+async def three():
+    await asyncio.sleep(0)
+    return 3
+
+
+async def test_it(three):
+    assert three == EXPECTED
+"""
+
+
+@pytest.mark.parametrize(("expected", "status"), [("3", 0), ("4", 1)])
+def test_async_tests_run_without_any_configuration(gymq, here, expected, status):
+    make(here, row(), tests=ASYNC_TEST.replace("EXPECTED", expected))
+    called = gymq("test", "env", "--json")
+    step = steps(called)["its tests"]
+    assert called.status == status
+    assert ("1 passed" if status == 0 else "1 failed") in step["summary"]
+
+
+def test_async_tests_are_not_run_without_the_plugin_and_what_to_install_is_said(gymq, here, monkeypatch):
+    make(here, row(), tests=ASYNC_TEST.replace("EXPECTED", "3"))
+    found = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *of: None if name == "pytest_asyncio" else found(name, *of)
+    )
+    called = gymq("test", "env", "--json")
+    assert called.status == 0
+    step = steps(called)["its tests"]
+    assert (step["status"], "pip install 'gymq[test]'" in step["summary"]) == ("none", True)
+
+
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
         ("{oops", "not valid JSON"),
         ("[1]", "not an object"),
-        ({"answer": "A"}, "no member `responses_create_params`"),
-        (row(answer=3), "answer: Input should be a valid string"),
+        ({"answer": "A"}, "no field `responses_create_params`"),
+        (row(answer=3), "answer: must be text, not 3"),
         (row(responses_create_params={"input": "x", "temprature": 1}), "temprature"),
         (row(agent_ref={"name": "env_agnt"}), "did you mean env_agent?"),
         (row(agent_ref="env_agent"), "must be an object with the agent's `name`"),
@@ -166,14 +209,54 @@ def test_a_worker_with_nothing_beside_it_is_not_called_good(gymq, here):
     (here / "env.py").write_text((here / "x" / "env" / "worker.py").read_text())
     called = gymq("test", "env.py")
     assert called.status == 1
-    assert "there is nothing to check" in called.out
+    assert "nothing to check" in called.out
+    assert "`gymq test env.py --input rows.jsonl`" in called.out
+
+
+def test_a_file_is_checked_with_rows_from_elsewhere_without_any_configuration(gymq, here):
+    (here / "env.py").write_text(VERIFIER.replace("BODY", "return gymq.Verdict(float(request.reply_text == 'A'))"))
+    solution = json.dumps([[{"text": "A"}]])
+    params = {"input": "?", "metadata": {"simulated_solution": solution}}
+    rows = [{"responses_create_params": params, "answer": "A"}, {"responses_create_params": params, "answer": "B"}]
+    (here / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
+    called = gymq("test", "env.py", "--input", "rows.jsonl", "--json")
+    assert called.status == 0, called.out
+    found = steps(called)
+    assert found["example rows"]["summary"] == "2 rows"
+    assert "2 rollouts" in found["end to end"]["summary"]
+    assert "mean reward 1.00" in found["end to end"]["summary"]
+    (here / "rows.jsonl").write_text(json.dumps({"responses_create_params": params}) + "\n")
+    called = gymq("test", "env.py", "--input", "rows.jsonl", "--json")
+    assert called.status == 1
+    assert "rows.jsonl:1: " in steps(called)["example rows"]["details"][0]
+    assert "answer" in steps(called)["example rows"]["details"][0]
+
+
+def test_rows_that_are_not_there_are_refused(gymq, here):
+    make(here, row())
+    called = gymq("test", "env", "--input", "rowz.jsonl")
+    assert called.status == 2
+    assert "rowz.jsonl: file not found" in called.err
+
+
+def test_the_rows_of_a_folder_can_be_others(gymq, here):
+    make(here, "{broken")
+    (here / "rows.jsonl").write_text(json.dumps(row()) + "\n")
+    assert gymq("test", "env", "--input", "rows.jsonl").status == 0
+
+
+def test_a_worker_that_was_installed_without_its_tests_says_so(gymq, here, monkeypatch):
+    env = make(here, row())
+    (env / "tests").rmdir()
+    monkeypatch.setattr(worker_check, "SHIPPED", here)
+    assert "an installed gymq comes without them" in steps(gymq("test", "env", "--json"))["its tests"]["summary"]
 
 
 @pytest.mark.parametrize(
     ("worker", "reason"),
     [
-        ("no_such_worker", "there is no worker named 'no_such_worker'"),
-        ("nix/worker.py", "there is no file or folder"),
+        ("no_such_worker", "no worker named 'no_such_worker'"),
+        ("nix/worker.py", "file or folder"),
         ("data", "has no worker.py"),
         ("two.py", "two.py holds no class, or more than one"),
         ("syntax.py", "cannot be loaded: SyntaxError"),
@@ -190,7 +273,7 @@ def test_what_is_no_worker_is_refused(gymq, here, worker, reason):
 
 
 def test_a_class_of_several_can_be_named(gymq, here):
-    (here / "two.py").write_text("import gymq\nclass A(gymq.Model): pass\nclass B(gymq.Agent): pass\n")
+    (here / "two.py").write_text("import gymq\nclass A(gymq.Model): pass\n" + AGENT.format("B"))
     assert gymq("test", "two.py:B", "--json").json["kind"] == "agents"
 
 
@@ -205,6 +288,6 @@ def test_a_worker_that_comes_with_gymq_is_the_same_by_name_folder_and_file():
 def test_a_worker_in_the_current_folder_is_found_by_name(here):
     folder = here / "workers" / "agents" / "my_own_agent"
     folder.mkdir(parents=True)
-    (folder / "worker.py").write_text("import gymq\nclass Mine(gymq.Agent): pass\n")
+    (folder / "worker.py").write_text("import gymq\n" + AGENT.format("Mine"))
     found = find_worker("my_own_agent")
     assert (found.kind, found.implementation, found.folder) == ("agents", "my_own_agent", folder)

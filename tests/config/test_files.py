@@ -91,7 +91,7 @@ def test_the_current_directory_is_the_root_by_default(tmp_path, monkeypatch):
     assert load(["a.yaml"]).tree == {"x": 1, "y": 2, "config_paths": ["a.yaml"]}
 
 
-def test_the_install_root_comes_after_the_current_directory(tmp_path, monkeypatch):
+def test_shipped_files_come_after_the_current_directory(tmp_path, monkeypatch):
     installed = tmp_path / "installed"
     installed.mkdir()
     (installed / "builtin.yaml").write_text("from: installed")
@@ -99,7 +99,7 @@ def test_the_install_root_comes_after_the_current_directory(tmp_path, monkeypatc
     here = tmp_path / "here"
     here.mkdir()
     (here / "both.yaml").write_text("both: here")
-    monkeypatch.setattr("gymq.config.loader._INSTALL_ROOT", installed)
+    monkeypatch.setattr("gymq.config.loader.SHIPPED", installed)
     tree = load(["builtin.yaml", "both.yaml"], root=here).tree
     assert (tree["from"], tree["both"]) == ("installed", "here")
 
@@ -165,7 +165,7 @@ def test_a_key_given_twice_in_a_file_is_an_error(load_files):
 
 @pytest.mark.parametrize("text", ["just text", "- a\n- b", "5", "2024-01-01"])
 def test_a_file_without_a_mapping_is_an_error(load_files, text):
-    with pytest.raises(ConfigError, match=r"^a\.yaml: must hold a mapping"):
+    with pytest.raises(ConfigError, match=r"^a\.yaml: must contain a mapping"):
         load_files({"a.yaml": text})
 
 
@@ -195,7 +195,7 @@ def test_yaml_cannot_run_code(load_files):
 
 @pytest.mark.parametrize("value", ["!!int many", "!!int ''", "!!bool maybe", "!!timestamp noon"])
 def test_a_value_that_does_not_fit_its_tag_is_reported(load_files, value):
-    with pytest.raises(ConfigError, match=r"^a\.yaml: a value does not fit the YAML tag"):
+    with pytest.raises(ConfigError, match=r"^a\.yaml: a value does not fit its YAML tag"):
         load_files({"a.yaml": f"x: {value}"})
 
 

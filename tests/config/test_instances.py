@@ -5,6 +5,7 @@ import logging
 import pytest
 
 from gymq.config import ConfigError, Instance
+from gymq.config.instances import worker_options
 
 ENV = "policy_base_url: http://up/v1\npolicy_api_key: sek"
 
@@ -41,11 +42,11 @@ def test_options_that_the_format_does_not_know_stay_as_they_are(load_files, file
 
 def test_worker_options_leave_out_what_belongs_to_the_format():
     options = {"entrypoint": "app.py", "domain": "math", "port": 1, "datasets": [], "verified": True, "depth": 3}
-    assert Instance("a", "resources", "mcqa", options).worker_options == {"depth": 3}
+    assert worker_options(Instance("a", "resources", "mcqa", options)) == {"depth": 3}
 
 
 def test_an_unknown_instance_is_an_error_that_suggests_one(load_files, files):
-    with pytest.raises(ConfigError, match=r"^no instance is called policy_modle; did you mean policy_model\?$"):
+    with pytest.raises(ConfigError, match=r"^no instance is named policy_modle; did you mean policy_model\?$"):
         load_files(files, env=ENV).instance("policy_modle")
 
 

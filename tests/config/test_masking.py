@@ -1,5 +1,7 @@
 """What is hidden from people, and what a fingerprint depends on."""
 
+from typing import Any
+
 import pytest
 
 from gymq.config import fingerprint, masked
@@ -125,5 +127,9 @@ def test_a_fingerprint_does_not_depend_on_where_files_lie():
 
 
 def test_a_fingerprint_stays_the_same_from_release_to_release():
-    tree = {"env": {"resources_servers": {"mcqa": {"entrypoint": "app.py", "rate": 0.5}}}, 1: [None, True], "key": "s"}
+    tree: dict[Any, Any] = {
+        "env": {"resources_servers": {"mcqa": {"entrypoint": "app.py", "rate": 0.5}}},
+        1: [None, True],
+        "key": "s",
+    }
     assert fingerprint(tree) == "2996568dfc10842d4758ff97b1431ab0bccab492b4159ef8925140ae05596b79"

@@ -38,7 +38,7 @@ def test_plus_also_overrides_a_file(load_files):
 
 
 def test_plus_cannot_give_a_key_two_values(load_files):
-    with pytest.raises(ConfigError, match=r"^override \+x=2: \+x=1 gave the key already; replace a value with \+\+$"):
+    with pytest.raises(ConfigError, match=r"^override \+x=2: \+x=1 already gave the key; replace a value with \+\+$"):
         load_files({}, "+x=1", "+x=2")
 
 
@@ -107,7 +107,7 @@ def test_a_mapping_does_not_fit_on_a_list(load_files):
 
 @pytest.mark.parametrize("override", ["x", "+x", "++x"])
 def test_a_value_is_needed(load_files, override):
-    with pytest.raises(ConfigError, match="there is no ="):
+    with pytest.raises(ConfigError, match="= is missing"):
         load_files({"a.yaml": "x: 1"}, override)
 
 
@@ -152,3 +152,48 @@ def test_what_was_just_replaced_cannot_be_looked_into(load_files):
 
 def test_a_key_may_be_added_again_after_it_was_deleted(load_files):
     assert load_files({}, "+x=1", "~x", "+x=2").tree == {"x": 2}
+
+
+FILE_WORKER = "voter: {resources_servers: {./my/sc.py: {entrypoint: x, domain: other, n: 1, deep: {a: 1}}}}"
+
+
+@pytest.mark.parametrize("prefix", ["", "+", "++"])
+def test_an_option_of_an_instance_needs_no_name_of_its_implementation(load_files, prefix):
+    config = load_files({"a.yaml": FILE_WORKER}, f"{prefix}voter.n=3", f"{prefix}voter.deep.a=2")
+    assert config.instance("voter").options == {"entrypoint": "x", "domain": "other", "n": 3, "deep": {"a": 2}}
+
+
+def test_an_option_with_a_default_is_set_without_plus_and_deleted_again(load_files):
+    config = load_files({"a.yaml": FILE_WORKER}, "voter.new=3", "voter.more=4", "~voter.more", "~voter.n")
+    assert config.instance("voter").options == {"entrypoint": "x", "domain": "other", "new": 3, "deep": {"a": 1}}
+
+
+def test_the_long_form_and_the_short_one_mean_the_same(load_files):
+    text = "exam: {resources_servers: {mcqa: {entrypoint: x, domain: math}}}"
+    long = load_files({"a.yaml": text}, "+exam.resources_servers.mcqa.depth=2").tree
+    assert load_files({"a.yaml": text}, "exam.depth=2").tree == long
+
+
+def test_an_option_can_be_given_to_an_instance_that_overrides_made(load_files):
+    made = "++exam={resources_servers: {mcqa: {entrypoint: x, domain: math}}}"
+    assert load_files({}, made, "exam.depth=2").instance("exam").options["depth"] == 2
+
+
+@pytest.mark.parametrize(
+    ("override", "problem"),
+    [
+        ("exam.resource_servers.mcqa.depth=2", r"there is no exam\.resource_servers; did you mean resources_servers\?"),
+        ("~exam.dept", r"there is no exam\.resources_servers\.mcqa\.dept; did you mean depth\?"),
+    ],
+)
+def test_a_mistake_in_the_short_form_is_named(load_files, override, problem):
+    files = {"a.yaml": "exam: {resources_servers: {mcqa: {entrypoint: x, domain: math, depth: 1}}}"}
+    with pytest.raises(ConfigError, match=problem):
+        load_files(files, override)
+
+
+def test_instances_that_are_incomplete_or_no_instances_have_no_short_form(load_files):
+    incomplete = "exam: {resources_servers: {mcqa: {depth: 1}}}"
+    for text in (incomplete, "exam: ${other}\nother: {a: 1}", "exam: ???", "exam: {a: 1}"):
+        with pytest.raises(ConfigError, match="there is no exam"):
+            load_files({"a.yaml": text}, "exam.n=1")

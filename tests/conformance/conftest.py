@@ -17,7 +17,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> Iterator[None]:
     counts: dict[str, Counter[str]] = {}
     for category, outcome in _OUTCOMES.items():
         for report in terminalreporter.stats.get(category, []):
-            label = dict(report.user_properties).get(CASE_FILE)
+            label = dict(getattr(report, "user_properties", ())).get(CASE_FILE)  # a module that is skipped has none
             if label:
                 counts.setdefault(label, Counter())[outcome] += 1
     if not counts:

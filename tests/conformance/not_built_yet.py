@@ -3,4 +3,4 @@
 A name leaves this list when its suite or worker is added: a case file whose name is not here must pass.
 """
 
-NOT_BUILT_YET = []
+NOT_BUILT_YET: list[str] = []

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymq.outcomes import JudgeFailed
+from gymq.failures import JudgeFailed
 from gymq.responses import InvalidReply, validate_response
 from gymq.testing import reply
 
@@ -98,7 +98,7 @@ def _answer(scripted: Any) -> dict[str, Any]:
     try:
         return validate_response(scripted["body"])
     except InvalidReply as error:
-        raise JudgeFailed(f"the judge's reply is no Responses object: {error}") from None
+        raise JudgeFailed(f"the judge's reply is not a Responses object: {error}") from None
 
 
 def _agrees(when: dict[str, Any], params: dict[str, Any]) -> bool:

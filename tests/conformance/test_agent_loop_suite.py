@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 import gymq
-from gymq import subjects
+from gymq.protocol import subjects
 
 from .cases import OWN_CASES, CoreCase, read_file
 from .comparison import Mismatch

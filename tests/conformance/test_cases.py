@@ -53,19 +53,19 @@ def test_a_core_file_of_an_unknown_suite_keeps_its_name(tmp_path):
 
 
 @pytest.mark.parametrize("member", ["id", "note", "input", "expect"])
-def test_a_core_case_needs_its_members(tmp_path, member):
+def test_a_core_case_needs_its_fields(tmp_path, member):
     case = {key: value for key, value in CORE.items() if key != member}
     assert member in only_problem(write(tmp_path, "config.jsonl", case))
 
 
 @pytest.mark.parametrize("member", list(RESOURCES))
-def test_a_resources_case_needs_its_members(tmp_path, member):
+def test_a_resources_case_needs_its_fields(tmp_path, member):
     case = {key: value for key, value in RESOURCES.items() if key != member}
     assert member in only_problem(write(tmp_path, "env.jsonl", case))
 
 
 @pytest.mark.parametrize(("name", "case"), [("config.jsonl", CORE), ("env.jsonl", RESOURCES)])
-def test_a_member_that_nobody_would_look_at_is_refused(tmp_path, name, case):
+def test_a_field_that_nobody_would_look_at_is_refused(tmp_path, name, case):
     assert "tool_call" in only_problem(write(tmp_path, name, case | {"tool_call": []}))
 
 

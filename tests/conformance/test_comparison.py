@@ -89,12 +89,12 @@ def test_every_difference_is_told_with_its_path():
     ]
 
 
-def test_core_rejects_a_member_that_is_not_expected():
+def test_core_rejects_a_field_that_is_not_expected():
     assert differences({"a": 1}, {"a": 1, "b": 2}, CORE)
     assert differences([{"a": 1}], [{"a": 1, "b": False}], CORE)
 
 
-def test_core_takes_a_null_member_as_absent_on_both_sides_and_at_every_depth():
+def test_core_takes_a_null_field_as_absent_on_both_sides_and_at_every_depth():
     assert differences({"a": {"b": None}}, {"a": {}}, CORE) == []
     assert differences({"a": {}}, {"a": {"b": None}}, CORE) == []
     assert differences({"a": None}, {}, CORE) == []
@@ -175,7 +175,7 @@ def test_fields_other_than_the_reward_have_no_tolerance():
     assert field_differences({"score": 0.5}, {"score": 0.5 + 1e-12})
 
 
-def test_members_inside_a_field_are_compared_exactly():
+def test_fields_inside_a_field_are_compared_exactly():
     assert field_differences({"click": {"x": 1}}, {"click": {"x": 1, "y": 2}})
     assert field_differences({"calls": [{"name": "f"}]}, {"calls": [{"name": "f", "id": None}]})
 
@@ -213,12 +213,12 @@ def test_a_tilde_key_may_be_dotted():
     assert field_differences({"metadata.text~": ["d"]}, {"metadata": {"text": "abc"}})
 
 
-def test_a_tool_result_is_compared_by_the_members_given_at_every_depth():
+def test_a_tool_result_is_compared_by_the_fields_given_at_every_depth():
     assert tool_differences({"a": {"b": 1}}, {"a": {"b": 1, "c": 2}, "d": 3}, "result") == []
     assert tool_differences([{"a": 1}], [{"a": 1, "b": 2}], "result") == []
 
 
-def test_a_tool_result_needs_every_member_given():
+def test_a_tool_result_needs_every_field_given():
     assert tool_differences({"id": None}, {}, "result")
     assert tool_differences({"a": {"b": 1}}, {"a": {}}, "result")
 
@@ -248,7 +248,7 @@ def test_a_star_in_a_tool_result_stands_for_any_value_but_null():
     assert tool_differences({"a": "*"}, {}, "result")
 
 
-def test_component_calls_are_compared_by_the_members_given_in_order():
+def test_component_calls_are_compared_by_the_fields_given_in_order():
     sent = [{"call": "search", "query": "q", "depth": 1}, {"call": "extract"}]
     assert list_differences([{"call": "search", "query": "q"}, {}], sent, "calls") == []
     assert list_differences([{"call": "extract"}, {"call": "search"}], sent, "calls")

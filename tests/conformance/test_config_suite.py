@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from gymq.config import add_addresses
+
 from .cases import OWN_CASES, CoreCase, read_file
 from .comparison import Mismatch
 from .core import check_core
@@ -15,11 +17,10 @@ BASIC = next(case for case in read_file(OWN_CASES / "core_config.jsonl").cases i
 
 async def differences(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> str:
     def changed(tree: dict[str, Any], **_: Any) -> dict[str, Any]:
-        answer = original(tree, is_free=lambda _port: True)
+        answer = add_addresses(tree, is_free=lambda _port: True)
         change(answer)
         return answer
 
-    original = config.add_addresses
     monkeypatch.setattr(config, "add_addresses", changed)
     assert isinstance(BASIC, CoreCase)
     with pytest.raises(Mismatch) as caught:

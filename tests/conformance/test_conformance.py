@@ -10,7 +10,6 @@ from .cases import (
     OWN_CASES,
     BadLine,
     CaseFile,
-    CoreCase,
     MalformedCaseError,
     ResourcesCase,
     cases_folder,
@@ -53,13 +52,14 @@ async def _problem(file: CaseFile, case: Any) -> str | None:
 
 
 async def _check(file: CaseFile, case: Any) -> None:
-    built = find_suite(file.name) if file.is_core else find_worker(file.name)
-    if built is None:
-        _not_built(file)
-    elif isinstance(case, CoreCase):
-        await check_core(built, case)
+    suite = find_suite(file.name) if file.is_core else None
+    worker = None if file.is_core else find_worker(file.name)
+    if suite is not None:
+        await check_core(suite, case)
+    elif worker is not None:
+        await check_resources(worker, case, file.path.parent)
     else:
-        await check_resources(built, case, file.path.parent)
+        _not_built(file)
 
 
 def _not_built(file: CaseFile) -> None:

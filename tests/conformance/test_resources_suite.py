@@ -8,7 +8,7 @@ import pytest
 
 import gymq
 from gymq.authoring import Reference, WorkerOptions
-from gymq.outcomes import ComponentFailed, ToolError
+from gymq.failures import ComponentFailed, ToolError
 
 from .cases import ResourcesCase
 from .comparison import Mismatch
@@ -21,7 +21,7 @@ class Row(gymq.Row):
     start: int
 
 
-class Adder(gymq.Resources[Row]):
+class Adder(gymq.Resources[Row, list[int]]):
     """Adds up; the reward is the sum, judged if asked to."""
 
     class Options(WorkerOptions):
@@ -32,10 +32,10 @@ class Adder(gymq.Resources[Row]):
         table: str = ""
         data_dir: str = ""
 
-    def open(self, row: Row) -> list[int]:
+    async def open(self, row: Row) -> list[int]:
         return [row.start]
 
-    def open_unseeded(self) -> list[int]:
+    async def open_unseeded(self) -> list[int]:
         return [0]
 
     @gymq.tool
@@ -58,7 +58,8 @@ class Adder(gymq.Resources[Row]):
     def lookup(self, url: str) -> dict[str, Any]:
         raise ComponentFailed("there is no network")
 
-    async def verify(self, request: gymq.VerifyRequest[Row], state: list[int] | None = None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[Row, list[int]]) -> gymq.Verdict:
+        state = request.state
         evaluations = []
         for number in range(self.options.times):
             message = {
@@ -263,7 +264,7 @@ async def test_a_component_call_without_a_reply_differs(monkeypatch):
 
 async def test_a_failure_that_no_case_can_expect_differs():
     class Broken(Adder):
-        async def verify(self, request: gymq.VerifyRequest[Row], state: Any = None) -> gymq.Verdict:
+        async def verify(self, request: gymq.VerifyRequest[Row]) -> gymq.Verdict:
             raise KeyError("output")
 
     with pytest.raises(Mismatch, match="verifier_failed"):

@@ -14,7 +14,7 @@ from .cases import CASES_VARIABLE
 TEST = Path(__file__).with_name("test_conformance.py")
 
 
-def choice_case(name: str, text: str, expected: object, **members: object) -> str:
+def choice_case(name: str, text: object, expected: object, **members: object) -> str:
     """A chat choice that says `text`; `expected` is the text, or an error, that the case expects."""
     content = [{"type": "output_text", "text": expected, "annotations": []}]
     output = [{"id": "<msg_*>", "type": "message", "role": "assistant", "status": "completed", "content": content}]
@@ -31,7 +31,7 @@ def choice_case(name: str, text: str, expected: object, **members: object) -> st
 
 
 def run(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pytest", str(TEST), "-p", "no:cacheprovider", "--tb=short", "-rf"]
+    command = [sys.executable, "-m", "pytest", f"{TEST}::test_case", "-p", "no:cacheprovider", "--tb=short", "-rf"]
     environment = {**os.environ, CASES_VARIABLE: str(folder)}
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 

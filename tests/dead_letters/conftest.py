@@ -9,21 +9,20 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq import streams
-from gymq.agent_runner import AgentRunner
-from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.dead_letters import Buried, DeadLetters
-from gymq.discovery import Listing
-from gymq.intake import Intake
-from gymq.janitor import Janitor
-from gymq.jetstream import JetStream
-from gymq.messages import Outcome, Task
-from gymq.model_runner import ModelRunner
-from gymq.outcome_store import OutcomeStore
-from gymq.serving import Server
-from gymq.tasks import submit
+from gymq.bus import Bus, streams
+from gymq.bus.discovery import ServiceListing
+from gymq.protocol.messages import Outcome, Task
+from gymq.queue.client import QueueClient
+from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime.agent_runner import AgentRunner
+from gymq.runtime.intake import Intake
+from gymq.runtime.janitor import Janitor
+from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import prompt, reply
+from tests.support.waiting import DEADLINE_S
 
 
 class Parrot(gymq.Model):
@@ -56,12 +55,12 @@ def badly(_rollout: gymq.Rollout) -> None:
     raise gymq.RolloutError(gymq.FailureClass.AGENT_FAILED, "the agent stumbled")
 
 
-class Workshop:
+class DeadLetterCluster:
     """The cluster, and what tests do with it."""
 
     def __init__(self, bus: Bus, name: str) -> None:
         self.bus = bus
-        self.js = JetStream(bus)
+        self.js = bus.js
         self.name = name
         self.letters = DeadLetters(bus)
         self.outcomes = OutcomeStore(bus)
@@ -69,7 +68,7 @@ class Workshop:
         self.agent.end = well
         self._server = Server(bus, f"{name}-worker")
         self._runner: AgentRunner | None = None
-        self._services = [Intake(bus), Janitor(bus)]
+        self._services: list[Intake | Janitor] = [Intake(bus), Janitor(bus)]
 
     async def open(self) -> None:
         await streams.ensure_agent(self.js, self.name)
@@ -84,7 +83,7 @@ class Workshop:
         runner = AgentRunner(self.bus, Calls(self.bus), self.agent, worker=f"{self.name}-worker")
         await runner.start()
         self._runner = runner
-        listing = Listing(
+        listing = ServiceListing(
             self.bus,
             name=self.name,
             worker=f"{self.name}-worker",
@@ -113,22 +112,22 @@ class Workshop:
         )
 
     async def submit(self, task: Task, *, urgent: bool = False) -> None:
-        await submit(self.bus, task, once="test", urgent=urgent, patience_s=10.0)
+        await QueueClient(self.bus, submitter="test").submit(task, urgent=urgent, patience_s=10.0)
 
     async def outcome(self, run: str, task_index: int = 0, *, after: int = 0) -> tuple[int, Outcome]:
         """The outcome of a rollout with its sequence, once there is one beyond a sequence."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             while True:
                 found = await self.outcomes.find_outcome(run, task_index, 0)
                 if found is not None and found[0] > after:
                     return found
                 await asyncio.sleep(0.02)
 
-    async def buried(self, run: str, count: int = 1) -> list[Buried]:
+    async def dead_letters(self, run: str, count: int = 1) -> list[DeadLetterEntry]:
         """The letters of a run, once there are so many and its queue is empty."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             while True:
-                found = [buried async for buried in self.letters.read(run)]
+                found = [entry async for entry in self.letters.read(run)]
                 if len(found) >= count and not await self.waiting(run):
                     return found
                 await asyncio.sleep(0.02)
@@ -140,18 +139,18 @@ class Workshop:
             count += sum((await self.js.count_by_subject(streams.TASKS, subject)).values())
         return count
 
-    async def fail(self, run: str, task_index: int = 0) -> Buried:
+    async def fail(self, run: str, task_index: int = 0) -> DeadLetterEntry:
         """Let a rollout end without a reward; its letter."""
         before, self.agent.end = self.agent.end, badly
         await self.submit(self.task(run, task_index))
-        found = await self.buried(run, task_index + 1)
+        found = await self.dead_letters(run, task_index + 1)
         self.agent.end = before
         return found[-1]
 
 
 @pytest.fixture
-async def workshop(bus: Bus) -> AsyncIterator[Workshop]:
-    opened = Workshop(bus, f"a{secrets.token_hex(6)}")
+async def cluster(bus: Bus) -> AsyncIterator[DeadLetterCluster]:
+    opened = DeadLetterCluster(bus, f"a{secrets.token_hex(6)}")
     await opened.open()
     yield opened
     await opened.close()

@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 
-from gymq import subjects
-from gymq.cancel import cancel
 from gymq.cli import main
-from gymq.dead_letters import bury
-from gymq.messages import Rollout
+from gymq.protocol import subjects
+from gymq.protocol.messages import VerifiedRollout
+from gymq.protocol.subjects import RolloutId
+from gymq.queue.client import QueueClient
+from gymq.queue.dead_letters import store_dead_letter
 
-from .conftest import Workshop, well
+from .conftest import DeadLetterCluster, well
 
 
 @dataclass(frozen=True)
@@ -56,28 +57,30 @@ def gymq(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], sha
     return call
 
 
-async def buried(workshop: Workshop, run: str, number: int = 0, *, reason: str = "no", body: bytes = b"{}") -> int:
+async def dead_letter(
+    cluster: DeadLetterCluster, run: str, number: int = 0, *, reason: str = "no", body: bytes = b"{}"
+) -> int:
     """A letter of a run that nobody can read; its number."""
-    of = (run, number, 0)
-    await bury(workshop.bus, "agent", "gym.tasks.x.y", reason, body, sequence=secrets.randbits(40), of=of)
-    return [found.number async for found in workshop.letters.read(run)][-1]
+    of = RolloutId(run, number, 0)
+    await store_dead_letter(cluster.bus, "agent", "gym.tasks.x.y", reason, body, sequence=secrets.randbits(40), of=of)
+    return [found.number async for found in cluster.letters.read(run)][-1]
 
 
-async def test_list_says_what_failed_where_and_why(workshop: Workshop, run: str, gymq: Command) -> None:
-    letter = await workshop.fail(run)
+async def test_list_says_what_failed_where_and_why(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    letter = await cluster.fail(run)
     shown = await gymq("list", "--run", run)
     assert shown.status == 0
     for said in (str(letter.number), f"{run}/0/0", "agent_failed", "agent", "the agent stumbled"):
         assert said in shown.out
 
 
-async def test_list_prints_one_object_a_line(workshop: Workshop, run: str, gymq: Command) -> None:
-    letter = await workshop.fail(run)
+async def test_list_prints_one_object_a_line(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    letter = await cluster.fail(run)
     assert (await gymq("list", "--run", run, "--json")).lines == [
         {
             "number": letter.number,
             "at": letter.letter.at,
-            "subject": subjects.tasks(run, workshop.name),
+            "subject": subjects.tasks(run, cluster.name),
             "rollout": f"{run}/0/0",
             "failure_class": "agent_failed",
             "stage": "agent",
@@ -86,11 +89,11 @@ async def test_list_prints_one_object_a_line(workshop: Workshop, run: str, gymq:
     ]
 
 
-async def test_list_shows_the_newest_in_their_order(workshop: Workshop, run: str, gymq: Command) -> None:
+async def test_list_shows_the_newest_in_their_order(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
     numbers = []
     for number in range(5):
-        numbers.append(await buried(workshop, run, number))
-        await buried(workshop, f"{run}-other", number)
+        numbers.append(await dead_letter(cluster, run, number))
+        await dead_letter(cluster, f"{run}-other", number)
     listed = await gymq("list", "--run", run, "--limit", 2, "--json")
     assert [line["number"] for line in listed.lines] == numbers[-2:]
     listed = await gymq("list", "--run", run, "--limit", 0, "--json")
@@ -98,11 +101,11 @@ async def test_list_shows_the_newest_in_their_order(workshop: Workshop, run: str
 
 
 async def test_list_finds_the_newest_of_a_run_far_behind_those_of_others(
-    workshop: Workshop, run: str, gymq: Command
+    cluster: DeadLetterCluster, run: str, gymq: Command
 ) -> None:
-    first = await buried(workshop, run)
+    first = await dead_letter(cluster, run)
     for number in range(20):
-        await buried(workshop, f"{run}-other", number)
+        await dead_letter(cluster, f"{run}-other", number)
     listed = await gymq("list", "--run", run, "--limit", 1, "--json")
     assert [line["number"] for line in listed.lines] == [first]
 
@@ -113,34 +116,34 @@ async def test_list_says_that_there_are_none(run: str, gymq: Command) -> None:
     assert shown.err == f"no dead letters of run {run}\n"
 
 
-async def test_show_is_the_whole_letter_with_its_row(workshop: Workshop, run: str, gymq: Command) -> None:
-    letter = await workshop.fail(run)
+async def test_show_is_the_whole_letter_with_its_row(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    letter = await cluster.fail(run)
     shown = await gymq("show", letter.number)
     assert shown.status == 0
-    for said in ("the agent stumbled", "agent_failed at agent", subjects.tasks(run, workshop.name), '"say done"'):
+    for said in ("the agent stumbled", "agent_failed at agent", subjects.tasks(run, cluster.name), '"say done"'):
         assert said in shown.out
     assert f"gymq rollouts --run {run} --task 0 --rollout 0" in shown.out
     assert f"gymq dead-letters replay {letter.number}" in shown.out
 
 
-async def test_show_prints_the_task_as_an_object(workshop: Workshop, run: str, gymq: Command) -> None:
-    letter = await workshop.fail(run)
+async def test_show_prints_the_task_as_an_object(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    letter = await cluster.fail(run)
     (shown,) = (await gymq("show", letter.number, "--json")).lines
-    task = workshop.task(run)
+    task = cluster.task(run)
     assert shown["body"]["type"] == "task.v1"
     assert shown["body"]["row"] == json.loads(task.row)
     assert shown["body"]["agent"] == task.agent
 
 
-async def test_show_fetches_a_large_body(workshop: Workshop, run: str, gymq: Command) -> None:
-    number = await buried(workshop, run, body=b"x" + secrets.token_bytes(workshop.bus.max_body_bytes))
+async def test_show_fetches_a_large_body(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    number = await dead_letter(cluster, run, body=b"x" + secrets.token_bytes(cluster.bus.max_body_bytes))
     (shown,) = (await gymq("show", number, "--json")).lines
     assert shown["body"].startswith("x")
-    assert len(shown["body"]) > workshop.bus.max_body_bytes
+    assert len(shown["body"]) > cluster.bus.max_body_bytes
 
 
-async def test_what_strangers_wrote_cannot_move_the_cursor(workshop: Workshop, run: str, gymq: Command) -> None:
-    number = await buried(workshop, run, reason="\x1b[2Jhidden", body=b"\x1b[2J\xff")
+async def test_what_strangers_wrote_cannot_move_the_cursor(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    number = await dead_letter(cluster, run, reason="\x1b[2Jhidden", body=b"\x1b[2J\xff")
     for shown in (await gymq("show", number), await gymq("list", "--run", run)):
         assert shown.status == 0
         assert "\x1b[2J" not in shown.out
@@ -151,7 +154,7 @@ async def test_a_number_that_is_not_there_is_refused(gymq: Command) -> None:
     for command in ("show", "replay", "drop"):
         refused = await gymq(command, 10**9)
         assert refused.status == 2
-        assert f"there is no dead letter {10**9}" in refused.err
+        assert f"dead letter {10**9} not found" in refused.err
 
 
 @pytest.mark.parametrize("command", ["replay", "drop"])
@@ -161,59 +164,61 @@ async def test_which_letters_must_be_said_in_one_way(
 ) -> None:
     refused = await gymq(command, *arguments)
     assert refused.status == 2
-    assert "say which" in refused.err
+    assert "choose the letters" in refused.err
 
 
-async def test_replay_gives_the_letters_of_a_run_back(workshop: Workshop, run: str, gymq: Command) -> None:
+async def test_replay_gives_the_letters_of_a_run_back(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
     for number in range(2):
-        await workshop.fail(run, number)
-    failed = [(await workshop.outcome(run, number))[0] for number in range(2)]
+        await cluster.fail(run, number)
+    failed = [(await cluster.outcome(run, number))[0] for number in range(2)]
     shown = await gymq("replay", "--run", run)
-    assert (shown.status, shown.out) == (0, "2 given back\n")
+    assert (shown.status, shown.out) == (0, "2 requeued\n")
     for number in range(2):
-        _, outcome = await workshop.outcome(run, number, after=failed[number])
-        assert isinstance(outcome, Rollout)
-    assert await workshop.buried(run, 0) == []
+        _, outcome = await cluster.outcome(run, number, after=failed[number])
+        assert isinstance(outcome, VerifiedRollout)
+    assert await cluster.dead_letters(run, 0) == []
 
 
-async def test_replay_gives_only_the_letters_of_the_numbers_back(workshop: Workshop, run: str, gymq: Command) -> None:
-    first = await workshop.fail(run, 0)
-    second = await workshop.fail(run, 1)
-    await workshop.stop_serving()
+async def test_replay_gives_only_the_letters_of_the_numbers_back(
+    cluster: DeadLetterCluster, run: str, gymq: Command
+) -> None:
+    first = await cluster.fail(run, 0)
+    second = await cluster.fail(run, 1)
+    await cluster.stop_serving()
     shown = await gymq("replay", second.number)
-    assert (shown.status, shown.out) == (0, "1 given back\n")
-    assert await workshop.waiting(run) == 1
-    assert [found.number async for found in workshop.letters.read(run)] == [first.number]
+    assert (shown.status, shown.out) == (0, "1 requeued\n")
+    assert await cluster.waiting(run) == 1
+    assert [found.number async for found in cluster.letters.read(run)] == [first.number]
 
 
-async def test_replay_says_what_stays_and_why(workshop: Workshop, run: str, gymq: Command) -> None:
-    letter = await workshop.fail(run)
-    await cancel(workshop.bus, run)
+async def test_replay_says_what_stays_and_why(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    letter = await cluster.fail(run)
+    await QueueClient(cluster.bus).cancel(run)
     shown = await gymq("replay", letter.number)
-    assert (shown.status, shown.out) == (1, "0 given back, 1 left\n")
-    assert shown.err == f"letter {letter.number} stays: it was cancelled\n"
+    assert (shown.status, shown.out) == (1, "0 requeued, 1 left\n")
+    assert shown.err == f"letter {letter.number} not requeued: it was cancelled\n"
 
 
 async def test_replay_changes_nothing_if_one_of_the_numbers_is_wrong(
-    workshop: Workshop, run: str, gymq: Command
+    cluster: DeadLetterCluster, run: str, gymq: Command
 ) -> None:
-    letter = await workshop.fail(run)
-    workshop.agent.end = well
+    letter = await cluster.fail(run)
+    cluster.agent.end = well
     assert (await gymq("replay", letter.number, 10**9)).status == 2
-    assert await workshop.letters.find(letter.number) == letter
+    assert await cluster.letters.find(letter.number) == letter
 
 
-async def test_drop_removes_only_what_was_named(workshop: Workshop, run: str, gymq: Command) -> None:
-    dropped, kept = await buried(workshop, run, 0), await buried(workshop, run, 1)
+async def test_drop_removes_only_what_was_named(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+    dropped, kept = await dead_letter(cluster, run, 0), await dead_letter(cluster, run, 1)
     shown = await gymq("drop", dropped)
     assert (shown.status, shown.out) == (0, "1 dropped\n")
-    assert [found.number async for found in workshop.letters.read(run)] == [kept]
+    assert [found.number async for found in cluster.letters.read(run)] == [kept]
 
 
-async def test_drop_removes_the_letters_of_a_run(workshop: Workshop, run: str, gymq: Command) -> None:
+async def test_drop_removes_the_letters_of_a_run(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
     for number in range(3):
-        await buried(workshop, run, number)
-    other = await buried(workshop, f"{run}-other")
+        await dead_letter(cluster, run, number)
+    other = await dead_letter(cluster, f"{run}-other")
     assert (await gymq("drop", "--run", run)).out == "3 dropped\n"
-    assert await workshop.buried(run, 0) == []
-    assert await workshop.letters.find(other) is not None
+    assert await cluster.dead_letters(run, 0) == []
+    assert await cluster.letters.find(other) is not None

@@ -4,14 +4,14 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gymq import registry
 from gymq.config import load
+from gymq.loading import registry
 from gymq.responses import function_call_output, validate_params
 from gymq.testing import Harness, function_call, reply
 
@@ -37,7 +37,7 @@ def rows_of(name: str) -> Iterable[dict[str, Any]]:
 async def reward_of(env: Harness, row: dict[str, Any], script: str) -> float:
     """Play a script of the row as an agent would: each call goes to the session, then the verifier decides."""
     session = await env.session(row)
-    output: list[dict[str, Any] | str] = []
+    output: list[Mapping[str, Any] | str] = []
     for turn in json.loads(row["responses_create_params"]["metadata"][script]):
         for action in turn:
             if "text" in action:

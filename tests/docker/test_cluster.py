@@ -42,9 +42,9 @@ def test_programs_in_the_container_of_verifiers_get_namespaces_of_their_own(cont
 
 
 def test_programs_in_the_container_of_verifiers_find_no_code_of_workers(containers: Containers) -> None:
-    """The image holds gymq as an installed package, with `workers` beside it."""
+    """The image holds gymq as an installed package, its workers in it."""
     program = (
-        "import importlib.util as u, os, sys; names = ('gymq.host', 'workers.resources', 'aiohttp'); "
+        "import importlib.util as u, os, sys; names = ('gymq.cluster', 'gymq.workers', 'aiohttp'); "
         "print([name for name in names if u.find_spec(name)], "
         "[f for f, _, names in os.walk(sys.prefix) if 'laws.py' in names and os.stat(f + '/laws.py').st_size])"
     )
@@ -60,7 +60,7 @@ def test_programs_in_the_container_of_verifiers_find_no_code_of_workers(containe
     )
     assert containers.inside("resources", "python", "-c", code).strip() == "['aiohttp'] []"
     outside = containers.inside("resources", "python", "-c", program)
-    assert "'gymq.host', 'workers.resources', 'aiohttp'" in outside
+    assert "'gymq.cluster', 'gymq.workers', 'aiohttp'" in outside
     assert "newton_bench" in outside
 
 

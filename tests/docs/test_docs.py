@@ -8,9 +8,11 @@ from .blocks import ROOT, RUN, blocks_of, play
 
 DOCUMENTS = [
     ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("*.md")),
+    *(ROOT / f"{name}.md" for name in ("CHANGELOG", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
+    *sorted((ROOT / "docs").rglob("*.md")),
     ROOT / "benchmarks" / "README.md",
     ROOT / "workers" / "agents" / "simple_agent" / "README.md",
+    ROOT / "workers" / "agents" / "program_agent" / "README.md",
 ]
 WITH_CODE = [document for document in DOCUMENTS if any(block.purpose for block in blocks_of(document))]
 

@@ -7,19 +7,19 @@ import pytest
 import pytest_asyncio
 
 from gymq.bus import Bus
-from gymq.launch import Cluster
+from gymq.cluster.launch import Cluster
 
-from .lab import Lab, instances
+from .running_cluster import RunningCluster, instances
 
 ACK_WAIT_S = 2.0  # what a killed process had in hand comes again after so long
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("cluster")
     async with Cluster(instances(folder), folder=folder, ack_wait_s=ACK_WAIT_S, drain_s=2.0) as cluster:
-        bus = await Bus.connect(cluster.url, role="test", name="lab")
-        yield Lab(cluster, bus, folder)
+        bus = await Bus.connect(cluster.url, role="test", name="test")
+        yield RunningCluster(cluster, bus, folder)
         await bus.close()
 
 

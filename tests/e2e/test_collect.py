@@ -4,23 +4,28 @@ import asyncio
 import json
 import resource
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gymq import streams, subjects
-from gymq.bus import Bus
-from gymq.collect import CollectError, Collection, CollectOptions, Progress
-from gymq.materialise import MaterialiseOptions
-from gymq.messages import Task
-from gymq.resume import Resume
-from gymq.rows import RowError
-from gymq.run_files import RunFileError, RunFiles
-from gymq.run_profile import profile_of_files
-from gymq.tasks import submit
+from gymq.bus import streams
+from gymq.collection.collection import CollectError, Collection, CollectOptions, Progress
+from gymq.collection.run_setup import MaxFailures
+from gymq.data.materialise import MaterialiseOptions
+from gymq.data.resume import Resume
+from gymq.data.rows import RowError
+from gymq.data.run_changes import RecordedInstance
+from gymq.data.run_files import Manifest, RunFileError, RunFiles
+from gymq.protocol import subjects
+from gymq.protocol.messages import Task
+from gymq.queue.client import QueueClient
+from gymq.runs.stored_runs import Runs
+from gymq.stats.files import read_statistics
+from tests.support.waiting import until
 
-from .lab import Lab, row, until
+from .running_cluster import RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -30,8 +35,8 @@ Rows = list[dict[str, Any]]
 class Desk:
     """One data set and the files of its run."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
-        self.lab = lab
+    def __init__(self, cluster: RunningCluster, folder: Path) -> None:
+        self.cluster = cluster
         self.input = folder / "rows.jsonl"
         self.output = folder / "out" / "rollouts.jsonl"
         self.files = RunFiles(self.output)
@@ -39,9 +44,12 @@ class Desk:
     def write_input(self, rows: Rows) -> None:
         self.input.write_text("".join(json.dumps(content) + "\n" for content in rows))
 
-    def collection(self, *, num_repeats: int = 1, agent: str | None = "asker", **options: Any) -> Collection:
-        materialise = MaterialiseOptions(agent_name=agent, num_repeats=num_repeats)
-        return Collection(self.lab.bus, CollectOptions(self.input, self.output, materialise, **options))
+    def collection(
+        self, *, agent: str | None = "asker", report: Callable[[str], None] | None = None, **options: Any
+    ) -> Collection:
+        of_rows = {name: options.pop(name) for name in MaterialiseOptions.model_fields.keys() & options.keys()}
+        materialise = MaterialiseOptions(agent_name=agent, **of_rows)
+        return Collection(self.cluster.bus, CollectOptions(self.input, self.output, materialise, **options), report)
 
     async def collect(self, **options: Any) -> Progress:
         return await self.collection(**options).run()
@@ -52,7 +60,7 @@ class Desk:
         return manifest.run
 
     def calls(self) -> int:
-        return self.lab.calls(self.run()).total()
+        return self.cluster.calls(self.run()).total()
 
     def content(self) -> dict[str, bytes]:
         """Every file there is, by name."""
@@ -61,8 +69,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(lab: Lab, tmp_path: Path) -> Desk:
-    return Desk(lab, tmp_path)
+def desk(cluster: RunningCluster, tmp_path: Path) -> Desk:
+    return Desk(cluster, tmp_path)
 
 
 def read(path: Path) -> Rows:
@@ -124,7 +132,7 @@ async def test_the_connection_stays_alive_while_the_files_of_a_large_run_are_rea
         reader_threads.append(threading.get_ident())
         return Resume(*sources)
 
-    monkeypatch.setattr("gymq.collect.Resume", read_files)
+    monkeypatch.setattr("gymq.collection.collection.Resume", read_files)
     desk.write_input([row()])
     progress = await desk.collect()
     assert progress.done == 1
@@ -144,7 +152,7 @@ async def test_failures_have_a_file_of_their_own_and_no_reward(desk: Desk) -> No
     assert model["_ng_failure_class"] == "model_failed"
     assert model["_ng_failure_stage"] == "model"
     assert model["_ng_failure_terminal"] is False
-    assert "no Responses object" in model["_ng_failure_message"]
+    assert "not a Responses object" in model["_ng_failure_message"]
     assert "reward" not in model
     assert "response" not in model
     assert verifier["_ng_failure_class"] == "verifier_failed"
@@ -159,7 +167,7 @@ async def test_what_failed_is_tried_again_at_the_next_start_and_ends_in_the_outp
     assert (await desk.collect()).failed == 0
     assert keys(desk.output) == [(0, 0), (1, 0)]
     assert desk.calls() == 1 + 5
-    assert len(await desk.lab.stored(desk.run())) == 2
+    assert len(await desk.cluster.stored(desk.run())) == 2
 
 
 async def test_what_failed_for_good_is_not_tried_again(desk: Desk) -> None:
@@ -171,46 +179,251 @@ async def test_what_failed_for_good_is_not_tried_again(desk: Desk) -> None:
     assert read(desk.files.failures) == failed
 
 
-async def test_a_finished_collection_asks_nothing_more(desk: Desk) -> None:
+async def test_a_finished_collection_asks_nothing_more_and_says_so(desk: Desk) -> None:
     desk.write_input([row()])
-    await desk.collect(num_repeats=5)
+    said: list[str] = []
+    await desk.collect(num_repeats=5, report=said.append)
+    assert said == []
     before = desk.content()
-    progress = await desk.collect(num_repeats=5)
+    progress = await desk.collect(num_repeats=5, report=said.append)
+    complete = f"run {desk.run()} is complete: 5 of 5"
+    assert said == [f"{complete}; --overwrite starts over, --num-repeats extends it"]
     assert (progress.before, progress.done, progress.submitted) == (5, 5, 0)
     assert desk.calls() == 5
     assert desk.content() == before
 
 
-@pytest.mark.parametrize("change", ["input", "num_repeats", "config"])
-async def test_changed_input_settings_or_configuration_are_refused_and_nothing_is_touched(
-    desk: Desk, change: str
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ("input", "{input}:1 is another row than before"),
+        ("fewer rows", "2 of its rollouts have no row in {input} any more"),
+        ("num_repeats", "num_repeats changed from 2 to 1"),
+        ("limit", "limit changed from nothing to 1"),
+        ("agent", "agent_name changed from asker to odd and {input}:1 is another row than before"),
+        ("seed", "num_repeats_add_seed changed from false to true"),
+        ("sampling", "responses_create_params.temperature changed from nothing to 0.5"),
+        ("model", "policy.model changed from small to large"),
+        ("implementation", "policy changed from openai_model to vllm_model"),
+        ("no config", "it was started with a configuration of its workers, and none is given now"),
+    ],
+)
+async def test_a_changed_setting_is_named_with_both_values_and_nothing_is_touched(
+    desk: Desk, change: str, reason: str
 ) -> None:
-    desk.write_input([row("a")])
-    await desk.collect()
+    rows = [row("a"), row("b")]
+    desk.write_input(rows)
+    first: dict[str, Any] = {"num_repeats": 2, **configured(model="small")}
+    await desk.collect(**first)
     before = desk.content()
-    options: dict[str, Any] = {}
+    options = dict(first)
     match change:
         case "input":
-            desk.write_input([row("b")])
+            desk.write_input([row("c"), row("b")])
+        case "fewer rows":
+            desk.write_input(rows[:1])
         case "num_repeats":
-            options["num_repeats"] = 2
-        case "config":
-            options["config_digest"] = "another"
-    with pytest.raises(CollectError, match=f"{desk.run()}.*changed since: choose another output, or say --overwrite"):
+            options["num_repeats"] = 1
+        case "limit":
+            options["limit"] = 1
+        case "agent":
+            options["agent"] = "odd"
+        case "seed":
+            options["num_repeats_add_seed"] = True
+        case "sampling":
+            options["responses_create_params"] = {"temperature": 0.5}
+        case "model":
+            options |= configured(model="large")
+        case "implementation":
+            options |= configured("vllm_model", model="small")
+        case "no config":
+            options |= {"config": {}, "config_digest": ""}
+    with pytest.raises(CollectError) as refused:
         await desk.collect(**options)
+    because = f"{desk.output}: cannot be resumed because {reason.format(input=desk.input)}; "
+    assert str(refused.value) == because + "pass --overwrite to start over, or another --output"
     assert desk.content() == before
+    desk.write_input(rows)
+    assert (await desk.collect(**first)).submitted == 0
+
+
+def configured(implementation: str = "openai_model", **options: Any) -> dict[str, Any]:
+    """The options of a collection whose model is configured so."""
+    config = {"policy": RecordedInstance("models", implementation, options)}
+    return {"config": config, "config_digest": f"{implementation} {options}"}
+
+
+async def test_another_endpoint_with_the_same_model_resumes_and_is_named(desk: Desk) -> None:
+    desk.write_input([row("a")])
+    await desk.collect(**configured(model="m", openai_base_url="http://a/v1", openai_api_key="****"))
+    said: list[str] = []
+    elsewhere = configured(model="m", openai_base_url="http://b/v1", openai_api_key="****", max_concurrent_requests=4)
+    progress = await desk.collect(report=said.append, **elsewhere)
+    assert (progress.done, progress.submitted) == (1, 0)
+    assert said[:2] == [
+        "policy.max_concurrent_requests changed from nothing to 4",
+        "policy.openai_base_url changed from http://a/v1 to http://b/v1",
+    ]
+    said.clear()
+    await desk.collect(report=said.append, **elsewhere)
+    assert len(said) == 1
+
+
+async def test_more_repeats_are_added_to_each_task(desk: Desk) -> None:
+    rows = [row("a", id=1), row("b", id=2), row("a", id=1)]  # the first and the last are one task
+    desk.write_input(rows)
+    await desk.collect(num_repeats=2, num_repeats_add_seed=True)
+    run, first, old_rows = desk.run(), read(desk.output), read(desk.files.materialised)
+    said: list[str] = []
+    progress = await desk.collect(num_repeats=3, num_repeats_add_seed=True, report=said.append)
+    assert (progress.total, progress.before, progress.submitted, progress.done) == (9, 6, 3, 9)
+    assert said == [
+        "num_repeats changed from 2 to 3",
+        "3 rollouts are added",
+        f"resuming run {run}: 6 of 9 done",
+    ]
+    assert desk.run() == run
+    assert read(desk.output)[:6] == first
+    assert keys(desk.output) == [*((0, index) for index in range(6)), *((1, index) for index in range(3))]
+    assert all(line in read(desk.files.materialised) for line in old_rows)
+    assert set(desk.cluster.calls(run).values()) == {1}
+    record = await Runs(desk.cluster.bus).record(run)
+    assert record is not None
+    assert record.num_rollouts == 9
+    agent = read_statistics(desk.files).profile.snapshot().agents["asker"]
+    assert (agent.max_k, agent.tasks, agent.rollouts) == (6, 2, 9)
+
+
+@pytest.mark.parametrize("change", ["appended", "limit"])
+async def test_more_rows_are_added_as_tasks(desk: Desk, change: str) -> None:
+    rows = [row(text) for text in "abcd"]
+    desk.write_input(rows[:2] if change == "appended" else rows)
+    await desk.collect(num_repeats=2, limit=2)
+    run, before = desk.run(), read(desk.output)
+    desk.write_input(rows)
+    progress = await desk.collect(num_repeats=2, limit=None)
+    assert (progress.total, progress.before, progress.submitted) == (8, 4, 4)
+    assert desk.run() == run
+    assert read(desk.output)[:4] == before
+    assert keys(desk.output) == [(task, rollout) for task in range(4) for rollout in range(2)]
+    with pytest.raises(CollectError, match="limit changed from nothing to 3; pass --overwrite"):
+        await desk.collect(num_repeats=2, limit=3)
+
+
+async def test_rows_and_repeats_grow_together_and_a_bad_row_is_refused_once(desk: Desk) -> None:
+    desk.write_input([row("a")])
+    desk.input.write_bytes(desk.input.read_bytes() + b"{broken\n")
+    await desk.collect()
+    for _ in range(2):
+        with desk.input.open("ab") as file:
+            file.write(json.dumps(row(f"more {file.tell()}")).encode() + b"\n{worse\n")
+    progress = await desk.collect(num_repeats=2)
+    assert (progress.total, progress.done, progress.submitted, progress.refused) == (6, 6, 5, 3)
+    assert [line["_ng_failure_message"].split(": ")[0] for line in read(desk.files.failures)] == [
+        f"{desk.input}:{number}" for number in (2, 4, 6)
+    ]
+
+
+async def test_a_changed_row_among_added_ones_is_named(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect()
+    desk.write_input([row("a"), row("new"), row("b")])
+    with pytest.raises(CollectError, match=r"because \S+rows\.jsonl:2 is another row than before; pass"):
+        await desk.collect()
+
+
+async def test_a_run_without_its_rows_is_not_extended(desk: Desk) -> None:
+    desk.write_input([row("a")])
+    await desk.collect()
+    desk.files.materialised.unlink()
+    with pytest.raises(CollectError, match=r"rollouts_materialized_inputs\.jsonl with its rows is gone"):
+        await desk.collect(num_repeats=2)
+
+
+class Killed(BaseException):
+    """What a collection is ended by at a chosen step."""
+
+
+def kill_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """Have the next collection end at a step of its start, once."""
+
+    async def store(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    def end(*_: Any, **__: Any) -> None:
+        raise Killed
+
+    def write_and_end(files: RunFiles, manifest: Manifest) -> None:
+        write(files, manifest)
+        raise Killed
+
+    write = RunFiles.write_manifest
+    match step:
+        case "before the manifest":
+            monkeypatch.setattr(RunFiles, "write_manifest", end)
+        case "after the manifest":
+            monkeypatch.setattr(RunFiles, "write_manifest", write_and_end)
+        case "before the record":
+            monkeypatch.setattr("gymq.collection.run_setup.RunSetup._record", store)
+        case "before the tasks":
+            monkeypatch.setattr(QueueClient, "submit", store)
+
+
+@pytest.mark.parametrize("step", ["before the manifest", "after the manifest", "before the record", "before the tasks"])
+async def test_a_collection_killed_while_it_is_extended_ends_right_with_the_same_command(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect(num_repeats=2)
+    desk.write_input([row("a"), row("b"), row("c")])
+    with monkeypatch.context() as patched:
+        kill_at(patched, step)
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            await desk.collect(num_repeats=3)
+    progress = await desk.collect(num_repeats=3)
+    assert (progress.total, progress.done, progress.before) == (9, 9, 4)
+    assert keys(desk.output) == [(task, rollout) for task in range(3) for rollout in range(3)]
+    assert set(desk.cluster.calls(desk.run()).values()) == {1}
+    assert len(read(desk.files.materialised)) == 9
+    record = await Runs(desk.cluster.bus).record(desk.run())
+    assert record is not None
+    assert record.num_rollouts == 9
+    assert not [name for name in desk.content() if name.startswith(".")]
+
+
+async def test_a_collection_killed_before_it_was_extended_is_resumed_as_it_was(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk.write_input([row("a")])
+    await desk.collect(num_repeats=2)
+    before = desk.content()
+    with monkeypatch.context() as patched:
+        kill_at(patched, "before the manifest")
+        with pytest.raises(Killed):
+            await desk.collect(num_repeats=3)
+    assert desk.content() == before
+    progress = await desk.collect(num_repeats=2)
+    assert (progress.total, progress.submitted) == (2, 0)
+
+
+async def test_an_interrupted_run_says_what_is_left(desk: Desk) -> None:
+    desk.write_input([row("good"), row("bad", script={"model_fails": 4}), row("x", agent_ref={"name": "adder"})])
+    assert (await desk.collect()).failed == 2
+    said: list[str] = []
+    await desk.collect(report=said.append)
+    assert said == [f"resuming run {desk.run()}: 1 of 3 done, 1 failed and will be retried, 1 failed for good"]
 
 
 async def test_an_output_without_manifest_is_refused_and_left_alone(desk: Desk) -> None:
     desk.write_input([row()])
     desk.output.parent.mkdir()
     desk.output.write_text("precious\n")
-    with pytest.raises(CollectError, match=r"exists without rollouts_run\.json"):
+    with pytest.raises(CollectError, match=r"cannot be resumed because rollouts_run\.json is not beside it"):
         await desk.collect()
     assert desk.content() == {"rollouts.jsonl": b"precious\n"}
 
 
-async def test_overwrite_starts_anew(desk: Desk) -> None:
+async def test_overwrite_starts_over(desk: Desk) -> None:
     desk.write_input([row("a")])
     await desk.collect()
     first = desk.run()
@@ -218,7 +431,7 @@ async def test_overwrite_starts_anew(desk: Desk) -> None:
     await desk.collect(overwrite=True, num_repeats=2)
     assert keys(desk.output) == [(0, 0), (0, 1)]
     assert desk.run() != first
-    assert await desk.lab.stored(first) == []
+    assert await desk.cluster.stored(first) == []
 
 
 @pytest.mark.parametrize("content", [b"", b"\n{broken\n", b'{"no": "params"}\n'])
@@ -230,7 +443,7 @@ async def test_overwrite_with_bad_input_leaves_the_old_run_alone(desk: Desk, con
     with pytest.raises((CollectError, RowError)):
         await desk.collect(overwrite=True)
     assert desk.content() == before
-    assert len(await desk.lab.stored(desk.run())) == 1
+    assert len(await desk.cluster.stored(desk.run())) == 1
 
 
 async def test_files_that_were_removed_are_written_again_from_the_stream(desk: Desk) -> None:
@@ -244,18 +457,18 @@ async def test_files_that_were_removed_are_written_again_from_the_stream(desk: D
     assert desk.output.read_bytes() == output
     assert desk.files.materialised.read_bytes() == rows
     assert desk.files.failures.read_bytes().startswith(failures)
-    assert desk.lab.calls(desk.run())["0/0"] == 1
+    assert desk.cluster.calls(desk.run())["0/0"] == 1
     assert calls == 4
 
 
 async def test_rollouts_that_the_server_has_lost_are_taken_from_the_files(desk: Desk) -> None:
     desk.write_input([row("a"), row("b", script={"model_fails": 3})])
     assert (await desk.collect()).failed == 1
-    await streams.delete_run(desk.lab.js, desk.run())
+    await streams.delete_run(desk.cluster.js, desk.run())
     progress = await desk.collect()
     assert (progress.before, progress.done) == (1, 2)
     assert keys(desk.output) == [(0, 0), (1, 0)]
-    assert desk.lab.calls(desk.run()) == {"0/0": 1, "1/0": 4}
+    assert desk.cluster.calls(desk.run()) == {"0/0": 1, "1/0": 4}
 
 
 async def test_a_torn_last_line_is_mended(desk: Desk) -> None:
@@ -273,12 +486,14 @@ async def test_no_more_than_the_window_is_in_flight(desk: Desk, monkeypatch: pyt
     collection = desk.collection(window=4)
     seen: list[int] = []
 
-    async def counted(bus: Bus, task: Task, **options: Any) -> None:
-        stored = await desk.lab.stored(task.run)
-        seen.append(collection.progress.submitted - len(stored))
-        await submit(bus, task, **options)
+    submit = QueueClient.submit
 
-    monkeypatch.setattr("gymq.collect.submit", counted)
+    async def counted(queue: QueueClient, task: Task, **options: Any) -> None:
+        stored = await desk.cluster.stored(task.run)
+        seen.append(collection.progress.submitted - len(stored))
+        await submit(queue, task, **options)
+
+    monkeypatch.setattr(QueueClient, "submit", counted)
     await collection.run()
     assert len(seen) == 30
     assert max(seen) <= 4
@@ -289,32 +504,32 @@ async def test_a_task_that_is_still_queued_is_not_submitted_again(desk: Desk) ->
     await desk.collect(agent="asker")
     run = desk.run()
     # As after a kill, and with a server that has forgotten the message ids it saw.
-    await streams.delete_run(desk.lab.js, run)
+    await streams.delete_run(desk.cluster.js, run)
     desk.output.unlink()
     content = read(desk.files.materialised)[0]
-    await desk.lab.submit(run, "asker", [content])
-    await desk.lab.until_called(run, 2)
+    await desk.cluster.submit(run, "asker", [content])
+    await desk.cluster.until_called(run, 2)
     await desk.collect()
-    assert desk.lab.calls(run) == {"0/0": 2}
+    assert desk.cluster.calls(run) == {"0/0": 2}
     assert keys(desk.output) == [(0, 0)]
 
 
 async def test_a_task_submitted_twice_has_one_outcome_and_one_model_call(desk: Desk, run: str) -> None:
-    await desk.lab.submit(run, "asker", [row("a")])
-    await desk.lab.outcomes(run, 1)
-    await desk.lab.submit(run, "asker", [row("a")])  # within the window for duplicates
-    info = await desk.lab.js.api("STREAM.INFO.TASKS")
-    await desk.lab.submit(run, "asker", [row("a")], anew=True)
-    assert (await desk.lab.js.api("STREAM.INFO.TASKS"))["state"]["last_seq"] == info["state"]["last_seq"] + 1
-    await desk.lab.until_settled(run)
-    assert desk.lab.calls(run) == {"0/0": 1}
-    assert len(await desk.lab.stored(run)) == 1
+    await desk.cluster.submit(run, "asker", [row("a")])
+    await desk.cluster.outcomes(run, 1)
+    await desk.cluster.submit(run, "asker", [row("a")])  # within the window for duplicates
+    info = await desk.cluster.js.api("STREAM.INFO.TASKS")
+    await desk.cluster.submit(run, "asker", [row("a")], is_new=True)
+    assert (await desk.cluster.js.api("STREAM.INFO.TASKS"))["state"]["last_seq"] == info["state"]["last_seq"] + 1
+    await desk.cluster.until_settled(run)
+    assert desk.cluster.calls(run) == {"0/0": 1}
+    assert len(await desk.cluster.stored(run)) == 1
 
 
 @pytest.fixture
 def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents that are being started again are not waited for."""
-    monkeypatch.setattr("gymq.discovery.RUNNING_PATIENCE_S", 0.0)
+    monkeypatch.setattr("gymq.bus.discovery.RUNNING_PATIENCE_S", 0.0)
 
 
 @pytest.mark.usefixtures("no_patience")
@@ -327,7 +542,7 @@ async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
 
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_ran_once_but_does_not_now_is_named(desk: Desk) -> None:
-    await streams.ensure_agent(desk.lab.js, "retired")
+    await streams.ensure_agent(desk.cluster.js, "retired")
     desk.write_input([row(agent_ref={"name": "retired"})])
     with pytest.raises(CollectError, match="no agent named 'retired' is running"):
         await desk.collect()
@@ -366,7 +581,7 @@ async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, to
     assert "rows.jsonl:2: " in failure["_ng_failure_message"]
     assert told in failure["_ng_failure_message"]
     # Statistics and a resumed run know it, and write it no second time.
-    assert profile_of_files(desk.files).snapshot().agents["asker"].failures == {}
+    assert read_statistics(desk.files).profile.snapshot().agents["asker"].failures == {}
     again = await desk.collect(num_repeats=2)
     assert (again.done, again.submitted, again.refused) == (4, 0, 1)
     assert len(desk.files.failures.read_text().splitlines()) == 1
@@ -383,7 +598,7 @@ async def test_an_empty_input_is_refused(desk: Desk) -> None:
 
 
 async def test_a_missing_input_is_refused(desk: Desk) -> None:
-    with pytest.raises(CollectError, match="there is no input file"):
+    with pytest.raises(CollectError, match=r"input file .* not found"):
         await desk.collect()
 
 
@@ -429,20 +644,20 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
     desk.write_input([row("slow", script={"model_s": 0.5})])
     await desk.collect()
     run = desk.run()
-    await streams.delete_run(desk.lab.js, run)
+    await streams.delete_run(desk.cluster.js, run)
     desk.output.unlink()
-    await desk.lab.js.store(subjects.rollout(run, 0, 0), b"\xff nonsense")
+    await desk.cluster.js.store(subjects.rollout(run, 0, 0), b"\xff nonsense")
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]
 
 
 async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.collect.STALLED_AFTER_S", 0.3)
+    monkeypatch.setattr("gymq.collection.collection.STALLED_AFTER_S", 0.3)
     desk.write_input([row("a"), row("never", agent_ref={"name": "waiter"})])
     collection = desk.collection(rollout_timeout_s=10.0)
     running = asyncio.create_task(collection.run())
     await until(lambda: collection.progress.done == 1)
-    await desk.lab.js.api("STREAM.PURGE.TASKS", {"filter": subjects.tasks_of_run(desk.run())})
+    await desk.cluster.js.api("STREAM.PURGE.TASKS", {"filter": subjects.tasks_of_run(desk.run())})
     progress = await running
     assert (progress.done, progress.failed) == (1, 1)
     assert "1 rollouts left the queue without an outcome" in collection.warnings[0]
@@ -456,12 +671,12 @@ async def test_a_time_limit_that_no_task_can_have_is_refused(desk: Desk, timeout
     assert desk.content() == {}
 
 
-async def test_a_full_disk_is_told_plainly_and_the_next_start_goes_on(
+async def test_a_full_disk_is_told_plainly_and_the_next_start_continues(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     desk.write_input([row(str(number)) for number in range(20)])
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    monkeypatch.setattr("gymq.run_files.BUFFER_BYTES", 4096)
+    monkeypatch.setattr("gymq.data.run_files.BUFFER_BYTES", 4096)
     collection = desk.collection()
     published = collection._publish
 
@@ -470,7 +685,7 @@ async def test_a_full_disk_is_told_plainly_and_the_next_start_goes_on(
         resource.setrlimit(resource.RLIMIT_FSIZE, (6000, limits[1]))
         await published(*arguments)
 
-    collection._publish = publish  # type: ignore[method-assign]
+    collection._publish = publish  # type: ignore[method-assign, assignment]
     try:
         with pytest.raises(RunFileError, match=r"rollouts\.jsonl cannot be written: File too large"):
             await collection.run()
@@ -486,3 +701,30 @@ async def test_an_output_that_cannot_be_written_is_refused(desk: Desk) -> None:
     desk.output.parent.write_text("not a folder")
     with pytest.raises(RunFileError, match=r"rollouts\.jsonl cannot be written: "):
         await desk.collect()
+
+
+async def test_a_run_in_which_nothing_succeeds_is_stopped_and_resumed(desk: Desk) -> None:
+    desk.write_input([row(f"row {index}", script={"agent": "raise" if index < 40 else ""}) for index in range(60)])
+    collection = desk.collection(agent="odd", window=1)
+    progress = await collection.run()
+    assert collection.stopped == "32 rollouts in a row failed with agent_failed at agent"
+    assert (progress.done, progress.failed, progress.submitted) == (0, 32, 32)
+    collection = desk.collection(agent="odd", window=1)
+    progress = await collection.run()
+    assert not collection.stopped
+    assert (progress.done, progress.failed, progress.submitted) == (20, 40, 28)
+
+
+async def test_a_run_that_is_over_anyway_is_not_stopped(desk: Desk) -> None:
+    desk.write_input([row(f"row {index}", script={"agent": "raise"}) for index in range(32)])
+    collection = desk.collection(agent="odd")
+    assert (await collection.run()).failed == 32
+    assert not collection.stopped
+
+
+async def test_a_run_is_stopped_at_its_limit_of_failures(desk: Desk) -> None:
+    desk.write_input([row(f"row {index}", script={"agent": "raise"}) for index in range(10)])
+    collection = desk.collection(agent="odd", window=1, max_failures=MaxFailures(20, is_percent=True))
+    progress = await collection.run()
+    assert collection.stopped == "3 rollouts failed, more than --max-failures 20%"
+    assert (progress.done, progress.failed, progress.submitted) == (0, 3, 3)

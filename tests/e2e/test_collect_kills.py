@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -10,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from gymq.run_files import RunFiles
+from gymq.data.run_files import RunFiles
+from tests.support.waiting import until
 
-from .lab import Lab, row, until
+from .running_cluster import RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -23,11 +25,16 @@ EACH_ONCE = [(task, rollout) for task in range(NUM_ROWS) for rollout in range(NU
 class Collector:
     """`gymq collect` in a process of its own."""
 
-    def __init__(self, lab: Lab, folder: Path) -> None:
+    def __init__(self, cluster: RunningCluster, folder: Path, *, last_s: float = 0.1) -> None:
+        """
+        Args:
+            last_s: how long the model takes for the last row; the collection takes at least that.
+        """
         self.files = RunFiles(folder / "rollouts.jsonl")
-        self._url = lab.cluster.url
+        self._url = cluster.url
         self._input = folder / "rows.jsonl"
-        rows = [row(f"{folder} {number}", script={"model_s": number % 7 / 10}) for number in range(NUM_ROWS)]
+        times_s = [*(number % 7 / 10 for number in range(NUM_ROWS - 1)), last_s]
+        rows = [row(f"{folder} {number}", script={"model_s": model_s}) for number, model_s in enumerate(times_s)]
         self._input.write_text("".join(json.dumps(content) + "\n" for content in rows))
 
     async def start(self) -> asyncio.subprocess.Process:
@@ -60,14 +67,14 @@ class Collector:
 
 
 async def test_a_collector_that_is_killed_again_and_again_loses_nothing_and_asks_nothing_twice(
-    lab: Lab, tmp_path: Path
+    cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    collector = Collector(lab, tmp_path)
+    collector = Collector(cluster, tmp_path)
     killed_at = []
     for lines in (0, 15, 40):
         process = await collector.start()
         await until(lambda: collector.files.manifest.exists())
-        await until(lambda lines=lines: collector.num_lines() >= lines)
+        await until(lambda: collector.num_lines() >= lines)  # noqa: B023
         process.send_signal(signal.SIGKILL)
         await process.wait()
         killed_at.append(collector.num_lines())
@@ -75,21 +82,21 @@ async def test_a_collector_that_is_killed_again_and_again_loses_nothing_and_asks
     assert killed_at[-1] < len(EACH_ONCE), "it was killed too late to mean anything"
     assert (summary["done"], summary["failed"]) == (len(EACH_ONCE), 0)
     assert collector.keys() == EACH_ONCE
-    assert set(lab.calls(summary["run"]).values()) == {1}
-    assert len(await lab.stored(summary["run"])) == len(EACH_ONCE)
+    assert set(cluster.calls(summary["run"]).values()) == {1}
+    assert len(await cluster.stored(summary["run"])) == len(EACH_ONCE)
 
 
-async def test_everything_may_be_killed_during_one_collection(lab: Lab, tmp_path: Path) -> None:
-    collector = Collector(lab, tmp_path)
+async def test_everything_may_be_killed_during_one_collection(cluster: RunningCluster, tmp_path: Path) -> None:
+    collector = Collector(cluster, tmp_path)
     process = await collector.start()
     await until(lambda: collector.num_lines() >= 5)
-    lab.kill("models")
+    cluster.kill("models")
     await until(lambda: collector.num_lines() >= 15)
-    lab.kill("agents")
+    cluster.kill("agents")
     await until(lambda: collector.num_lines() >= 25)
-    await lab.kill_server()
+    await cluster.kill_server()
     await until(lambda: collector.num_lines() >= 35)
-    lab.kill("resources")
+    cluster.kill("resources")
     process.send_signal(signal.SIGKILL)
     await process.wait()
     summary = await collector.finish()
@@ -98,11 +105,18 @@ async def test_everything_may_be_killed_during_one_collection(lab: Lab, tmp_path
     assert {json.loads(line)["reward"] for line in collector.files.output.read_text().splitlines()} == {1.0}
 
 
-async def test_an_interrupted_collection_ends_without_a_traceback(lab: Lab, tmp_path: Path) -> None:
-    collector = Collector(lab, tmp_path)
+async def test_an_interrupted_collection_says_what_is_done_and_how_it_is_resumed(
+    cluster: RunningCluster, tmp_path: Path
+) -> None:
+    collector = Collector(cluster, tmp_path, last_s=15.0)
     process = await collector.start()
     await until(lambda: collector.num_lines() >= 1)
     process.send_signal(signal.SIGINT)
     _, err = await process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err.decode()
+    said = re.search(r"gymq: run (\S+) was interrupted: (\d+) of 60 done; the same command resumes it", err.decode())
+    assert said
+    assert int(said[2]) == collector.num_lines()
+    summary = await collector.finish()
+    assert (summary["run"], summary["done"]) == (said[1], len(EACH_ONCE))

@@ -10,16 +10,19 @@ import pytest
 import pytest_asyncio
 from nats.aio.client import Client
 
-from gymq.messages import DeadLetter, Rollout
+from gymq.bus import streams
+from gymq.protocol import subjects
+from gymq.protocol.messages import DeadLetter, VerifiedRollout
+from tests.support.waiting import DEADLINE_S, until_answer
 
-from .lab import Lab, row
+from .running_cluster import RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def client(lab: Lab) -> AsyncIterator[Client]:
-    connected = await nats.connect(lab.cluster.url)
+async def client(cluster: RunningCluster) -> AsyncIterator[Client]:
+    connected = await nats.connect(cluster.url)
     yield connected
     await connected.close()
 
@@ -28,48 +31,47 @@ def submission(run: str, **members: Any) -> dict[str, Any]:
     return {"type": "submission.v1", "run": run, "agent": "asker", "row": row(), **members}
 
 
-async def until_buried(lab: Lab, body: bytes) -> list[DeadLetter]:
+async def until_dead_letter(cluster: RunningCluster, body: bytes) -> list[DeadLetter]:
     """The dead letters about a body, once there is one."""
-    async with asyncio.timeout(20):
-        while True:
-            found = [letter for letter in await lab.dead_letters() if letter.body == body]
-            if found:
-                return found
-            await asyncio.sleep(0.05)
+
+    async def about_body() -> list[DeadLetter]:
+        return [letter for letter in await cluster.dead_letters() if letter.body == body]
+
+    return await until_answer(about_body)
 
 
-async def test_a_row_published_as_json_becomes_rollouts(lab: Lab, client: Client, run: str) -> None:
+async def test_a_row_published_as_json_becomes_rollouts(cluster: RunningCluster, client: Client, run: str) -> None:
     ack = await client.jetstream().publish("gym.tasks", json.dumps(submission(run, num_repeats=3)).encode())
-    found = await lab.outcomes(run, 3)
+    found = await cluster.outcomes(run, 3)
     assert sorted(found) == [(ack.seq, 0), (ack.seq, 1), (ack.seq, 2)]
-    assert all(isinstance(outcome, Rollout) and outcome.num_rollouts == 3 for outcome in found.values())
+    assert all(isinstance(outcome, VerifiedRollout) and outcome.num_rollouts == 3 for outcome in found.values())
 
 
-async def test_the_row_reaches_the_outcome_as_it_was(lab: Lab, client: Client, run: str) -> None:
+async def test_the_row_reaches_the_outcome_as_it_was(cluster: RunningCluster, client: Client, run: str) -> None:
     content = row("ä ☃", number=1.5, large=2**62, nested={"empty": [], "null": None})
     body = submission(run, row=content, task_index=7)
     await client.jetstream().publish("gym.tasks", json.dumps(body).encode())
-    outcome = (await lab.outcomes(run, 1))[7, 0]
+    outcome = (await cluster.outcomes(run, 1))[7, 0]
     assert json.loads(outcome.row) == content
 
 
-async def test_the_agent_may_be_named_in_the_row(lab: Lab, client: Client, run: str) -> None:
+async def test_the_agent_may_be_named_in_the_row(cluster: RunningCluster, client: Client, run: str) -> None:
     body = submission(run, row=row(agent_ref={"name": "asker"}))
     del body["agent"]
     await client.jetstream().publish("gym.tasks", json.dumps(body).encode())
-    assert len(await lab.outcomes(run, 1)) == 1
+    assert len(await cluster.outcomes(run, 1)) == 1
 
 
-async def test_the_type_may_be_left_out(lab: Lab, client: Client, run: str) -> None:
+async def test_the_type_may_be_left_out(cluster: RunningCluster, client: Client, run: str) -> None:
     body = submission(run)
     del body["type"]
     await client.jetstream().publish("gym.tasks", json.dumps(body).encode())
-    assert len(await lab.outcomes(run, 1)) == 1
+    assert len(await cluster.outcomes(run, 1)) == 1
 
 
-async def test_a_fire_and_forget_publish_is_enough(lab: Lab, client: Client, run: str) -> None:
+async def test_a_fire_and_forget_publish_is_enough(cluster: RunningCluster, client: Client, run: str) -> None:
     await client.publish("gym.tasks", json.dumps(submission(run)).encode())
-    assert len(await lab.outcomes(run, 1)) == 1
+    assert len(await cluster.outcomes(run, 1)) == 1
 
 
 BAD: dict[str, tuple[bytes, str]] = {
@@ -113,7 +115,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         "negative time": (submission("x", timeout_s=-5), "$.timeout_s"),
         "endless time": (submission("x", timeout_s=1e12), "$.timeout_s"),
         "time as text": (submission("x", timeout_s="60"), "$.timeout_s"),
-        "unknown member": (submission("x", repeats=3), "repeats"),
+        "unknown field": (submission("x", repeats=3), "repeats"),
         "integer beyond 64 bits": (submission("x", row=row(large=2**70)), "row.large"),
         "half a surrogate": (b'{"type": "submission.v1", "run": "x", "row": {"a": "\\ud800"}}', "not a task"),
         "nested too deeply": (
@@ -125,59 +127,64 @@ BAD: dict[str, tuple[bytes, str]] = {
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def buried(lab: Lab) -> dict[bytes, list[str]]:
-    """The reasons for which bodies were buried."""
+async def dead_letters(cluster: RunningCluster) -> dict[bytes, list[str]]:
+    """The reasons for which bodies were dead_letters."""
     for body, _ in BAD.values():
-        await lab.js.store("gym.tasks", body)
-    await lab.js.store("gym.tasks", b"the last one")
-    await until_buried(lab, b"the last one")
+        await cluster.js.store("gym.tasks", body)
+    await cluster.js.store("gym.tasks", b"the last one")
+    await until_dead_letter(cluster, b"the last one")
     found: dict[bytes, list[str]] = {}
-    for letter in await lab.dead_letters():
+    for letter in await cluster.dead_letters():
         if letter.subject == "gym.tasks":
             found.setdefault(letter.body, []).append(letter.reason)
     return found
 
 
 @pytest.mark.parametrize("name", BAD)
-async def test_what_is_no_task_is_buried_once_with_a_sentence_that_names_what_is_wrong(
-    buried: dict[bytes, list[str]], name: str
+async def test_what_is_no_task_is_one_dead_letter_with_a_sentence_that_names_what_is_wrong(
+    dead_letters: dict[bytes, list[str]], name: str
 ) -> None:
     body, said = BAD[name]
-    (reason,) = buried[body]
+    (reason,) = dead_letters[body]
     assert said in reason
     assert "\n" not in reason
 
 
-async def test_bad_ones_hold_up_nobody(lab: Lab, client: Client, run: str) -> None:
+async def test_bad_ones_hold_up_nobody(cluster: RunningCluster, client: Client, run: str) -> None:
     for number in range(100):
         await client.publish("gym.tasks", f"{run} {number}".encode())
     await client.publish("gym.tasks", json.dumps(submission(run)).encode())
-    assert len(await lab.outcomes(run, 1)) == 1
+    assert len(await cluster.outcomes(run, 1)) == 1
 
 
 async def test_a_submission_that_is_delivered_again_makes_no_second_set_of_tasks(
-    lab: Lab, client: Client, run: str
+    cluster: RunningCluster, client: Client, run: str
 ) -> None:
-    before = (await lab.js.api("STREAM.INFO.TASKS"))["state"]["last_seq"]
+    before = (await cluster.js.api("STREAM.INFO.TASKS"))["state"]["last_seq"]
     content = row(script={"model_s": 1.0})
     await client.jetstream().publish("gym.tasks", json.dumps(submission(run, row=content, num_repeats=200)).encode())
-    async with asyncio.timeout(10):
-        while (await lab.js.api("STREAM.INFO.TASKS"))["state"]["last_seq"] < before + 50:  # noqa: ASYNC110
+    async with asyncio.timeout(DEADLINE_S):
+        while (await cluster.js.api("STREAM.INFO.TASKS"))["state"]["last_seq"] < before + 50:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
-    restarts = lab.child("services").restarts
-    lab.kill("services")
-    await lab.until_restarted("services", restarts)
-    found = await lab.outcomes(run, 200, timeout_s=60)
-    await lab.until_settled(run)
+    restarts = cluster.child("services").restarts
+    cluster.kill("services")
+    await cluster.until_restarted("services", restarts)
+    intake = {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000}
+    await streams.ensure_consumer(cluster.js, streams.TASKS, "intake", intake | {"ack_wait": 500_000_000})
+    found = await cluster.outcomes(run, 200)
+    await streams.ensure_consumer(cluster.js, streams.TASKS, "intake", intake)
+    await cluster.until_settled(run)
     assert {rollout for _, rollout in found} == set(range(200))
     assert len({task for task, _ in found}) == 1
-    assert len(await lab.stored(run)) == 200
-    assert set(lab.calls(run).values()) == {1}
+    assert len(await cluster.stored(run)) == 200
+    assert set(cluster.calls(run).values()) == {1}
 
 
-async def test_a_thousand_submissions_at_once_become_a_thousand_rollouts(lab: Lab, client: Client, run: str) -> None:
+async def test_a_thousand_submissions_at_once_become_a_thousand_rollouts(
+    cluster: RunningCluster, client: Client, run: str
+) -> None:
     for number in range(1000):
         await client.publish("gym.tasks", json.dumps(submission(run, row=row(f"{number}"))).encode())
-    found = await lab.outcomes(run, 1000)
+    found = await cluster.outcomes(run, 1000)
     texts = {json.loads(outcome.row)["responses_create_params"]["input"] for outcome in found.values()}
     assert texts == {f"{number}" for number in range(1000)}

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster, LaunchError
+from gymq.cluster.launch import Cluster, LaunchError
+from gymq.protocol.instances import Instance
 
 WORKER = """
 import gymq
@@ -44,8 +44,8 @@ def worker_that_needs(version: str, folder: Path) -> Path:
     return folder / "worker.py"
 
 
-def isolated(name: str, file: Path, told: Path) -> InstanceSpec:
-    return InstanceSpec(name, "resources", str(file), {"isolated": True, "told": str(told)})
+def isolated(name: str, file: Path, told: Path) -> Instance:
+    return Instance(name, "resources", str(file), {"isolated": True, "told": str(told)})
 
 
 async def test_each_sees_its_own_version(tmp_path: Path) -> None:

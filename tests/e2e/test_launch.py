@@ -13,7 +13,10 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from .lab import WORKERS, Lab, row, until
+from gymq.cluster import launch
+from tests.support.waiting import until
+
+from .running_cluster import WORKERS, RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -155,14 +158,14 @@ def _computes(process: psutil.Process) -> bool:
     return False
 
 
-async def test_a_killed_worker_process_comes_back(lab: Lab, run: str) -> None:
-    process = lab.child("models").process
-    restarts = lab.child("models").restarts
-    lab.kill("models")
-    await lab.until_restarted("models", restarts)
-    assert lab.child("models").process is not process
-    await lab.submit(run, "asker", [row()])
-    assert len(await lab.outcomes(run, 1)) == 1
+async def test_a_killed_worker_process_comes_back(cluster: RunningCluster, run: str) -> None:
+    process = cluster.child("models").process
+    restarts = cluster.child("models").restarts
+    cluster.kill("models")
+    await cluster.until_restarted("models", restarts)
+    assert cluster.child("models").process is not process
+    await cluster.submit(run, "asker", [row()])
+    assert len(await cluster.outcomes(run, 1)) == 1
 
 
 async def test_told_to_stop_it_stops_everything(place: Place) -> None:
@@ -181,11 +184,11 @@ async def test_killed_it_leaves_nothing_behind_not_even_what_is_busy_or_frozen(p
     process = await place.up()
     await place.start_collect("--config", "config.yaml")
     await until(lambda: bool(busy_in(place.folder)))
-    frozen = next(child for child in psutil.Process(process.pid).children() if "gymq.host" in child.cmdline())
+    frozen = next(child for child in psutil.Process(process.pid).children() if "gymq.cluster.host" in child.cmdline())
     frozen.suspend()
     for started in place.started:
         started.kill()
-    await until(lambda: not living_in(place.folder), timeout_s=10)
+    await until(lambda: not living_in(place.folder))
 
 
 async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
@@ -230,13 +233,15 @@ async def test_a_collection_brings_a_cluster_of_its_own_and_takes_it_away(place:
     assert living_in(place.folder) == []
 
 
-async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration(place: Place, lab: Lab) -> None:
-    summary = await place.collect("--nats", lab.cluster.url, "--agent", "asker")
+async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration(
+    place: Place, cluster: RunningCluster
+) -> None:
+    summary = await place.collect("--nats", cluster.url, "--agent", "asker")
     assert summary["done"] == 5
-    assert lab.calls(summary["run"]).total() == 5
+    assert cluster.calls(summary["run"]).total() == 5
 
 
-async def test_a_collection_that_was_killed_with_its_cluster_goes_on_at_once(place: Place) -> None:
+async def test_a_collection_that_was_killed_with_its_cluster_continues_at_once(place: Place) -> None:
     rows = [row(str(number), script={"model_s": 1.0 if number % 2 else 0.0}) for number in range(20)]
     process = await place.start_collect("--config", "config.yaml", rows=rows)
     output = place.folder / "out.jsonl"
@@ -257,13 +262,13 @@ async def test_a_collection_that_was_killed_with_its_cluster_goes_on_at_once(pla
 
 
 WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
-    "bad option": ("", {"no_such_option": 1}, "env: no_such_option: "),
-    "missing file": ("missing", {}, "there is no file"),
+    "bad option": ("", {"no_such_option": 1}, "env: no option no_such_option"),
+    "missing file": ("missing", {}, "not found"),
     "syntax error": ("class Env(", {}, "cannot be loaded: SyntaxError"),
     "raises in its constructor": (
         "def __init__(self, *a, **k):\n        raise OSError('no\\nlicence')",
         {},
-        "env cannot be made: OSError: no licence",
+        "env cannot be created: OSError: no licence",
     ),
     "raises at its start": (
         "async def start(self):\n        raise OSError('no\\ndata')",
@@ -278,7 +283,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "dies at its start": (
         "async def start(self):\n        import os\n        os._exit(3)",
         {},
-        "it did not get ready; see",
+        "it did not become ready; see",
     ),
 }
 
@@ -288,7 +293,10 @@ async def test_a_worker_that_cannot_start_is_named_in_one_sentence(place: Place,
     text, options, said = WRONG[name]
     file = place.folder / "env.py"
     if text and text != "missing":
-        body = text if text.startswith("class") else f"class Env(gymq.Resources[gymq.Row]):\n    {text}\n"
+        verify = "async def verify(self, request):\n        return 0.0"
+        body = (
+            text if text.startswith("class") else f"class Env(gymq.Resources[gymq.Row]):\n    {text}\n\n    {verify}\n"
+        )
         file.write_text(f"import gymq\n{body}")
     resources = str(file) if text else "grader.py"
     place.configure(configuration(place.folder, resources, **options))
@@ -296,3 +304,27 @@ async def test_a_worker_that_cannot_start_is_named_in_one_sentence(place: Place,
     assert said in sentence
     assert sentence.startswith("gymq: ")
     assert sentence.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("stays_up_s", "expected"), [(-1.0, [0.25, 0.25, 0.25, 0.25]), (60.0, [0.25, 0.5, 1.0, 2.0])], ids=["up", "down"]
+)
+async def test_the_pause_before_a_restart_grows_only_while_a_process_does_not_stay_up(
+    stays_up_s: float, expected: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+
+    async def ended() -> int:
+        return -9
+
+    async def start() -> None:
+        if len(pauses) == len(expected):
+            raise EOFError
+
+    monkeypatch.setattr("gymq.cluster.launch.asyncio.sleep", sleep)
+    with pytest.raises(EOFError):
+        await launch.keep_running("some", ended, start, stays_up_s=stays_up_s)
+    assert pauses == expected

@@ -4,13 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from gymq import launch
-from gymq.launch import Cluster
+from gymq.cluster import launch
+from gymq.cluster.launch import Cluster
+from tests.support.waiting import until
 
-from .lab import until
 
-
-async def test_a_log_that_is_full_is_kept_once_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_log_that_is_full_is_kept_once_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(launch, "LOG_MAX_BYTES", 1000)
     monkeypatch.setattr(launch, "LOG_CHECK_S", 0.05)
     logs = tmp_path / "logs"

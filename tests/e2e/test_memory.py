@@ -12,17 +12,17 @@ MAX_GROWTH_MIB = 40
 PROGRAM = """
 import resource, sys
 from pathlib import Path
-from gymq.jsonl import JsonlFile, written_whole
-from gymq.materialise import Materialisation, MaterialiseOptions
-from gymq.resume import Resume
-from gymq.run_files import RunFiles
+from gymq.data.jsonl import JsonlFile, atomic_write
+from gymq.data.materialise import Materialisation, MaterialiseOptions
+from gymq.data.resume import Resume
+from gymq.data.run_files import RunFiles
 
 def peak_mib():
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 before = peak_mib()
 files = RunFiles(Path(sys.argv[2]))
-with Materialisation(MaterialiseOptions(agent_name="agent")) as made, written_whole(files.materialised) as rows:
+with Materialisation(MaterialiseOptions(agent_name="agent")) as made, atomic_write(files.materialised) as rows:
     for row in made.rows(JsonlFile(sys.argv[1])):
         rows.write(row.json + b"\\n")
 files.failures.touch()

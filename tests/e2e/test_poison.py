@@ -1,6 +1,5 @@
 """Junk on every subject that processes hear ends none of them, and the work that comes after it is done."""
 
-import asyncio
 import random
 import re
 from collections import defaultdict
@@ -10,13 +9,14 @@ import pytest
 import pytest_asyncio
 from nats.aio.msg import Msg
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.launch import Cluster
-from gymq.messages import Rollout
-from gymq.profiler import last_profile
+from gymq.cluster.launch import Cluster
+from gymq.protocol import subjects
+from gymq.protocol.messages import VerifiedRollout
+from gymq.runtime.profiler import last_profile
+from tests.support.waiting import until_answer
 
-from .lab import Lab, instances, row
+from .running_cluster import RunningCluster, instances, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,13 +25,13 @@ SEED = 7
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def own_lab(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Lab]:
+async def own_cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCluster]:
     """A cluster whose streams may be spoilt."""
     folder = tmp_path_factory.mktemp("poisoned")
     wanted = [instance for instance in instances(folder) if instance.name in ("policy", "grader", "asker")]
     async with Cluster(wanted, folder=folder, ack_wait_s=30.0, drain_s=2.0) as cluster:
-        bus = await Bus.connect(cluster.url, role="test", name="lab")
-        yield Lab(cluster, bus, folder)
+        bus = await Bus.connect(cluster.url, role="test", name="test")
+        yield RunningCluster(cluster, bus, folder)
         await bus.close()
 
 
@@ -55,21 +55,21 @@ def filled(pattern: str, names: dict[str, str], source: random.Random) -> str:
     return re.sub(r"<(\w+)>", name, pattern)
 
 
-async def collect(lab: Lab, run: str, count: int) -> None:
-    await lab.submit(run, "asker", [row(script={"reward": 1.0}) for _ in range(count)])
-    outcomes = await lab.outcomes(run, count, timeout_s=120)
-    assert [outcome for outcome in outcomes.values() if not isinstance(outcome, Rollout)] == []
+async def collect(cluster: RunningCluster, run: str, count: int) -> None:
+    await cluster.submit(run, "asker", [row(script={"reward": 1.0}) for _ in range(count)])
+    outcomes = await cluster.outcomes(run, count)
+    assert [outcome for outcome in outcomes.values() if not isinstance(outcome, VerifiedRollout)] == []
 
 
-async def counted(lab: Lab, run: str) -> int:
+async def counted(cluster: RunningCluster, run: str) -> int:
     """Rollouts in the live statistics of a run."""
-    profile, _ = await last_profile(lab.js, run)
+    profile, _ = await last_profile(cluster.js, run)
     agents = profile.snapshot().agents
     return agents["asker"].rollouts if "asker" in agents else 0
 
 
-async def test_junk_on_every_subject_costs_nothing_but_itself(own_lab: Lab, run: str) -> None:
-    lab, source = own_lab, random.Random(SEED)
+async def test_junk_on_every_subject_costs_nothing_but_itself(own_cluster: RunningCluster, run: str) -> None:
+    cluster, source = own_cluster, random.Random(SEED)
     heard: dict[str, list[bytes]] = defaultdict(list)
     workers: set[str] = set()
 
@@ -78,10 +78,10 @@ async def test_junk_on_every_subject_costs_nothing_but_itself(own_lab: Lab, run:
         heard[".".join(tokens[:2])].append(message.data)
         workers.update(tokens[2:3] if tokens[1:2] == ["session"] else ())
 
-    hearing = await lab.bus.subscribe("gym.>", hear)
-    await lab.bus.flush()
-    await collect(lab, f"{run}-before", 5)
-    await lab.bus.unsubscribe(hearing)
+    hearing = await cluster.bus.subscribe("gym.>", hear)
+    await cluster.bus.flush()
+    await collect(cluster, f"{run}-before", 5)
+    await cluster.bus.unsubscribe(hearing)
     assert len(heard) > 5
     real = [body for bodies in heard.values() for body in bodies if body]
     names = {"run": f"{run}-junk", "agent": "asker", "resources": "grader", "model": "policy"}
@@ -93,11 +93,9 @@ async def test_junk_on_every_subject_costs_nothing_but_itself(own_lab: Lab, run:
         for number in range(MESSAGES_A_SUBJECT):
             body = source.randbytes(source.randrange(200)) if number % 4 == 0 else mutated(source.choice(own), source)
             reply = f"_INBOX_test.any.junk.{number}" if number % 2 else ""
-            await lab.bus.publish(filled(pattern, names, source), body, reply=reply)
-        await lab.bus.flush(30.0)
-    await collect(lab, f"{run}-after", 10)
+            await cluster.bus.publish(filled(pattern, names, source), body, reply=reply)
+        await cluster.bus.flush(30.0)
+    await collect(cluster, f"{run}-after", 10)
 
-    async with asyncio.timeout(60):
-        while await counted(lab, f"{run}-after") != 10:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
-    assert {child.name: child.restarts for child in lab.cluster.children if child.restarts} == {}
+    await until_answer(lambda: counted(cluster, f"{run}-after"), lambda number: number == 10)
+    assert {child.name: child.restarts for child in cluster.children if child.restarts} == {}

@@ -1,25 +1,32 @@
 """A run's live statistics are those that its outcomes give, whatever happens to whoever computes them."""
 
 import asyncio
+import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from gymq.host import HostSpec
-from gymq.profiler import last_profile, read_profile
-from gymq.run_profile import add_outcome
-from gymq.running import ProfileSnapshot, RunningProfile
-from gymq.runs import Runs
+from gymq.cluster.host import HostSpec
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol import subjects
+from gymq.protocol.messages import Run, encode
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.profiler import last_profile, read_profile
+from gymq.stats.outcomes import add_outcome
+from gymq.stats.running import ProfileSnapshot, RunningProfile
+from tests.support.waiting import until_answer
 
-from .lab import Lab, row
+from .running_cluster import RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 NUM_TASKS, NUM_ROLLOUTS = 40, 3
 
 
-async def submit(lab: Lab, run: str) -> None:
+async def submit(cluster: RunningCluster, run: str) -> None:
     """Rollouts right, wrong and failing, which take between nothing and a second."""
     for rollout_index in range(NUM_ROLLOUTS):
         for task_index in range(NUM_TASKS):
@@ -28,20 +35,20 @@ async def submit(lab: Lab, run: str) -> None:
             if task_index % 10 == 9:
                 script["model_nonsense"] = True
             content = row(f"{run} {task_index} {rollout_index}", script=script)
-            await lab.submit_task(run, "asker", content, (task_index, rollout_index), num_rollouts=NUM_ROLLOUTS)
+            await cluster.submit_task(run, "asker", content, (task_index, rollout_index), num_rollouts=NUM_ROLLOUTS)
 
 
-async def check_statistics(lab: Lab, run: str) -> None:
+async def check_statistics(cluster: RunningCluster, run: str) -> None:
     """The live statistics agree with those of the stored outcomes, once all are in."""
-    await lab.outcomes(run, NUM_TASKS * NUM_ROLLOUTS)
+    await cluster.outcomes(run, NUM_TASKS * NUM_ROLLOUTS)
     profile = RunningProfile()
-    outcomes = sorted(await lab.stored(run), key=lambda outcome: (outcome.task_index, outcome.rollout_index))
+    outcomes = sorted(await cluster.stored(run), key=lambda outcome: (outcome.task_index, outcome.rollout_index))
     for sequence, outcome in enumerate(outcomes, 1):
         add_outcome(profile, sequence, outcome)
     expected = msgspec.to_builtins(profile.snapshot().agents["asker"], str_keys=True)
     found: Any = None
     for _ in range(100):
-        checkpoint = await read_profile(lab.js, run)
+        checkpoint = await read_profile(cluster.js, run)
         if checkpoint is not None:
             snapshot = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True)
             found = msgspec.to_builtins(snapshot.agents["asker"], str_keys=True)
@@ -60,47 +67,87 @@ def approximately(value: Any) -> Any:
     return pytest.approx(value, nan_ok=True) if isinstance(value, float) else value
 
 
-async def test_live_statistics_are_those_of_the_outcomes(lab: Lab, run: str) -> None:
-    await submit(lab, run)
-    await check_statistics(lab, run)
+async def test_live_statistics_are_those_of_the_outcomes(cluster: RunningCluster, run: str) -> None:
+    await submit(cluster, run)
+    await check_statistics(cluster, run)
 
 
-async def test_a_profiler_that_is_killed_again_and_again_counts_everything_once(lab: Lab, run: str) -> None:
-    await submit(lab, run)
+async def test_a_profiler_that_is_killed_again_and_again_counts_everything_once(
+    cluster: RunningCluster, run: str
+) -> None:
+    await submit(cluster, run)
     for count in (30, 60, 90):
-        await lab.outcomes(run, count)
-        restarts = lab.child("services").restarts
-        lab.kill("services")
-        await lab.until_restarted("services", restarts)
-    await check_statistics(lab, run)
+        await cluster.outcomes(run, count)
+        restarts = cluster.child("services").restarts
+        cluster.kill("services")
+        await cluster.until_restarted("services", restarts)
+    await check_statistics(cluster, run)
 
 
-async def test_the_server_may_be_killed_while_statistics_are_computed(lab: Lab, run: str) -> None:
-    await submit(lab, run)
+async def test_the_server_may_be_killed_while_statistics_are_computed(cluster: RunningCluster, run: str) -> None:
+    await submit(cluster, run)
     for count in (30, 80):
-        await lab.outcomes(run, count)
-        await lab.kill_server()
-    await check_statistics(lab, run)
+        await cluster.outcomes(run, count)
+        await cluster.kill_server()
+    await check_statistics(cluster, run)
 
 
-async def test_two_profilers_at_once_count_everything_once(lab: Lab, run: str) -> None:
-    await submit(lab, run)
-    second = await lab.start("second_services", HostSpec(lab.cluster.url, "services", services=True, drain_s=2.0))
+async def test_two_profilers_at_once_count_everything_once(cluster: RunningCluster, run: str) -> None:
+    await submit(cluster, run)
+    second = await cluster.start("second_services", HostSpec(cluster.url, "services", services=True, drain_s=2.0))
     try:
-        await lab.outcomes(run, 60)
-        lab.kill("services")
-        await check_statistics(lab, run)
+        await cluster.outcomes(run, 60)
+        cluster.kill("services")
+        await check_statistics(cluster, run)
     finally:
         await second.stop()
 
 
-async def test_the_statistics_of_a_run_go_on_from_its_last_checkpoint(lab: Lab, run: str) -> None:
-    assert (await last_profile(lab.js, run))[1] == 0
-    await submit(lab, run)
-    await check_statistics(lab, run)
-    profile, sequence = await last_profile(lab.js, run)
+async def test_the_statistics_of_a_run_continue_from_its_last_checkpoint(cluster: RunningCluster, run: str) -> None:
+    assert (await last_profile(cluster.js, run))[1] == 0
+    await submit(cluster, run)
+    await check_statistics(cluster, run)
+    profile, sequence = await last_profile(cluster.js, run)
     found = msgspec.to_builtins(profile.snapshot().agents["asker"], str_keys=True)
-    checkpoint = await read_profile(lab.js, run)
+    checkpoint = await read_profile(cluster.js, run)
     assert checkpoint is not None
     assert found == approximately(checkpoint.snapshot["agents"]["asker"])
-    assert sequence == await Runs(lab.bus).last_sequence(run)
+    assert sequence == await Runs(cluster.bus).last_sequence(run)
+
+
+async def test_a_run_that_was_given_more_repeats_is_counted_again(cluster: RunningCluster, tmp_path: Path) -> None:
+    rows = [row(f"{tmp_path} {number}", script={"reward": float(number)}) for number in (0, 1)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(content) + "\n" for content in rows))
+
+    async def collect(num_repeats: int) -> str:
+        materialise = MaterialiseOptions(agent_name="asker", num_repeats=num_repeats)
+        options = CollectOptions(tmp_path / "rows.jsonl", tmp_path / "rollouts.jsonl", materialise)
+        return (await Collection(cluster.bus, options).run()).run
+
+    async def until_profiled(run: str, num_rollouts: int) -> Any:
+        checkpoint = await until_answer(
+            lambda: read_profile(cluster.js, run),
+            lambda found: found is not None and found.snapshot["agents"]["asker"]["rollouts"] == num_rollouts,
+        )
+        assert checkpoint is not None
+        return checkpoint.snapshot
+
+    run = await collect(2)
+    await until_profiled(run, 4)
+    assert await collect(4) == run
+    snapshot = await until_profiled(run, 8)
+    agent = snapshot["agents"]["asker"]
+    assert (agent["max_k"], agent["tasks"], snapshot["open_tasks"]) == (4, 2, 0)
+    assert [agent["pass_at_k"][k]["value"] for k in ("1", "4")] == [50.0, 50.0]
+    profile, _ = await last_profile(cluster.js, run)
+    assert profile.snapshot().agents["asker"].rollouts == 8
+
+
+async def test_a_checkpoint_from_before_a_run_was_extended_is_not_used(cluster: RunningCluster, run: str) -> None:
+    await submit(cluster, run)
+    await check_statistics(cluster, run)
+    record = Run(run=run, created_at=1.0, extended_to=2 * NUM_ROLLOUTS)
+    await cluster.js.publish_with_retry(subjects.run_record(run), encode(record), {}, patience_s=30)
+    profile, sequence = await last_profile(cluster.js, run)
+    assert (sequence, profile.snapshot().agents) == (0, {})
+    assert profile.knows_extension(2 * NUM_ROLLOUTS)

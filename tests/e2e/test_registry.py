@@ -5,15 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from gymq import registry
-from gymq.registry import WorkerNotFound
+from gymq.loading import registry
+from gymq.loading.registry import WorkerNotFound
 from gymq.testing import Harness, prompt, reply
 
 ONE = """
 import gymq
 
 class Env(gymq.Resources[gymq.Row]):
-    def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+    def verify_in_process(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         return gymq.Verdict(1.0)
 """
 TWO = (
@@ -42,6 +42,24 @@ def test_a_worker_in_the_current_folder_is_found_by_its_name(folder: Path) -> No
     place.mkdir(parents=True)
     (place / "worker.py").write_text(ONE)
     assert registry.find("resources", "registry_test_env").__name__ == "Env"
+
+
+def test_a_shipped_worker_is_a_module_of_gymq() -> None:
+    assert registry.find("resources", "mcqa").__module__ == "gymq.workers.resources.mcqa.worker"
+    assert registry.find("resources", "gymq.workers.resources.mcqa.worker") is registry.find("resources", "mcqa")
+
+
+def test_a_worker_in_the_current_folder_imports_what_lies_beside_it(folder: Path) -> None:
+    place = folder / "workers" / "resources" / "registry_test_two"
+    place.mkdir(parents=True)
+    (place / "parts.py").write_text("REWARD = 0.5\n")
+    (place / "worker.py").write_text("from workers.resources.registry_test_two.parts import REWARD\n" + ONE)
+    assert registry.find("resources", "registry_test_two").__module__ == "workers.resources.registry_test_two.worker"
+
+
+def test_the_former_module_of_a_shipped_worker_is_answered_with_its_name(folder: Path) -> None:
+    with pytest.raises(WorkerNotFound, match=r"workers are in gymq\.workers\.resources\.no_such_worker\.worker$"):
+        registry.find("resources", "workers.resources.no_such_worker.worker")
 
 
 def test_a_worker_is_found_by_its_module(folder: Path) -> None:
@@ -82,7 +100,7 @@ async def test_a_worker_from_a_file_verifies_in_a_process(folder: Path) -> None:
 
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
-    with pytest.raises(WorkerNotFound, match=rf"there is no file {folder}/nothing\.py"):
+    with pytest.raises(WorkerNotFound, match=rf"file {folder}/nothing\.py not found"):
         registry.find("resources", "nothing.py")
 
 
@@ -93,7 +111,7 @@ def test_a_name_that_is_not_there_says_where_it_was_looked_for() -> None:
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "1a"])
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
-    with pytest.raises(WorkerNotFound, match="is no name of a worker"):
+    with pytest.raises(WorkerNotFound, match="invalid worker name"):
         registry.find("resources", name)
 
 

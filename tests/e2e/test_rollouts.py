@@ -5,10 +5,10 @@ import re
 import pytest
 import pytest_asyncio
 
-from gymq.host import HostSpec
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Stage, Unresolved
+from gymq.cluster.host import HostSpec
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
 
-from .lab import Lab, model, row
+from .running_cluster import RunningCluster, model, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -32,34 +32,34 @@ LATE = {
 }
 ODD = {what: row(what, script={"agent": what}) for what in ("raise", "leave", "none", "nan", "own_timeout", "sleep")}
 DEADLY = {"die": row("die", script={"agent": "die"})}
-TALLY = {"three turns": row("three turns", expected=3, script={"tools": ["add"] * 3})}
+ADDING = {"three turns": row("three turns", expected=3, script={"tools": ["add"] * 3})}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def outcomes(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+async def outcomes(cluster: RunningCluster, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
     marker = tmp_path_factory.mktemp("marker") / "died"
-    tally = TALLY | {
+    adding = ADDING | {
         "killed": row("killed", expected=3, marker=str(marker), script={"tools": ["add", "add_and_die", "add"]})
     }
     groups = (
         ("asker", ASKED, 30.0),
-        ("asker", LATE, 2.0),
-        ("odd", ODD, 3.0),
+        ("asker", LATE, 8.0),
+        ("odd", ODD, 8.0),
         ("deadly", DEADLY, 30.0),
-        ("adder", tally, 30.0),
+        ("adder", adding, 30.0),
     )
     runs = [f"rollouts-{number}" for number in range(len(groups))]
     for run, (agent, rows, timeout_s) in zip(runs, groups, strict=True):
-        await lab.submit(run, agent, rows.values(), timeout_s=timeout_s)
+        await cluster.submit(run, agent, rows.values(), timeout_s=timeout_s)
     found: dict[str, Outcome] = {}
     for run, (agent, rows, _) in zip(runs, groups, strict=True):
-        stored = await lab.outcomes(run, len(rows), timeout_s=60)
+        stored = await cluster.outcomes(run, len(rows))
         found |= {f"{agent}: {name}": stored[task, 0] for task, name in enumerate(rows)}
     return found
 
 
-def rollout(outcome: Outcome) -> Rollout:
-    assert isinstance(outcome, Rollout), outcome
+def rollout(outcome: Outcome) -> VerifiedRollout:
+    assert isinstance(outcome, VerifiedRollout), outcome
     return outcome
 
 
@@ -79,10 +79,12 @@ async def test_a_model_that_fails_is_asked_again(outcomes: dict[str, Outcome]) -
     assert done.attempt == 2
 
 
-async def test_a_model_that_always_fails_is_given_up_after_three_tries(lab: Lab, outcomes: dict[str, Outcome]) -> None:
+async def test_a_model_that_always_fails_is_given_up_after_three_tries(
+    cluster: RunningCluster, outcomes: dict[str, Outcome]
+) -> None:
     failed = failure(outcomes["asker: model fails"])
     assert (failed.failure_class, failed.stage, failed.attempt) == (FailureClass.MODEL_FAILED, Stage.MODEL, 2)
-    assert lab.calls(failed.run)[f"{failed.task_index}/0"] == 3
+    assert cluster.calls(failed.run)[f"{failed.task_index}/0"] == 3
 
 
 async def test_a_reply_that_is_no_response_is_a_failure_of_the_model(outcomes: dict[str, Outcome]) -> None:
@@ -90,11 +92,11 @@ async def test_a_reply_that_is_no_response_is_a_failure_of_the_model(outcomes: d
 
 
 async def test_a_verifier_that_fails_is_asked_again_with_the_same_response(
-    lab: Lab, outcomes: dict[str, Outcome]
+    cluster: RunningCluster, outcomes: dict[str, Outcome]
 ) -> None:
     done = rollout(outcomes["asker: verifier fails once"])
     assert done.verdict["asked"] == 2
-    assert lab.calls(done.run)[f"{done.task_index}/0"] == 1
+    assert cluster.calls(done.run)[f"{done.task_index}/0"] == 1
 
 
 async def test_without_a_verdict_the_response_is_kept_and_there_is_no_reward(outcomes: dict[str, Outcome]) -> None:
@@ -119,7 +121,7 @@ async def test_a_row_larger_than_a_message_is_rolled_out(outcomes: dict[str, Out
     assert len(rollout(outcomes["asker: large row"]).row) > 9_000_000
 
 
-async def test_a_row_without_usable_params_fails_for_good_and_names_the_member(outcomes: dict[str, Outcome]) -> None:
+async def test_a_row_without_usable_params_fails_for_good_and_names_the_field(outcomes: dict[str, Outcome]) -> None:
     failed = failure(outcomes["asker: no params"])
     assert failed.failure_class is FailureClass.INVALID_TASK
     assert not failed.retryable
@@ -160,7 +162,7 @@ async def test_an_error_in_an_agents_own_code_is_a_failure_that_says_what_it_was
     assert said in failed.message
     if how == "raise":
         assert re.search(r"\n  \S+\.py:\d+ in run: raise KeyError", failed.message)
-        assert "gymq/attempts.py" not in failed.message
+        assert "gymq/runtime/attempts.py" not in failed.message
 
 
 async def test_a_task_that_kills_its_agent_every_time_ends_as_a_failure(outcomes: dict[str, Outcome]) -> None:
@@ -172,44 +174,48 @@ async def test_tools_change_the_state_of_the_rollouts_own_session(outcomes: dict
     assert rollout(outcomes["adder: three turns"]).verdict["total"] == 3
 
 
-async def test_a_rollout_whose_session_was_lost_starts_anew(outcomes: dict[str, Outcome]) -> None:
+async def test_a_rollout_whose_session_was_lost_starts_over(outcomes: dict[str, Outcome]) -> None:
     done = rollout(outcomes["adder: killed"])
     assert done.reward == 1.0
     assert done.verdict["total"] == 3
     assert done.attempt == 1
 
 
-async def test_every_settled_task_has_left_the_queue(lab: Lab, outcomes: dict[str, Outcome]) -> None:
-    assert {await lab.waiting_tasks(outcome.run) for outcome in outcomes.values()} == {0}
+async def test_every_settled_task_has_left_the_queue(cluster: RunningCluster, outcomes: dict[str, Outcome]) -> None:
+    assert {await cluster.waiting_tasks(outcome.run) for outcome in outcomes.values()} == {0}
 
 
-async def test_what_can_be_read_by_nobody_is_buried_and_holds_nothing_up(lab: Lab, run: str) -> None:
+async def test_what_can_be_read_by_nobody_is_a_dead_letter_and_holds_nothing_up(
+    cluster: RunningCluster, run: str
+) -> None:
     subject = f"gym.tasks.{run}.asker"
     for body in (b"", b"\xff\xfe", b"{}", b"[1, 2]", b'{"type": "task.v1"}', b"\x28\xb5\x2f\xfd nothing"):
-        await lab.js.store(subject, body)
-    await lab.submit(run, "asker", [row()])
-    assert len(await lab.outcomes(run, 1)) == 1
-    buried = [letter for letter in await lab.dead_letters() if letter.subject == subject]
-    assert len(buried) == 6
-    assert all(letter.reason.startswith("not a task: ") for letter in buried)
+        await cluster.js.store(subject, body)
+    await cluster.submit(run, "asker", [row()])
+    assert len(await cluster.outcomes(run, 1)) == 1
+    letters = [letter for letter in await cluster.dead_letters() if letter.subject == subject]
+    assert len(letters) == 6
+    assert all(letter.reason.startswith("not a task: ") for letter in letters)
 
 
-async def test_a_task_on_the_wrong_subject_is_buried(lab: Lab, run: str) -> None:
+async def test_a_task_on_the_wrong_subject_is_a_dead_letter(cluster: RunningCluster, run: str) -> None:
     body = b'{"type": "task.v1", "run": "other", "task_index": 0, "rollout_index": 0, "agent": "asker",'
     body += b' "row": {"responses_create_params": {"input": "x"}}, "timeout_s": 9}'
-    await lab.js.store(f"gym.tasks.{run}.asker", body)
-    await lab.submit(run, "asker", [row()])
-    await lab.outcomes(run, 1)
-    buried = [letter for letter in await lab.dead_letters() if letter.subject == f"gym.tasks.{run}.asker"]
-    assert len(buried) == 1
-    assert "do not belong on" in buried[0].reason
+    await cluster.js.store(f"gym.tasks.{run}.asker", body)
+    await cluster.submit(run, "asker", [row()])
+    await cluster.outcomes(run, 1)
+    letters = [letter for letter in await cluster.dead_letters() if letter.subject == f"gym.tasks.{run}.asker"]
+    assert len(letters) == 1
+    assert "do not belong on" in letters[0].reason
 
 
-async def test_a_task_waits_for_a_model_that_comes_up_later(lab: Lab, run: str) -> None:
-    await lab.submit(run, "waiter", [row()])
-    late = await lab.start("late", HostSpec(lab.cluster.url, "model", [model("late_model", lab.folder)], drain_s=2.0))
+async def test_a_task_waits_for_a_model_that_comes_up_later(cluster: RunningCluster, run: str) -> None:
+    await cluster.submit(run, "waiter", [row()])
+    late = await cluster.start(
+        "late", HostSpec(cluster.url, "model", [model("late_model", cluster.folder)], drain_s=2.0)
+    )
     try:
-        outcome = (await lab.outcomes(run, 1))[0, 0]
+        outcome = (await cluster.outcomes(run, 1))[0, 0]
     finally:
         await late.stop()
     assert rollout(outcome).reward == 1.0

@@ -10,17 +10,18 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.collect import Collection, CollectOptions
-from gymq.discovery import find_workers
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster
-from gymq.materialise import MaterialiseOptions
-from gymq.messages import Generate, Generated, Rollout
+from gymq.bus.discovery import find_workers
+from gymq.cluster.launch import Cluster
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol import subjects
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Generate, Generated, VerifiedRollout
+from gymq.rpc.calls import Calls
+from tests.support.waiting import until
 
-from .lab import WORKERS, Lab, row, until
+from .running_cluster import WORKERS, RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,7 +30,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 class Place:
     """A cluster with two replicas of a policy, and the folder in which they leave notes."""
 
-    lab: Lab
+    cluster: RunningCluster
     folder: Path
 
     def file(self, text: str) -> Path:
@@ -43,7 +44,7 @@ class Place:
         command = ("weights", "push", "--model", "policy", "--policy-version", version, "--file", str(file), *more)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from gymq.cli import main; main()"),
-            *(*command, "--nats", self.lab.cluster.url),
+            *(*command, "--nats", self.cluster.url),
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
@@ -59,9 +60,9 @@ class Place:
     async def answers(self) -> dict[str, tuple[str, list[str]]]:
         """The weights and the version of each replica."""
         found = {}
-        for stats in await find_workers(self.lab.bus, "policy"):
+        for stats in await find_workers(self.cluster.bus, "policy"):
             request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
-            generated = await Calls(self.lab.bus).call(subjects.replica("policy", stats["id"]), request)
+            generated = await Calls(self.cluster.bus).call(subjects.replica("policy", stats["id"]), request)
             assert isinstance(generated, Generated)
             text = generated.response["output"][0]["content"][0]["text"]
             found[stats["id"]] = (text, generated.policy_versions)
@@ -69,7 +70,7 @@ class Place:
 
     def replicas(self) -> dict[int, str]:
         """The name of each replica's process, by its id."""
-        children = [child for child in self.lab.cluster.children if child.spec.role == "model"]
+        children = [child for child in self.cluster.children if child.spec.role == "model"]
         return {child.process.pid: child.name for child in children if child.process is not None}
 
 
@@ -82,13 +83,13 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place
     }
     options = {"folder": str(folder), "num_workers": 2}
     instances = [
-        InstanceSpec("policy", "models", str(WORKERS / "weighted_model.py"), options),
-        InstanceSpec("grader", "resources", str(WORKERS / "grader.py")),
-        InstanceSpec("asker", "agents", "simple_agent", references),
+        Instance("policy", "models", str(WORKERS / "weighted_model.py"), options),
+        Instance("grader", "resources", str(WORKERS / "grader.py")),
+        Instance("asker", "agents", "simple_agent", references),
     ]
     async with Cluster(instances, folder=folder, drain_s=2.0) as cluster:
-        bus = await Bus.connect(cluster.url, role="test", name="lab")
-        yield Place(Lab(cluster, bus, folder), folder)
+        bus = await Bus.connect(cluster.url, role="test", name="test")
+        yield Place(RunningCluster(cluster, bus, folder), folder)
         await bus.close()
 
 
@@ -97,26 +98,26 @@ async def test_a_replica_killed_while_it_loads_comes_back_with_the_weights_and_n
 ) -> None:
     wait = place.folder / "wait"
     wait.touch()
-    await place.lab.submit(run, "asker", [row(f"before {number}") for number in range(20)])
-    before = await place.lab.outcomes(run, 20)
+    await place.cluster.submit(run, "asker", [row(f"before {number}") for number in range(20)])
+    before = await place.cluster.outcomes(run, 20)
     pushing = asyncio.create_task(place.push("v1", place.file("one")))
     await until(lambda: len(place.loading()) == 2)
     killed = min(place.loading())
     name = place.replicas()[killed]
-    place.lab.kill(name)
-    await place.lab.submit(f"{run}-while", "asker", [row(f"while {number}") for number in range(20)])
-    await place.lab.outcomes(f"{run}-while", 20)
+    place.cluster.kill(name)
+    await place.cluster.submit(f"{run}-while", "asker", [row(f"while {number}") for number in range(20)])
+    await place.cluster.outcomes(f"{run}-while", 20)
     wait.unlink()
     status, out, err = await pushing
     assert (status, out, err) in [
         (0, "1 replica of policy answer with v1\n", ""),
         (0, "2 replicas of policy answer with v1\n", ""),  # it was back before the other one had loaded
     ]
-    await place.lab.until_restarted(name, 0)
+    await place.cluster.until_restarted(name, 0)
     assert sorted((await place.answers()).values()) == [("one", ["v1"])] * 2
-    await place.lab.submit(f"{run}-after", "asker", [row(f"after {number}") for number in range(20)])
-    after = await place.lab.outcomes(f"{run}-after", 20)
-    assert all(isinstance(outcome, Rollout) for outcome in [*before.values(), *after.values()])
+    await place.cluster.submit(f"{run}-after", "asker", [row(f"after {number}") for number in range(20)])
+    after = await place.cluster.outcomes(f"{run}-after", 20)
+    assert all(isinstance(outcome, VerifiedRollout) for outcome in [*before.values(), *after.values()])
     assert {tuple(outcome.policy_versions) for outcome in before.values()} == {()}
     assert {tuple(outcome.policy_versions) for outcome in after.values()} == {("v1",)}
 
@@ -129,7 +130,7 @@ async def test_a_collection_with_a_limit_takes_no_rollout_of_an_older_policy(pla
     options = CollectOptions(
         input=data, output=output, materialise=MaterialiseOptions(agent_name="asker"), max_staleness=0
     )
-    collecting = asyncio.create_task(Collection(place.lab.bus, options).run())
+    collecting = asyncio.create_task(Collection(place.cluster.bus, options).run())
     await until((place.folder / "held").exists)
     await place.push("new", place.file("new"))
     (place.folder / "hold").unlink()
@@ -143,7 +144,7 @@ async def test_replicas_that_refuse_are_named_with_the_reason(place: Place) -> N
     await place.push("good", place.file("good"))
     status, out, err = await place.push("bad", place.file("broken"))
     assert (status, out) == (1, "0 replicas of policy answer with bad\n")
-    assert "those before stay the newest" in err
+    assert "the previous weights stay the newest" in err
     assert err.count("does not: policy cannot load the weights 'bad': ValueError: a tensor is missing") == 2
     assert sorted((await place.answers()).values()) == [("good", ["good"])] * 2
     assert (await place.push("better", place.file("better")))[0] == 0

@@ -24,6 +24,7 @@ from gymq.judge import (
     user_contents,
 )
 from gymq.testing import ScriptedModel, reply
+from tests.support.waiting import DEADLINE_S
 
 JUDGE = {"type": "responses_api_models", "name": "judge"}
 EQUAL, DIFFERENT = "[[A=B]]", "[[A!=B]]"
@@ -103,7 +104,7 @@ async def test_without_a_bound_all_are_asked_at_once():
         return reply(EQUAL)
 
     judge = judge_with(answer, judge_endpoint_max_concurrency=None)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         await asyncio.gather(*(judge.ask("?", verdict) for _ in range(100)))
 
 
@@ -117,7 +118,7 @@ async def test_a_failed_request_leaves_its_place_to_the_next():
     for _ in range(3):
         with pytest.raises(gymq.JudgeFailed):
             await judge.ask("bad", verdict)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         assert (await judge.ask("good", verdict)).label == EQUAL
 
 
@@ -150,7 +151,7 @@ async def test_when_one_question_fails_the_others_are_given_up():
             raise
 
     judge = judge_with(answer)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(gymq.JudgeFailed, match="no"):
             await all_of(judge.ask(text, last_text) for text in ("a", "bad", "b"))
     assert sorted(given_up) in (["a"], ["a", "b"])
@@ -224,7 +225,7 @@ def test_a_label_inside_another_does_not_count():
 
 def test_labels_that_are_the_same_are_refused():
     check_distinct("a", "b")
-    with pytest.raises(ValueError, match="'a', 'a' have to differ"):
+    with pytest.raises(ValueError, match="'a', 'a' must differ"):
         check_distinct("a", "a")
 
 

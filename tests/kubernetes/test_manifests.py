@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 import yaml
 
-from gymq import streams
-from gymq.auth import OPERATOR, SERVICES
-from gymq.auth_config import STREAMS_ACCOUNT
 from gymq.bridge import settings_of
+from gymq.bus import streams
+from gymq.bus.discovery import ROLE_OF_KIND
 from gymq.config import load
-from gymq.discovery import ROLE_OF_KIND
+from gymq.server.auth_config import STREAMS_ACCOUNT
 from gymq.server.binary import find_binary
+from gymq.server.roles import OPERATOR, SERVICES
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 BASE = FOLDER / "base"

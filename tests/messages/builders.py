@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from gymq import messages
-from gymq.messages import (
+from gymq.protocol import messages
+from gymq.protocol.messages import (
     Accepted,
+    BlobRef,
     Cancel,
     Cancellation,
-    Claim,
     Close,
     Closed,
     DeadLetter,
@@ -26,7 +26,6 @@ from gymq.messages import (
     Ping,
     Pong,
     Profile,
-    Rollout,
     Run,
     Seed,
     Seeded,
@@ -37,6 +36,7 @@ from gymq.messages import (
     ToolResult,
     Unresolved,
     Verified,
+    VerifiedRollout,
     Verify,
     Weights,
 )
@@ -48,12 +48,14 @@ _CALL: dict[str, Any] = {"rollout": "r/1/2", "timeout_s": 5.0}
 EXAMPLES: tuple[Message, ...] = (
     Submission(run="r", row=msgspec.Raw(msgspec.msgpack.encode({"answer": "Bern"})), agent="a", num_repeats=3),
     Task(run="r", task_index=1, rollout_index=2, agent="a", row=ROW, timeout_s=60.0, replaces=7),
-    Rollout(**_OUTCOME, response={"output": []}, reward=0.5, verdict={"exact": True}, attempt=1, duration_s=2.5),
+    VerifiedRollout(
+        **_OUTCOME, response={"output": []}, reward=0.5, verdict={"exact": True}, attempt=1, duration_s=2.5
+    ),
     Failure(**_OUTCOME, failure_class=FailureClass.MODEL_FAILED, stage=Stage.MODEL, message="no", retryable=True),
     Unresolved(**_OUTCOME, response={"output": []}, failure_class=FailureClass.JUDGE_FAILED, message="no judge"),
     Cancellation(run="r", task_index=3, at=1.5),
     DeadLetter(subject="gym.tasks", reason="no task", body=b"\x00\xff", at=1.5),
-    Run(run="r", created_at=1.5, fingerprint="f", models=["m"], num_rollouts=4),
+    Run(run="r", created_at=1.5, fingerprint="f", models=["m"], num_rollouts=4, extended_to=2),
     Profile(run="r", sequence=9, at=1.5, snapshot={"agents": {}}, state=b"\x00\xff"),
     Seed(**_CALL, row=ROW),
     Seeded(session="gym.session.w.s"),
@@ -69,11 +71,11 @@ EXAMPLES: tuple[Message, ...] = (
     Load(worker="w", running=3, waiting=1, kv_cache_use=0.5),
     Weights(policy_version="v1", push="p", parts=2, num_bytes=9, sha256="0" * 64, before=["v0"], at=1.5),
     Accepted(role="model", worker="w"),
-    Fail(failure_class=FailureClass.SATURATED, message="full", retryable=True),
+    Fail(failure_class=FailureClass.SATURATED, message="full", retryable=True, curable=True),
     Cancel(call="0" * 32),
     Ping(calls=["0" * 32, "1" * 32]),
     Pong(gone=["1" * 32]),
-    Claim(subject="gym.parts.call.x", parts=2, num_bytes=10, sha256="0" * 64),
+    BlobRef(subject="gym.parts.call.x", parts=2, num_bytes=10, sha256="0" * 64),
 )
 
 MESSAGE_TYPES = sorted(

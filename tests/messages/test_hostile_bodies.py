@@ -10,19 +10,19 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.messages import (
+from gymq.protocol.messages import (
     MAX_BODY_BYTES,
     Accepted,
     BadMessage,
-    Claim,
+    BlobRef,
     Close,
     Generated,
     Message,
-    Rollout,
     Seeded,
     Submission,
     Task,
     Verified,
+    VerifiedRollout,
     decoder,
     encode,
 )
@@ -94,13 +94,13 @@ def test_bytes_after_the_message_are_refused(example: Message) -> None:
 
 
 @every_example
-def test_an_unknown_member_is_refused_by_name(example: Message) -> None:
+def test_an_unknown_field_is_refused_by_name(example: Message) -> None:
     body = msgspec.msgpack.encode(plain(example) | {"colour": 1})
     assert "colour" in refusal(body)
 
 
 @every_example
-def test_a_member_of_another_type_is_refused_by_its_path(example: Message) -> None:
+def test_a_field_of_another_type_is_refused_by_its_path(example: Message) -> None:
     members = plain(example)
     types = {field.name: field.type for field in msgspec.structs.fields(type(example))}
     for name in members:
@@ -113,7 +113,7 @@ def test_a_member_of_another_type_is_refused_by_its_path(example: Message) -> No
 
 
 @every_example
-def test_a_missing_member_is_refused_by_name(example: Message) -> None:
+def test_a_missing_field_is_refused_by_name(example: Message) -> None:
     for field in msgspec.structs.fields(type(example)):
         if field.required:
             members = plain(example)
@@ -128,7 +128,7 @@ def test_another_message_is_refused(example: Message) -> None:
 
 
 @given(examples, st.data())
-def test_wrong_values_in_any_member_are_refused_or_read(example: Message, data: st.DataObject) -> None:
+def test_wrong_values_in_any_field_are_refused_or_read(example: Message, data: st.DataObject) -> None:
     members = plain(example)
     name = data.draw(st.sampled_from(sorted(members)))
     value = data.draw(st.sampled_from(wrong_values))
@@ -205,8 +205,8 @@ def test_json_that_is_no_message_is_refused(body: bytes) -> None:
 
 @pytest.mark.parametrize("number", [float("nan"), float("inf"), float("-inf")])
 def test_a_reward_that_is_no_finite_number_is_refused(number: float) -> None:
-    example = plain(next(example for example in EXAMPLES if isinstance(example, Rollout)))
-    assert "`$.reward`" in refusal(msgspec.msgpack.encode(example | {"reward": number}), Rollout)
+    example = plain(next(example for example in EXAMPLES if isinstance(example, VerifiedRollout)))
+    assert "`$.reward`" in refusal(msgspec.msgpack.encode(example | {"reward": number}), VerifiedRollout)
     assert "`$.reward`" in refusal(msgspec.msgpack.encode({"type": "verified.v1", "reward": number}), Verified)
 
 
@@ -238,13 +238,13 @@ def test_a_session_at_another_subject_is_refused(subject: str) -> None:
     "subject", ["gym.rollouts.r.1.2", "gym.parts.>", "gym.parts.*.x", "gym.parts.x y.z", "gym.parts"]
 )
 def test_a_claim_on_what_is_no_part_is_refused(subject: str) -> None:
-    body = plain(next(example for example in EXAMPLES if isinstance(example, Claim))) | {"subject": subject}
-    assert "`$.subject`" in refusal(msgspec.msgpack.encode(body), Claim)
+    body = plain(next(example for example in EXAMPLES if isinstance(example, BlobRef))) | {"subject": subject}
+    assert "`$.subject`" in refusal(msgspec.msgpack.encode(body), BlobRef)
 
 
 def test_a_claim_on_a_million_parts_is_refused() -> None:
-    body = plain(next(example for example in EXAMPLES if isinstance(example, Claim))) | {"parts": 1_000_000}
-    assert "`$.parts`" in refusal(msgspec.msgpack.encode(body), Claim)
+    body = plain(next(example for example in EXAMPLES if isinstance(example, BlobRef))) | {"parts": 1_000_000}
+    assert "`$.parts`" in refusal(msgspec.msgpack.encode(body), BlobRef)
 
 
 def test_a_compressed_body_that_states_an_excessive_size_is_refused_unread() -> None:

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 import gymq
-from gymq.messages import BadMessage, Verified, check_members, decoder, encode
+from gymq.protocol.messages import BadMessage, Verified, check_encodable, decoder, encode
+from gymq.protocol.tokens import encode_json
 from gymq.testing import Harness, prompt, reply
-from gymq.tokens import encode_json
 
 HALF_A_PAIR = "half a surrogate pair"
 MISFITS = {
@@ -26,15 +26,15 @@ FITTING: list[Any] = [2**64 - 1, -(2**63), {1: 2}, {"a": None}, {1.5}, datetime(
 
 
 @pytest.mark.parametrize(("member", "path"), MISFITS.values(), ids=MISFITS)
-def test_a_member_that_does_not_fit_is_told_with_its_path(member: Any, path: str) -> None:
+def test_a_field_that_does_not_fit_is_told_with_its_path(member: Any, path: str) -> None:
     with pytest.raises(BadMessage) as raised:
-        check_members({"fits": 1, "m": member}, "$")
+        check_encodable({"fits": 1, "m": member}, "$")
     assert str(raised.value).endswith(f"at `{path}`")
 
 
 @pytest.mark.parametrize("member", FITTING, ids=repr)
-def test_a_member_that_fits_reaches_the_file(member: Any) -> None:
-    check_members({"m": member}, "$")
+def test_a_field_that_fits_reaches_the_file(member: Any) -> None:
+    check_encodable({"m": member}, "$")
     received = decoder(Verified)(encode(Verified(reward=1.0, verdict={"m": member})))
     assert msgspec.json.encode(received.verdict, enc_hook=encode_json)
 
@@ -53,16 +53,16 @@ UNMENDED = {name: case for name, case in MISFITS.items() if name != HALF_A_PAIR}
 
 async def test_half_a_surrogate_pair_in_a_verdict_becomes_a_question_mark() -> None:
     async with Harness(Talkative) as env:
-        env.author.says = MISFITS[HALF_A_PAIR][0]  # type: ignore[attr-defined]
+        env.author.says = MISFITS[HALF_A_PAIR][0]
         verdict = await env.verify(prompt("?"), reply("x"))
-    assert "?" in str(verdict.members["m"])
+    assert "?" in str(verdict.fields["m"])
 
 
 @pytest.mark.parametrize(("member", "path"), UNMENDED.values(), ids=UNMENDED)
 async def test_the_tests_of_an_author_find_it(member: Any, path: str) -> None:
     async with Harness(Talkative) as env:
-        env.author.says = member  # type: ignore[attr-defined]
-        with pytest.raises(gymq.RolloutError, match=r"Talkative gave a verdict with a member") as raised:
+        env.author.says = member
+        with pytest.raises(gymq.RolloutError, match=r"Talkative returned a verdict with a field") as raised:
             await env.verify(prompt("?"), reply("x"))
     assert raised.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
     assert path.replace("$", "$.verdict") in raised.value.message

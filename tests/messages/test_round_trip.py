@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.messages import (
+from gymq.protocol.messages import (
     COMPRESS_ABOVE_BYTES,
     BadMessage,
     DeadLetter,
@@ -15,11 +15,11 @@ from gymq.messages import (
     Generated,
     JournalEntry,
     Message,
-    Rollout,
     Seed,
     Submission,
     Task,
     ToolResult,
+    VerifiedRollout,
     Verify,
     decoder,
     encode,
@@ -81,14 +81,14 @@ def test_a_large_integer_in_a_row_written_by_hand_is_kept_exactly() -> None:
     assert msgspec.json.decode(decoder(Seed)(body).row) == {"answer": 2**200}
 
 
-def test_the_row_of_a_submission_keeps_every_member() -> None:
+def test_the_row_of_a_submission_keeps_every_field() -> None:
     row = {"a": [1, -1, 2**64 - 1, 0.1, None, True, "\u00e9\u4e2d"], "b": {"c": {}}}
     body = msgspec.json.encode({"type": "submission.v1", "run": "r", "row": row})
     submission: Submission = decoder(Submission)(body)
     assert msgspec.msgpack.decode(submission.row) == row
 
 
-def test_members_at_their_default_are_left_out() -> None:
+def test_fields_at_their_default_are_left_out() -> None:
     assert b"status" not in encode(ToolResult(output="3"))
     assert b"status" in encode(ToolResult(output="3", status=422))
 
@@ -106,7 +106,7 @@ def test_any_json_object_written_by_hand_arrives_unchanged(response: dict[str, A
 
 
 @given(st.binary())
-def test_binary_members_are_not_touched(body: bytes) -> None:
+def test_binary_fields_are_not_touched(body: bytes) -> None:
     letter = DeadLetter(subject="s", reason="r", body=body, at=0.0)
     assert decoder(DeadLetter)(encode(letter)) == letter
 
@@ -146,13 +146,13 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 def test_a_message_too_large_to_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.messages.MAX_BODY_BYTES", 100_000)
+    monkeypatch.setattr("gymq.protocol.messages.MAX_BODY_BYTES", 100_000)
     with pytest.raises(BadMessage, match="exceeds the limit of 100000"):
         encode(Generated(response={"output": ["x" * 100_000]}))
 
 
 def test_an_integer_of_64_bits_is_the_largest() -> None:
-    message = Rollout(
+    message = VerifiedRollout(
         run="r", task_index=0, rollout_index=0, agent="a", row=b"", reward=0.0, response={"n": [2**64 - 1, -(2**63)]}
     )
-    assert decoder(Rollout)(encode(message)) == message
+    assert decoder(VerifiedRollout)(encode(message)) == message

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq import tokens
-from gymq.messages import BadMessage, Generated, decoder, encode
-from gymq.tokens import decode_ext, encode_ext, encode_json, pack
+from gymq.protocol import tokens
+from gymq.protocol.messages import BadMessage, Generated, decoder, encode
+from gymq.protocol.tokens import decode_ext, encode_ext, encode_json, pack
 
 decode = decoder(Generated)
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)

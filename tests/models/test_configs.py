@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gymq.config import load
-from gymq.registry import find
+from gymq.loading.registry import find
 
 MODELS = Path(__file__).parents[2] / "workers" / "models"
 ENDPOINT = [

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from gymq.cluster_status import QueueState, WorkerState
-from gymq.overview import Overview, RunOverview
-from gymq.running import RunningProfile
+from gymq.runs.cluster_status import QueueState, WorkerState
+from gymq.runs.overview import Overview, RunOverview
+from gymq.stats.running import RunningProfile
 
 pytest.importorskip("prometheus_client", reason="pip install 'gymq[observability]'")
 

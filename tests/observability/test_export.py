@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.errors import Refused
-from gymq.cli.export import _export, export
-from gymq.jsonl import JsonlError
+from gymq.cli.actions.export import export_file
+from gymq.cli.errors import UsageError
+from gymq.cli.export import export
+from gymq.data.jsonl import JsonlError
 from gymq.testing import function_call, reply
 from tests.web.conftest import Web, failure, rollout, web, world
 
@@ -34,7 +35,7 @@ async def stored(web: Web, run: str) -> None:
 
 async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: str, tmp_path: Path) -> None:
     await stored(web, run)
-    assert await _export(run, tmp_path / "run.parquet", web.world.url) == 0
+    assert await export_file(run, tmp_path / "run.parquet", web.world.url) == 0
     done, failed, broken = parquet.read_table(tmp_path / "run.parquet").to_pylist()
     assert (done["run"], done["task_index"], done["reward"], done["failure_class"]) == (run, 0, 1.0, None)
     assert done["generation_token_ids"] == [[2**31 - 1, 5]]
@@ -52,7 +53,7 @@ async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: st
 async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
     datasets = pytest.importorskip("datasets")
     await stored(web, run)
-    await _export(run, tmp_path / "run.parquet", web.world.url)
+    await export_file(run, tmp_path / "run.parquet", web.world.url)
     read = datasets.Dataset.from_parquet(str(tmp_path / "run.parquet"), cache_dir=str(tmp_path / "cache"))
     assert read["task_index"][:] == [0, 1, 2]
 
@@ -60,35 +61,35 @@ async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path
 async def test_jsonl_is_what_a_collection_writes(web: Web, run: str, tmp_path: Path) -> None:
     await stored(web, run)
     with pytest.raises(JsonlError, match="not UTF-8"):  # one row is none, and a line of it would be none
-        await _export(run, tmp_path / "broken.jsonl", web.world.url)
+        await export_file(run, tmp_path / "broken.jsonl", web.world.url)
     await web.store(rollout(f"{run}-whole", 3))
-    await _export(f"{run}-whole", tmp_path / "run.jsonl", web.world.url)
+    await export_file(f"{run}-whole", tmp_path / "run.jsonl", web.world.url)
     (line,) = (tmp_path / "run.jsonl").read_text().splitlines()
     assert json.loads(line)["reward"] == 1.0
     assert (tmp_path / "run_materialized_inputs.jsonl").exists()
 
 
 async def test_a_table_that_is_not_finished_is_not_there(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
-    from gymq import run_table_file
+    from gymq.runs.export import table
 
     await stored(web, run)
 
     def fail(outcome: Any) -> None:
         raise OSError("the disk is gone")
 
-    monkeypatch.setattr(run_table_file, "_row", fail)
+    monkeypatch.setattr(table, "_row", fail)
     with pytest.raises(OSError, match="the disk is gone"):
-        await _export(run, tmp_path / "run.parquet", web.world.url)
+        await export_file(run, tmp_path / "run.parquet", web.world.url)
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_run_without_rollouts_is_told(web: Web, run: str, tmp_path: Path) -> None:
-    with pytest.raises(Refused, match=f"run {run} has no rollouts"):
-        await _export(run, tmp_path / "run.parquet", web.world.url)
+async def test_a_run_that_is_not_stored_is_refused(web: Web, run: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"run '{run}' not found"):
+        await export_file(run, tmp_path / "run.parquet", web.world.url)
 
 
 @pytest.mark.parametrize("name", ["run.csv", "there.jsonl"])
 def test_a_name_that_does_not_do_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / "there.jsonl").touch()
-    with pytest.raises(Refused, match=name):
+    with pytest.raises(UsageError, match=name):
         export(run="r", output=tmp_path / name)

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from gymq import run_report, subjects
 from gymq.bus import Bus
-from gymq.cli.errors import Refused
+from gymq.cli.errors import UsageError
 from gymq.cli.export import export
-from gymq.export_mlflow import MlflowRun
-from gymq.export_wandb import WandbRun
-from gymq.jetstream import JetStream
-from gymq.messages import FailureClass, Outcome, Run, Unresolved, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.run_report import COLUMNS, ExportError, RunReport
-from gymq.running import RunningProfile
+from gymq.protocol import subjects
+from gymq.protocol.messages import FailureClass, Outcome, Run, Unresolved, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.export import run_report
+from gymq.runs.export.mlflow import MlflowRun
+from gymq.runs.export.run_report import COLUMNS, ExportError, RunReport
+from gymq.runs.export.wandb import WandbRun
 from gymq.server.address import free_port
+from gymq.stats.running import RunningProfile
 from gymq.testing import reply
 from tests.web.conftest import failure, rollout
 
@@ -148,7 +148,7 @@ def offline(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def records(file: Path) -> Iterator[Any]:
     """What wandb wrote: the log format of LevelDB, behind 7 bytes of its own."""
-    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
 
     data, at, record, block = file.read_bytes(), 7, b"", 32 * 1024
     while at < len(data):
@@ -187,7 +187,7 @@ def test_wandb_gets_figures_curve_table_and_artifact(offline: Path, tmp_path: Pa
     (written,) = wandb_runs(offline)
     (run,) = (record.run for record in written if record.HasField("run"))
     assert (run.run_id, run.display_name, run.entity, run.project) == ("r", "r", "team", "project")
-    summary = {}
+    summary: dict[str, Any] = {}
     for record in written:
         summary |= values(record.summary.update)
     assert {name: summary.get(name) for name in FIGURES} == pytest.approx(FIGURES)
@@ -244,7 +244,7 @@ def test_a_wandb_that_is_away_is_told(fresh: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{free_port('127.0.0.1')}")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
-    monkeypatch.setattr("gymq.export_wandb.MAX_RETRIES", 1)
+    monkeypatch.setattr("gymq.runs.export.wandb.MAX_RETRIES", 1)
     with pytest.raises(ExportError, match=r"Weights & Biases cannot take the run: .*connection refused"):
         WandbRun("project", "r")
 
@@ -386,7 +386,7 @@ def wait_for(url: str) -> None:
 def stored(shared_url: str, run: str) -> str:
     async def put() -> None:
         bus = await Bus.connect(shared_url, role="test", name="test")
-        await JetStream(bus).store(subjects.run_record(run), encode(Run(run=run, created_at=1.7e9, num_rollouts=2)))
+        await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.7e9, num_rollouts=2)))
         row = {"responses_create_params": {"input": "call http://me:pw@host with 0123456789abcdef, 1e400"}}
         for outcome in (rollout(run, 0, row=row, text="0123456789abcdef"), failure(run, 1)):
             assert await OutcomeStore(bus).put(outcome, replaces=None, patience_s=30.0)
@@ -401,7 +401,7 @@ def test_the_command_sends_a_run_to_mlflow_without_its_secrets(
 ) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
-    monkeypatch.setattr("gymq.redaction._hidden", set())
+    monkeypatch.setattr("gymq.secrets.redaction._hidden", set())
     assert export(run=stored, mlflow="command", nats=shared_url) == 0
     assert capsys.readouterr().out.startswith(f"2 outcomes of {stored} in run ")
     (run,) = mlflow_runs(client, "command")
@@ -419,15 +419,15 @@ def test_the_command_sends_a_run_to_wandb(offline: Path, stored: str, shared_url
     assert any(record.run.run_id == stored for record in written)
 
 
-def test_a_run_without_rollouts_makes_no_run_there(client: Any, run: str, shared_url: str) -> None:
-    with pytest.raises(Refused, match=f"run {run} has no rollouts"):
+def test_a_run_that_is_not_stored_makes_no_run_there(client: Any, run: str, shared_url: str) -> None:
+    with pytest.raises(UsageError, match=f"run '{run}' not found"):
         export(run=run, mlflow="nothing", nats=shared_url)
     assert client.get_experiment_by_name("nothing") is None
 
 
 @pytest.mark.parametrize("targets", [{}, {"wandb": "p", "mlflow": "e"}, {"output": Path("x.jsonl"), "wandb": "p"}])
 def test_one_target_must_be_given(targets: dict[str, Any]) -> None:
-    with pytest.raises(Refused, match="give one of --output FILE, --wandb PROJECT and --mlflow EXPERIMENT"):
+    with pytest.raises(UsageError, match="give one of --output FILE, --wandb PROJECT and --mlflow EXPERIMENT"):
         export(run="r", **targets)
 
 
@@ -436,5 +436,6 @@ def test_a_package_that_is_missing_is_told(
     package: str, stored: str, shared_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    with pytest.raises(Refused, match=rf'^{package} is not installed: pip install "gymq\[{package}\]"$'):
-        export(run=stored, nats=shared_url, **{package: "x"})
+    target: dict[str, Any] = {package: "x"}
+    with pytest.raises(ExportError, match=rf'^{package} is not installed: pip install "gymq\[{package}\]"$'):
+        export(run=stored, nats=shared_url, **target)

@@ -6,9 +6,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gymq import streams
 from gymq.bridge.metrics import MetricsMissing
-from gymq.discovery import Listing
+from gymq.bus import streams
+from gymq.bus.discovery import ServiceListing
 from tests.bridge.world import World
 from tests.web.conftest import Web as Store
 from tests.web.conftest import failure, rollout, web, world
@@ -53,7 +53,7 @@ async def test_a_run_is_told_with_its_failures_rates_and_tokens(world: World, ru
 async def test_queues_and_workers_are_told(world: World, run: str) -> None:
     await streams.ensure_agent(world.js, run)
     stats = {"num_requests": 9, "num_errors": 2, "load": 4, "sessions": 3}
-    await Listing(
+    await ServiceListing(
         world.bus, name=run, worker="w-1", kind="agents", implementation="i", subjects=["-"], stats=stats.copy
     ).start()
     await world.start_bridge(metrics=True)

@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 
 from gymq.bus import Bus
-from gymq.cli.errors import Refused
-from gymq.cli.top import Rates, _once, screen, top
-from gymq.outcome_store import OutcomeStore
-from gymq.overview import read_overview
+from gymq.cli.actions.top import Rates, screen, show_once
+from gymq.cli.errors import UsageError
+from gymq.cli.top import top
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.overview import read_overview
 from tests.web.conftest import Web, failure, rollout, web, world
 
 __all__ = ["web", "world"]
@@ -30,7 +31,7 @@ def test_a_single_look_tells_no_rate():
 
 
 def test_json_is_told_once_only():
-    with pytest.raises(Refused, match="--json needs --once"):
+    with pytest.raises(UsageError, match="--json needs --once"):
         top(json=True)
 
 
@@ -40,9 +41,9 @@ async def finished_run(web: Web, run: str) -> None:
     await web.profile()
 
 
-async def test_what_goes_on_is_one_json_object(web: Web, run: str, capsys: Any) -> None:
+async def test_what_is_in_progress_is_one_json_object(web: Web, run: str, capsys: Any) -> None:
     await finished_run(web, run)
-    assert await _once(0.2, 100, web.world.url, True) == 0
+    assert await show_once(0.2, 100, web.world.url, True) == 0
     told = json.loads(capsys.readouterr().out)
     shown = next(one for one in told["runs"] if one["run"] == run)
     assert (shown["num_rewarded"], shown["failures"], shown["mean_reward"]) == (2, {"model_failed": 1}, 0.5)

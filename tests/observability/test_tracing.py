@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from gymq import tracing
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.messages import Generate, Generated, decoder
-from gymq.serving import Server
+from gymq.protocol.messages import Generate, Generated, decoder
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.telemetry import tracing
 
 trace_service = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="pip install 'gymq[observability]'"

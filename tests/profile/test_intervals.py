@@ -1,6 +1,6 @@
 import pytest
 
-from gymq.intervals import mean_interval, student_t
+from gymq.stats.intervals import mean_interval, student_t
 
 
 # Two-sided 5 % points of Student's t as printed in statistical tables, to their last digit.

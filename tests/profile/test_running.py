@@ -1,5 +1,6 @@
 """The live profile against the one made afterwards, under any order of arrival, repetition and restarts."""
 
+import random
 from typing import Any, NamedTuple
 
 import msgspec
@@ -7,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.passk import pass_at_k_metrics
-from gymq.profile import profile
-from gymq.running import MAX_MEMBERS, ProfileSnapshot, RunningProfile
+from gymq.stats.report import report
+from gymq.stats.running import MAX_FIELDS, ProfileSnapshot, RunningProfile, RunningReward
+
+from . import oracle
 
 AGENT = "ag"
 
@@ -59,7 +61,7 @@ def feed(running: RunningProfile, arrival: Arrival) -> bool:
 def check(snapshot: ProfileSnapshot, arrivals: list[Arrival], answers: bool) -> None:
     """Compare with the statistics made from all arrivals at once."""
     scored = sorted(a for a in arrivals if a.reward is not None)
-    results = [
+    results: list[dict[str, Any]] = [
         {"_ng_task_index": a.task, "_ng_rollout_index": a.rollout, "reward": a.reward, "response": {}}
         | ({} if a.tokens is None else {"tokens": a.tokens})
         | ({} if a.answer is None else {"ans": a.answer})
@@ -69,18 +71,18 @@ def check(snapshot: ProfileSnapshot, arrivals: list[Arrival], answers: bool) -> 
     assert sum(agent.failures.values()) == len(arrivals) - len(scored)
     assert agent.rollouts == len(scored)
     if scored:
-        _check_members(agent, results)
+        _check_fields(agent, results)
         _check_passk(agent, results, answers)
     else:
-        assert (agent.mean_reward, agent.pass_at_k, agent.members) == (None, {}, {})
+        assert (agent.mean_reward, agent.pass_at_k, agent.fields) == (None, {}, {})
 
 
-def _check_members(agent: Any, results: list[dict[str, Any]]) -> None:
+def _check_fields(agent: Any, results: list[dict[str, Any]]) -> None:
     rows = [{**result, "agent_ref": {"name": AGENT}} for result in results]
-    expected = {name: value for name, value in profile(rows, results).agents[0].items() if name != "agent_ref"}
+    expected = {name: value for name, value in report(rows, results).agents[0].items() if name != "agent_ref"}
     found = {
         f"{statistic}/{name}": getattr(stats, statistic)
-        for name, stats in agent.members.items()
+        for name, stats in agent.fields.items()
         for statistic in ("mean", "max", "min", "median", "std")
         if getattr(stats, statistic) is not None
     }
@@ -89,24 +91,16 @@ def _check_members(agent: Any, results: list[dict[str, Any]]) -> None:
 
 
 def _check_passk(agent: Any, results: list[dict[str, Any]], answers: bool) -> None:
-    by_task: dict[int, list[dict[str, Any]]] = {}
+    by_task: dict[int, oracle.Task] = {}
     for result in results:
-        by_task.setdefault(result["_ng_task_index"], []).append(result)
-    found = pass_at_k_metrics(list(by_task.values()), answer_key="ans")
-    passes = [[{"reward": float(result["reward"] >= 1)} for result in task] for task in by_task.values()]
-    passed = pass_at_k_metrics(passes)
-    assert (agent.max_k, agent.tasks) == (found.max_k, len(by_task))
-    for k in range(1, found.max_k + 1):
-        name = f"pass@{k}/accuracy"
-        assert agent.pass_at_k[k].value == pytest.approx(passed.metrics[name], rel=1e-9, abs=1e-9)
-        interval = passed.intervals.get(name)
-        assert (agent.pass_at_k[k].interval is None) == (interval is None)
-        if interval is not None:
-            bounds = msgspec.structs.astuple(agent.pass_at_k[k].interval)
-            assert bounds == pytest.approx(msgspec.structs.astuple(interval), rel=1e-9, abs=1e-9)
-        assert agent.avg_of_k[k] == pytest.approx(found.metrics[f"pass@1[avg-of-{k}]/accuracy"], rel=1e-9, abs=1e-9)
+        by_task.setdefault(result["_ng_task_index"], []).append((result["reward"], result.get("ans")))
+    tasks = list(by_task.values())
+    assert (agent.max_k, agent.tasks) == (max(map(len, tasks)), len(tasks))
+    for k in range(1, agent.max_k + 1):
+        assert agent.pass_at_k[k].value == pytest.approx(oracle.pass_at_k(tasks, k), rel=1e-9, abs=1e-9)
+        assert agent.avg_of_k[k] == pytest.approx(oracle.avg_of_k(tasks, k), rel=1e-9, abs=1e-9)
         if answers:
-            assert agent.majority_at_k[k] == pytest.approx(found.metrics[f"majority@{k}/accuracy"], rel=1e-9, abs=1e-9)
+            assert agent.majority_at_k[k] == pytest.approx(oracle.majority_at_k(tasks, k), rel=1e-9, abs=1e-9)
     if answers:
         no_answer = 100 * sum("ans" not in result for result in results) / len(results)
         assert agent.no_answer == pytest.approx(no_answer)
@@ -173,6 +167,26 @@ def test_tasks_that_complete_in_any_order_are_remembered_in_little_space() -> No
     assert not any(running.add(AGENT, task, 0, reward=1.0, num_rollouts=1) for task in range(5000))
 
 
+def test_a_task_that_was_given_more_rollouts_is_seen_and_counted_whole_with_the_new_number() -> None:
+    running = RunningProfile()
+    for rollout in (0, 1):
+        assert running.add(AGENT, 7, rollout, reward=float(rollout), num_rollouts=2)
+    assert not running.is_outgrown(7, 2)
+    assert not running.is_outgrown(8, 4)
+    assert running.is_outgrown(7, 4)
+    assert not running.knows_extension(4)
+    extended = RunningProfile(extended_to=4)
+    assert extended.knows_extension(4)
+    # What was submitted before says 2; one of those comes late.
+    for rollout, num_rollouts in ((0, 2), (2, 4), (3, 4), (1, 2)):
+        assert extended.snapshot().open_tasks == (rollout != 0)
+        assert extended.add(AGENT, 7, rollout, reward=float(rollout == 1), num_rollouts=num_rollouts)
+    agent = extended.snapshot().agents[AGENT]
+    assert (agent.max_k, agent.tasks, agent.pass_at_k[1].value, agent.pass_at_k[4].value) == (4, 1, 25.0, 100.0)
+    assert extended.snapshot().open_tasks == 0
+    assert RunningProfile.from_state(extended.state()).knows_extension(4)
+
+
 def test_a_failure_that_may_be_tried_again_keeps_its_task_open_until_the_reward_comes() -> None:
     running = RunningProfile()
     running.add(AGENT, 0, 0, reward=1.0, num_rollouts=2)
@@ -187,8 +201,8 @@ def test_a_failure_that_may_be_tried_again_keeps_its_task_open_until_the_reward_
 
 def test_each_failed_attempt_counts_once() -> None:
     running = RunningProfile()
-    failure = {"failure_class": "no_worker", "final": False}
-    added = [running.add_failure(AGENT, 0, 0, attempt=attempt, **failure) for attempt in (0, 0, 1, 0, 2)]
+    orders = (0, 0, 1, 0, 2)
+    added = [running.add_failure(AGENT, 0, 0, order=o, failure_class="no_worker", final=False) for o in orders]
     assert added == [True, False, True, False, True]
     assert running.snapshot().agents[AGENT].failures == {"no_worker": 3}
 
@@ -259,20 +273,20 @@ def test_a_reward_that_would_spoil_the_statistics_is_refused_and_leaves_no_trace
     assert running.snapshot() == RunningProfile().snapshot()
 
 
-def test_a_member_that_is_no_usable_number_counts_as_missing() -> None:
+def test_a_field_that_is_no_usable_number_counts_as_missing() -> None:
     running = RunningProfile()
     running.add(AGENT, 0, 0, reward=1.0, numbers={"a": float("nan"), "b": 2, "reward": 5.0})
-    members = running.snapshot().agents[AGENT].members
-    assert {name: stats.mean for name, stats in members.items()} == {"reward": 1.0, "b": 2.0}
+    fields = running.snapshot().agents[AGENT].fields
+    assert {name: stats.mean for name, stats in fields.items()} == {"reward": 1.0, "b": 2.0}
 
 
-def test_a_verifier_that_invents_member_names_does_not_fill_the_memory() -> None:
+def test_a_verifier_that_invents_field_names_does_not_fill_the_memory() -> None:
     running = RunningProfile()
-    for rollout in range(MAX_MEMBERS + 10):
-        running.add(AGENT, 0, rollout, reward=1.0, numbers={f"member{rollout}": 1.0})
+    for rollout in range(MAX_FIELDS + 10):
+        running.add(AGENT, 0, rollout, reward=1.0, numbers={f"field{rollout}": 1.0})
     agent = running.snapshot().agents[AGENT]
-    assert len(agent.members) == MAX_MEMBERS + 1
-    assert agent.members_left_out == 10
+    assert len(agent.fields) == MAX_FIELDS + 1
+    assert agent.fields_left_out == 10
 
 
 def test_a_snapshot_can_be_written_as_json() -> None:
@@ -296,3 +310,38 @@ def test_pass_at_k_counts_rollouts_that_pass_whatever_the_first_of_them_got() ->
         assert agent.mean_reward is not None
         assert agent.mean_reward.value == pytest.approx(0.45)
         assert agent.pass_at_k[1].value == pytest.approx(pass_at_1)
+
+
+class TestRunningReward:
+    @pytest.mark.parametrize("bounded", [True, False])
+    def test_it_is_the_estimate_of_the_profile_whatever_comes_first(self, bounded: bool) -> None:
+        rng = random.Random(7)
+        rollouts = [
+            (task, index, rng.random() * (1 if bounded else 3)) for task in range(9) for index in range(task + 1)
+        ]
+        rng.shuffle(rollouts)
+        reward, profile = RunningReward(), RunningProfile()
+        assert reward.estimate() is None
+        for task, index, value in rollouts[:-5]:  # some tasks stay open
+            reward.add(task, task + 1, value)
+            profile.add("a", task, index, reward=value, num_rollouts=task + 1)
+            expected = profile.snapshot(ks=[]).agents["a"].mean_reward
+            assert expected is not None
+            found = reward.estimate()
+            assert found is not None
+            assert found.value == pytest.approx(expected.value)
+            assert found.tasks == expected.tasks
+            assert (found.interval is None) == (expected.interval is None)
+            if found.interval and expected.interval:
+                assert found.interval.low == pytest.approx(expected.interval.low)
+                assert found.interval.high == pytest.approx(expected.interval.high)
+
+    def test_open_tasks_beyond_its_bound_are_folded(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(RunningReward, "MAX_OPEN", 2)
+        reward = RunningReward()
+        for task in range(5):
+            reward.add(task, 2, float(task))
+        assert len(reward._open) == 2
+        found = reward.estimate()
+        assert found is not None
+        assert (found.value, found.tasks) == (2.0, 5)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
-from gymq.discovery import find_workers
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster, LaunchError
-from gymq.ray_launch import RayNodes
+from gymq.bus.discovery import find_workers
+from gymq.cluster.launch import Cluster, LaunchError
+from gymq.cluster.ray_launch import RayNodes
+from gymq.protocol.instances import Instance
 from gymq.server import EmbeddedServer
 
 from .local_cluster import local_cluster
@@ -27,8 +27,8 @@ def nodes() -> Iterator[Any]:
         yield made
 
 
-def models() -> list[InstanceSpec]:
-    return [InstanceSpec(name, "models", "simulated_model", {"num_workers": 2}) for name in ("policy", "judge")]
+def models() -> list[Instance]:
+    return [Instance(name, "models", "simulated_model", {"num_workers": 2}) for name in ("policy", "judge")]
 
 
 async def workers(url: str) -> set[str]:
@@ -39,7 +39,7 @@ async def workers(url: str) -> set[str]:
         await bus.close()
 
 
-async def test_workers_serve_from_nodes_and_are_placed_anew_when_one_is_lost(
+async def test_workers_serve_from_nodes_and_are_placed_again_when_one_is_lost(
     nodes: Any, own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     ray_nodes = RayNodes(nodes.address)
@@ -64,7 +64,7 @@ async def test_workers_serve_from_nodes_and_are_placed_anew_when_one_is_lost(
 async def test_a_worker_that_cannot_start_on_its_node_says_why(
     nodes: Any, own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
-    wrong = [InstanceSpec("policy", "models", "simulated_model", {"skill": 7})]
+    wrong = [Instance("policy", "models", "simulated_model", {"skill": 7})]
     with pytest.raises(LaunchError, match="skill"):
         async with Cluster(
             wrong, folder=tmp_path, url=own_server.url, services=False, new_child=RayNodes(nodes.address).child

@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ import pytest
 
 import gymq
 from gymq.agent_harness import AgentHarness
-from gymq.bridge import Gateway
-from gymq.harness import Capture, Ray
-from gymq.harness import ray as module
+from gymq.bridge import Capture, Gateway
+from gymq.sandbox import Ray
+from gymq.sandbox import ray as module
 from gymq.testing import prompt, reply
 from tests.agents.test_harness import PROGRAM
+from tests.support.waiting import until
 
 from .local_cluster import local_cluster
 
@@ -30,12 +31,6 @@ def cluster() -> Iterator[Any]:
 
         ray.init(address=made.address, log_to_driver=False)
         yield made
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(120):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
 
 
 def is_there(folder: Path) -> bool:
@@ -56,7 +51,7 @@ async def test_a_program_finds_the_files_of_the_one_before(cluster: Any) -> None
 async def test_a_program_that_takes_too_long_is_ended_and_another_one_runs(cluster: Any) -> None:
     async with Ray() as place:
         ended = await place.run("echo began; sleep 600", wall_s=1.0)
-        assert (ended.limit, ended.stdout) == ("wall", b"began\n")
+        assert (ended.limit, ended.stdout) == ("time", b"began\n")
         assert (await place.run("echo again", wall_s=60.0)).stdout == b"again\n"
 
 
@@ -96,7 +91,7 @@ async def test_when_the_agents_process_is_killed_its_programs_end_and_their_fold
     family, folder = tmp_path / "pids", tmp_path / "folder"
     script = f"pwd > {folder}; {FAMILY.format(family)}"
     driver = (
-        "import asyncio\nfrom gymq.harness import Ray\n"
+        "import asyncio\nfrom gymq.sandbox import Ray\n"
         f"async def main():\n    async with Ray({cluster.address!r}) as place:\n"
         f"        await place.run({script!r}, wall_s=600.0)\nasyncio.run(main())"
     )
@@ -124,7 +119,7 @@ class Asks(gymq.Agent):
             script = f"python3 program.py && {self.options.then}"
             ended = await capture.watch(place.run(script, wall_s=rollout.time_left(), env=admission.env))
         assert ended.exit_status == 0, ended.last_words
-        rollout.output = capture.conversation().output
+        rollout.output = list(capture.conversation().output)
         async with rollout.session() as session:
             return await session.verify(rollout.response)
 

@@ -19,7 +19,7 @@ def reasoning(*texts: str, **more: Any) -> Json:
     return {"type": "reasoning", "id": "rs_1", "summary": summary, **more}
 
 
-def call(call_id: str = "c1", name: str = "add", arguments: str = "{}", **more: Any) -> Json:
+def call(call_id: object = "c1", name: object = "add", arguments: object = "{}", **more: Any) -> Json:
     return {"type": "function_call", "call_id": call_id, "name": name, "arguments": arguments, **more}
 
 
@@ -27,7 +27,7 @@ def output(call_id: str = "c1", value: Any = "3") -> Json:
     return {"type": "function_call_output", "call_id": call_id, "output": value}
 
 
-def tool(name: str = "add", **more: Any) -> Json:
+def tool(name: object = "add", **more: Any) -> Json:
     return {
         "type": "function",
         "name": name,

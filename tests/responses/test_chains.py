@@ -259,7 +259,7 @@ def captures(draw: st.DrawFn) -> list[dict[str, Any]]:
     token = st.integers(0, 2)
     for number in range(draw(st.integers(1, 7))):
         before: list[int] = []
-        if entries and draw(st.booleans()):
+        if len(entries) > 0 and draw(st.booleans()):
             parent = draw(st.sampled_from(entries))
             before = parent["prompt_token_ids"] + parent["generation_token_ids"]
         prompt = before + draw(st.lists(token, max_size=2))

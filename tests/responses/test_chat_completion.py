@@ -66,7 +66,7 @@ def test_usage_gets_the_names_of_chat() -> None:
     }
 
 
-def test_token_members_stand_on_the_message() -> None:
+def test_token_fields_stand_on_the_message() -> None:
     made = completion(assistant("a", **tokens([1], [2])))
 
     assert made["choices"][0]["message"] | tokens([1], [2]) == made["choices"][0]["message"]

@@ -53,7 +53,7 @@ def test_a_tool_without_parameters_takes_none() -> None:
     assert made["tools"][0]["parameters"] == {"type": "object", "properties": {}}
 
 
-def test_members_that_nobody_knows_are_dropped() -> None:
+def test_fields_that_nobody_knows_are_dropped() -> None:
     assert params(logit_bias={}, prediction=None).keys() == {"input"}
 
 
@@ -64,7 +64,7 @@ def test_separate_reasoning_becomes_an_item_before_text_and_calls() -> None:
     assert [item["type"] for item in chat_messages_to_items([message])] == ["reasoning", "message", "function_call"]
 
 
-def test_token_members_go_on_the_last_item_of_the_turn() -> None:
+def test_token_fields_go_on_the_last_item_of_the_turn() -> None:
     packed = tokens(array("i", [1]), array("i", [2]), array("f", [-0.5]))
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 

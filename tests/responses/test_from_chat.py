@@ -72,7 +72,7 @@ def test_ids_are_new_each_time() -> None:
     assert len(ids) == 100
 
 
-def test_token_members_go_on_the_last_item_untouched() -> None:
+def test_token_fields_go_on_the_last_item_untouched() -> None:
     packed = tokens(array("i", [1]), array("i", [2, 3]), array("f", [-0.5, -0.25]))
 
     first, last = items({"content": "<think>a</think>b", **packed, "routed_experts": "r"}, token_ids=True)
@@ -88,7 +88,7 @@ def test_token_ids_written_as_text_become_numbers() -> None:
     assert (item["prompt_token_ids"], item["generation_token_ids"]) == ([1], [2])
 
 
-def test_without_token_tracking_no_token_members_are_kept() -> None:
+def test_without_token_tracking_no_token_fields_are_kept() -> None:
     [item] = items({"content": "a", **tokens([1], [2])})
 
     assert "prompt_token_ids" not in item

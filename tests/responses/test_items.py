@@ -1,5 +1,7 @@
 """Reading texts and calls out of a response."""
 
+from typing import Any
+
 import pytest
 
 from gymq.responses import (
@@ -68,7 +70,7 @@ def test_made_items_are_valid_items() -> None:
 
 
 @pytest.mark.parametrize("generated", [assistant("a"), call(), reasoning("r"), {"type": "web_search_call"}])
-def test_a_trajectory_is_split_at_the_first_item_a_model_made(generated: dict) -> None:
+def test_a_trajectory_is_split_at_the_first_item_a_model_made(generated: dict[str, Any]) -> None:
     prompt = [{"role": "system", "content": "s"}, user("q"), output("c0")]
 
     assert split_at_first_generated([*prompt, generated, output(), user("x")]) == (

@@ -51,7 +51,7 @@ def test_item_is_accepted_and_kept_as_it_is(item: dict[str, Any]) -> None:
     assert validate_params({"input": [item]})["input"] == [item]
 
 
-def test_members_of_items_that_nobody_reads_survive() -> None:
+def test_fields_of_items_that_nobody_reads_survive() -> None:
     item = {**call(), "namespace": "n", "provider": {"deep": [1, None]}}
 
     assert validate_params({"input": [item]})["input"] == [item]
@@ -108,7 +108,7 @@ def test_item_that_does_not_fit_is_refused_with_its_path(item: Any, path: str) -
         {"input": "hi", "instructions": None, "temperature": None, "tools": None, "metadata": None},
     ],
 )
-def test_known_members_are_accepted_and_kept(params: dict[str, Any]) -> None:
+def test_known_fields_are_accepted_and_kept(params: dict[str, Any]) -> None:
     assert validate_params(params) == params
 
 
@@ -120,9 +120,9 @@ def test_known_members_are_accepted_and_kept(params: dict[str, Any]) -> None:
         ({"input": None}, "input:"),
         ({"input": 3}, "input:"),
         ({"input": {"role": "user"}}, "input:"),
-        ({"input": "a", "seed": 1}, "seed: unknown member"),
-        ({"input": "a", "max_tokens": 1}, "max_tokens: unknown member"),
-        ({"input": "a", 1: 2}, "1: unknown member"),
+        ({"input": "a", "seed": 1}, "seed: unknown field"),
+        ({"input": "a", "max_tokens": 1}, "max_tokens: unknown field"),
+        ({"input": "a", 1: 2}, "1: unknown field"),
         ({"input": "a", "temperature": "hot"}, "temperature:"),
         ({"input": "a", "max_output_tokens": 1.5}, "max_output_tokens:"),
         ({"input": "a", "instructions": 7}, "instructions:"),
@@ -181,7 +181,7 @@ def test_token_lists_are_passed_on_as_the_same_objects() -> None:
 
 @pytest.mark.parametrize("absent", list(tokens([], [])))
 @pytest.mark.parametrize("item", [assistant("a"), user("a"), call(), reasoning("a")])
-def test_part_of_the_token_members_is_refused(item: dict[str, Any], absent: str) -> None:
+def test_part_of_the_token_fields_is_refused(item: dict[str, Any], absent: str) -> None:
     partial = {name: value for name, value in tokens([1], [2]).items() if name != absent}
 
     assert refusal({"input": [{**item, **partial}]}).startswith(f"input[0].{absent}: missing beside")
@@ -198,11 +198,11 @@ def test_part_of_the_token_members_is_refused(item: dict[str, Any], absent: str)
         tokens([1], [2], array("i", [1])),
     ],
 )
-def test_token_members_that_are_no_numbers_are_refused(members: dict[str, Any]) -> None:
+def test_token_fields_that_are_no_numbers_are_refused(members: dict[str, Any]) -> None:
     assert "_ids" in (message := refusal({"input": [call(**members)]})) or "log_probs" in message
 
 
-def test_null_token_members_count_as_absent() -> None:
+def test_null_token_fields_count_as_absent() -> None:
     item = call(**dict.fromkeys(tokens([], [])))
 
     assert validate_params({"input": [item]})["input"] == [item]

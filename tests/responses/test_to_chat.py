@@ -224,7 +224,7 @@ def test_an_image_cannot_be_folded_into_instructions() -> None:
     assert caught.value.path == "input[1].content"
 
 
-def test_token_members_of_the_last_item_go_on_the_message_untouched() -> None:
+def test_token_fields_of_the_last_item_go_on_the_message_untouched() -> None:
     last = tokens(array("i", [1, 2]), array("i", [3]), array("f", [-0.5]))
 
     [message] = messages(reasoning("r", **tokens([9], [9])), call(**last), call("c2"), token_ids=True)
@@ -244,13 +244,13 @@ def test_empty_token_lists_are_passed_on() -> None:
     assert message == {"role": "assistant", "content": "a", **tokens([], [])}
 
 
-def test_token_members_are_not_inherited_by_a_later_turn() -> None:
+def test_token_fields_are_not_inherited_by_a_later_turn() -> None:
     turns = messages(assistant("a", **tokens([1], [2])), user("b"), assistant("c"), token_ids=True)
 
     assert turns[-1] == {"role": "assistant", "content": "c"}
 
 
-def test_without_token_tracking_no_token_members_are_sent() -> None:
+def test_without_token_tracking_no_token_fields_are_sent() -> None:
     [message] = messages(assistant("a", **tokens([1], [2])))
 
     assert message == {"role": "assistant", "content": "a"}

@@ -9,15 +9,15 @@ import msgspec
 import pytest
 
 import gymq
-from gymq.attempts import Attempts
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.messages import Outcome, Task
-from gymq.model_runner import ModelRunner
-from gymq.outcomes import RETRIES, Retries, Retry
+from gymq.failures import RETRIES, Retries, Retry
 from gymq.processes import KillableProcesses
-from gymq.resources_runner import ResourcesRunner
-from gymq.serving import Server
+from gymq.protocol.messages import Outcome, Task
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime.attempts import Attempts
+from gymq.runtime.model_runner import ModelRunner
+from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
 
 SHORT_S = 0.01

@@ -6,8 +6,9 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
-from gymq.messages import Failure, FailureClass, Rollout, Stage, Unresolved
-from gymq.outcomes import RETRIES, RETRYABLE, RolloutError
+from gymq.failures import RETRIES, RETRYABLE, RolloutError
+from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
+from tests.support.waiting import DEADLINE_S
 
 from .conftest import Agent, Bench, Change, Failing
 
@@ -33,7 +34,7 @@ async def test_a_rollout_is_tried_as_often_as_the_table_says(bench: Bench, failu
 async def test_a_rollout_that_succeeds_at_the_last_try_has_its_reward(bench: Bench) -> None:
     bench.agent.fail.errors = errors(FailureClass.MODEL_FAILED, 2)
     outcome = await bench.outcome()
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert (outcome.reward, outcome.attempt) == (1.0, 2)
 
 
@@ -67,7 +68,7 @@ async def test_whoever_raises_a_failure_may_call_it_curable(bench: Bench) -> Non
 async def test_no_try_is_begun_that_could_not_end_before_the_deadline(bench: Bench, change: Change) -> None:
     change("rollout", first_pause_s=3600.0, longest_pause_s=3600.0)
     bench.agent.fail.errors = errors(FailureClass.MODEL_FAILED, 99)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         outcome = await bench.outcome(timeout_s=1000.0)
     assert isinstance(outcome, Failure)
     assert outcome.failure_class is FailureClass.MODEL_FAILED
@@ -94,14 +95,14 @@ async def test_what_breaks_while_the_connection_is_replaced_does_not_count(bench
     bench.agent = Reconnecting(bench.agent.options, name=bench.name)
     bench.agent.fail, bench.agent.bus = Failing(), bus
     outcome = await bench.outcome()
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert outcome.attempt == 5
 
 
 async def test_a_verdict_is_asked_for_again_and_the_response_kept(bench: Bench) -> None:
     bench.verifier.fail.errors = [RolloutError(FailureClass.JUDGE_FAILED, "no"), ValueError("no")]
     outcome = await bench.outcome()
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert (bench.verifier.fail.asked, bench.model.fail.asked) == (3, 1)
 
 
@@ -131,7 +132,7 @@ async def test_a_verdict_that_there_cannot_be_is_asked_for_once(bench: Bench, er
 async def test_a_response_is_kept_when_there_is_no_time_for_another_verdict(bench: Bench, change: Change) -> None:
     change("verdict", first_pause_s=3600.0, longest_pause_s=3600.0)
     bench.verifier.fail.errors = errors(FailureClass.JUDGE_FAILED, 99)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         outcome = await bench.outcome(timeout_s=1000.0)
     assert isinstance(outcome, Unresolved)
     assert outcome.failure_class is FailureClass.JUDGE_FAILED
@@ -144,14 +145,14 @@ async def test_an_agent_waits_for_a_model_that_is_not_there_yet(idle_bench: Benc
     await asyncio.sleep(0.5)  # several times what a call alone waits
     assert not working.done()
     await idle_bench.serve_model()
-    assert isinstance(await working, Rollout)
+    assert isinstance(await working, VerifiedRollout)
 
 
 async def test_an_agent_looks_for_a_model_only_so_often(idle_bench: Bench, change: Change) -> None:
     change("call", budget_s=0.05)
     change("effect", tries=2)
     await idle_bench.serve_verifier()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         outcome = await idle_bench.outcome(timeout_s=3600.0)
     assert isinstance(outcome, Failure)
     assert (outcome.failure_class, outcome.stage) == (FailureClass.NO_WORKER, Stage.MODEL)

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.messages import FailureClass
-from gymq.outcomes import INTERRUPTED, RETRIES, RETRYABLE, Retries, Retry, RolloutError
+from gymq.failures import INTERRUPTED, RETRIES, RETRYABLE, Retries, Retry, RolloutError
+from gymq.protocol.messages import FailureClass
 
 NEVER = (
     FailureClass.INVALID_TASK,

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from gymq.jsonl import JsonlError, JsonlFile, mend_last_line, parse_object, written_whole
+from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object, truncate_torn_line
 
 LINES = [b'{"a": 1}\n', b'{"a": 2}\r\n', b"\n", b'{"a": 3}']
 
@@ -45,12 +45,12 @@ def test_a_gzip_file_that_ends_too_early_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_reported_with_its_name(tmp_path: Path) -> None:
-    with pytest.raises(JsonlError, match=r"nothing\.jsonl: there is no such file"):
+    with pytest.raises(JsonlError, match=r"nothing\.jsonl: file not found"):
         list(JsonlFile(tmp_path / "nothing.jsonl"))
 
 
 def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.jsonl.MAX_LINE_BYTES", 100)
+    monkeypatch.setattr("gymq.data.jsonl.MAX_LINE_BYTES", 100)
     path = tmp_path / "rows.jsonl"
     path.write_bytes(b'{"a": 1}\n' + b"x" * 1000)
     with pytest.raises(JsonlError, match=r"rows\.jsonl:2: the line is longer than 100 bytes"):
@@ -74,7 +74,7 @@ def test_a_line_that_is_no_object_is_refused_with_the_reason(line: bytes, reason
         parse_object(line)
 
 
-def test_members_keep_the_text_that_they_have_in_the_file() -> None:
+def test_fields_keep_the_text_that_they_have_in_the_file() -> None:
     members = parse_object(b'{"big": 123456789012345678901234567890, "float": 1.10, "huge": 1e400, "nested": [ 1 ]}\n')
     assert {name: bytes(raw) for name, raw in members.items()} == {
         "big": b"123456789012345678901234567890",
@@ -100,19 +100,19 @@ def test_a_torn_last_line_is_cut_off_and_a_whole_one_gets_its_line_end(
 ) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(before)
-    assert mend_last_line(path) == cut
+    assert truncate_torn_line(path) == cut
     assert path.read_bytes() == after
 
 
 def test_a_torn_line_longer_than_a_block_is_found(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'{"a": 1}\n{"a": "' + b"x" * 200_000)
-    mend_last_line(path)
+    truncate_torn_line(path)
     assert path.read_bytes() == b'{"a": 1}\n'
 
 
 def _write_half(path: Path) -> None:
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(b"half")
         raise RuntimeError
 
@@ -123,7 +123,7 @@ def test_a_file_is_replaced_only_when_it_is_complete(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         _write_half(path)
     assert path.read_bytes() == b"old"
-    with written_whole(path) as file:
+    with atomic_write(path) as file:
         file.write(b"new")
         assert path.read_bytes() == b"old"
     assert path.read_bytes() == b"new"

@@ -1,8 +1,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.ledger import Attempts, Ledger, RunningNumbers, TaskCounts
-from gymq.rows import MAX_INDEX
+from gymq.data.ledger import FailedAttempts, Ledger, RunningNumbers, TaskCounts
+from gymq.data.rows import MAX_INDEX
 
 INDEX = st.one_of(st.integers(0, 5), st.integers(0, MAX_INDEX))
 KEYS = st.lists(st.tuples(INDEX, INDEX), max_size=50)
@@ -32,7 +32,7 @@ def test_task_counts_say_how_many_there_were_before(additions: list[tuple[int, i
 
 
 def test_attempts_are_counted_and_one_terminal_attempt_is_enough() -> None:
-    with Attempts() as attempts:
+    with FailedAttempts() as attempts:
         attempts.add(1, 2, terminal=False)
         attempts.add(1, 2, terminal=True)
         attempts.add(1, 2, terminal=False)

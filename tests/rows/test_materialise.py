@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from gymq.jsonl import JsonlText
-from gymq.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions
-from gymq.prompt import PromptTemplate
-from gymq.rows import MaterialisedRow, RowError, read_rows
+from gymq.data.jsonl import JsonlText
+from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions
+from gymq.data.prompt import RowPrompt
+from gymq.data.rows import MaterialisedRow, RowError, read_rows
 
 A = '{"responses_create_params": {"input": "a"}}\n'
 B = '{"responses_create_params": {"input": "b"}}\n'
@@ -39,7 +39,7 @@ def test_rows_are_repeated_in_place() -> None:
     assert keys(materialised(A + B, num_repeats=2)) == [(0, 0), (0, 1), (1, 0), (1, 1)]
 
 
-def test_identical_lines_are_one_task_that_goes_on_counting() -> None:
+def test_identical_lines_are_one_task_that_keeps_counting() -> None:
     assert keys(materialised(A + B + A, num_repeats=2)) == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
 
 
@@ -71,7 +71,7 @@ def test_the_limit_counts_lines_before_repeats_and_lines_behind_it_are_not_read(
     assert len(materialised(A + B, limit=0)) == 2
 
 
-def test_members_keep_their_order_and_their_text() -> None:
+def test_fields_keep_their_order_and_their_text() -> None:
     text = '{"b": 1.10, "responses_create_params": {"input": "ä", "x": 1e400}, "a": 123456789012345678901234567890}\n'
     assert materialised(text)[0].json.decode() == (
         '{"b":1.10,"responses_create_params":{"input": "ä", "x": 1e400},"a":123456789012345678901234567890,'
@@ -79,7 +79,7 @@ def test_members_keep_their_order_and_their_text() -> None:
     )
 
 
-def test_overrides_replace_whole_members_and_keep_the_others() -> None:
+def test_overrides_replace_whole_fields_and_keep_the_others() -> None:
     text = row(responses_create_params={"input": "a", "metadata": {"x": "1"}, "top_p": 0.5})
     rows = materialised(text, responses_create_params={"metadata": {"y": "2"}, "temperature": 0.9})
     assert json.loads(rows[0].json)["responses_create_params"] == {
@@ -129,7 +129,7 @@ def test_repeats_for_agents_that_no_row_has_are_one_warning() -> None:
 
 def test_a_prompt_makes_the_input_and_leaves_the_other_parameters() -> None:
     text = '{"q": "why?", "responses_create_params": {"input": [], "temperature": 1.0}}\n{"q": "how?"}\n'
-    rows = materialised(text, prompt=PromptTemplate(user="{q}"))
+    rows = materialised(text, prompt=RowPrompt(user="{q}"))
     assert [json.loads(r.json)["responses_create_params"] for r in rows] == [
         {"input": [{"role": "user", "content": "why?"}], "temperature": 1.0},
         {"input": [{"role": "user", "content": "how?"}]},
@@ -142,11 +142,11 @@ def test_a_prompt_makes_the_input_and_leaves_the_other_parameters() -> None:
         ("\n", {}, ["in.jsonl:1", "blank"]),
         (A + "{broken\n", {}, ["in.jsonl:2", "not valid JSON"]),
         ("[]\n", {}, ["in.jsonl:1", "not an object"]),
-        ('{"a": 1}\n', {}, ["no member `responses_create_params`"]),
-        ('{"responses_create_params": null}\n', {}, ["`responses_create_params` must be an object, it is null"]),
+        ('{"a": 1}\n', {}, ["no field `responses_create_params`"]),
+        ('{"responses_create_params": null}\n', {}, ["`responses_create_params` must be an object, not null"]),
         ('{"responses_create_params": []}\n', {}, ["`responses_create_params` must be an object"]),
         (A, {"agent_name": None}, ["in.jsonl:1", "agent_ref", "agent_name"]),
-        (row(agent_ref=None), {}, ["`agent_ref` must be an object", "it is null"]),
+        (row(agent_ref=None), {}, ["`agent_ref` must be an object", "not null"]),
         (row(agent_ref={"name": ""}), {}, ["`agent_ref` must be an object"]),
         (row(agent_ref="ag"), {}, ["`agent_ref` must be an object"]),
         (row(_ng_task_index=-1), {}, ["`_ng_task_index`"]),
@@ -155,8 +155,8 @@ def test_a_prompt_makes_the_input_and_leaves_the_other_parameters() -> None:
         (row(_ng_task_index=True), {}, ["`_ng_task_index`"]),
         (row(_ng_task_index=2**60), {}, ["`_ng_task_index`"]),
         (A, {"num_repeats": {"other": 2}}, ["in.jsonl:1", "num_repeats", "'ag'", "_default"]),
-        (A, {"prompt": PromptTemplate(user="x")}, ["responses_create_params.input", "prompt template"]),
-        ('{"a": 1}\n', {"prompt": PromptTemplate(user="{q}")}, ["in.jsonl:1", "'q'"]),
+        (A, {"prompt": RowPrompt(user="x")}, ["responses_create_params.input", "prompt template"]),
+        ('{"a": 1}\n', {"prompt": RowPrompt(user="{q}")}, ["in.jsonl:1", "'q'"]),
         (
             row(responses_create_params={"metadata": {"extra_body": "no json"}}),
             {"num_repeats_add_seed": True},
@@ -165,7 +165,7 @@ def test_a_prompt_makes_the_input_and_leaves_the_other_parameters() -> None:
         (
             row(responses_create_params={"metadata": {"extra_body": "[1]"}}),
             {"num_repeats_add_seed": True},
-            ["`responses_create_params.metadata.extra_body` must hold a JSON object"],
+            ["`responses_create_params.metadata.extra_body` must contain a JSON object"],
         ),
         (
             row(responses_create_params={"metadata": "x"}),

@@ -3,16 +3,16 @@ from typing import Any
 
 import pytest
 
-from gymq.jsonl import parse_object
-from gymq.prompt import PromptError, PromptTemplate
+from gymq.data.jsonl import parse_object
+from gymq.data.prompt import PromptError, RowPrompt
 
 
 def filled(template: str, **row: Any) -> str:
-    return PromptTemplate(user=template).messages(parse_object(json.dumps(row).encode()))[0]["content"]
+    return RowPrompt(user=template).messages(parse_object(json.dumps(row).encode()))[0]["content"]
 
 
 def test_the_system_message_comes_first() -> None:
-    template = PromptTemplate.from_yaml("user: 'Q: {q}'\nsystem: Short.\n", "p.yaml")
+    template = RowPrompt.from_yaml("user: 'Q: {q}'\nsystem: Short.\n", "p.yaml")
     assert template.messages(parse_object(b'{"q": "why?"}')) == [
         {"role": "system", "content": "Short."},
         {"role": "user", "content": "Q: why?"},
@@ -40,7 +40,7 @@ def test_fields_are_filled_as_python_formats_them(template: str, row: dict[str, 
 @pytest.mark.parametrize(
     ("template", "row", "reason"),
     [
-        ("{q}", {"p": 1}, r"names the field 'q', the row has only \['p'\]"),
+        ("{q}", {"p": 1}, r"names the field 'q', but the row only has \['p'\]"),
         ("{q.__class__}", {"q": "x"}, r"the field \{q\.__class__\}"),
         ("{q[0].real}", {"q": [1]}, r"the field \{q\[0\]\.real\}"),
         ("{}", {"q": "x"}, "names the field"),
@@ -71,5 +71,5 @@ def test_a_field_that_cannot_be_filled_is_refused(template: str, row: dict[str, 
 )
 def test_a_file_that_is_no_template_is_refused(text: str, reason: str) -> None:
     with pytest.raises(PromptError, match=reason) as refusal:
-        PromptTemplate.from_yaml(text, "p.yaml")
+        RowPrompt.from_yaml(text, "p.yaml")
     assert str(refusal.value).startswith("p.yaml")

@@ -3,9 +3,9 @@ from typing import Any
 
 import pytest
 
-from gymq.jsonl import JsonlText
-from gymq.resume import Resume
-from gymq.rows import RowError
+from gymq.data.jsonl import JsonlText
+from gymq.data.resume import Resume
+from gymq.data.rows import RowError
 
 ROWS = [
     {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": {"name": "ag"}, "n": 10 * task + rollout}
@@ -71,6 +71,13 @@ def test_a_terminal_failure_is_not_tried_again() -> None:
         assert left(plan) == [(0, 1), (1, 0), (1, 1)]
 
 
+def test_a_curable_failure_counts_as_no_attempt() -> None:
+    curable = key(0, 0, _ng_failure_curable=True, _ng_failure_terminal=False)
+    with resume([], [curable] * 9) as plan:
+        rows = list(plan.to_run())
+    assert [row.attempt for row in rows] == [0, 0, 0, 0]
+
+
 def test_failures_without_indices_say_nothing() -> None:
     with resume([], [{"_ng_failure_class": "x"}, {"_ng_task_index": 0, "_ng_failure_terminal": True}]) as plan:
         assert left(plan) == [(0, 0), (0, 1), (1, 0), (1, 1)]
@@ -82,7 +89,7 @@ def test_a_result_of_another_run_is_refused() -> None:
 
 
 def test_a_row_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(RowError, match=r"m\.jsonl:5: rollout \(0, 0\) is there twice"):
+    with pytest.raises(RowError, match=r"m\.jsonl:5: rollout \(0, 0\) occurs twice"):
         Resume(lines("m.jsonl", [*ROWS, ROWS[0]]), lines("out.jsonl", []))
 
 

@@ -17,19 +17,21 @@ class Verifier(gymq.Resources[gymq.Row]):
     reward_range = (0.0, 1.0)
     verify_timeout_s = 1.0
 
-    def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:  # type: ignore[override]
+    def verify_in_process(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         row: Any = request.row
         result: gymq.Verdict = DEEDS[row.deed]()
         return result
 
 
-class StatefulVerifier(gymq.Resources[gymq.Row]):
+class StatefulVerifier(gymq.Resources[gymq.Row, dict[str, int]]):
     """Gets the session's state as a copy."""
 
-    def open(self, row: gymq.Row) -> dict[str, int]:
+    async def open(self, row: gymq.Row) -> dict[str, int]:
         return {"count": 3}
 
-    def verify(self, request: gymq.VerifyRequest[gymq.Row], state: dict[str, int]) -> gymq.Verdict:  # type: ignore[override]
+    def verify_in_process(self, request: gymq.VerifyRequest[gymq.Row, dict[str, int]]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         return gymq.Verdict(float(state["count"]), process=os.getpid())
 
 
@@ -37,7 +39,7 @@ class Secretive(gymq.Verdict):
     """Becomes something else on its way back."""
 
     def __reduce__(self) -> Any:
-        return float, (1.0,)
+        return str, (1.0,)
 
 
 class Undecided(gymq.Verdict):
@@ -157,7 +159,7 @@ DEEDS: dict[str, Any] = {
     "raise what cannot be unpickled": raise_without_unpickle,
     "recurse": recurse,
     "none": lambda: None,
-    "number": lambda: 1.0,
+    "no number": lambda: "1.0",
     "nan": lambda: gymq.Verdict(float("nan")),
     "more than it declares": lambda: gymq.Verdict(1.5),
     "infinite": lambda: gymq.Verdict(float("inf")),

@@ -5,17 +5,16 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from gymq.workers.models.simulated_model.worker import SimulatedModel
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.messages import Generate, Generated
-from gymq.model_runner import ModelRunner
-from gymq.routing import RoutedCalls, Routes
-from gymq.serving import Server
-from workers.models.simulated_model.worker import SimulatedModel
-
-from .waiting import until
+from gymq.protocol import subjects
+from gymq.protocol.messages import Generate, Generated
+from gymq.rpc.calls import Calls
+from gymq.rpc.routing import RoutedCalls, Routes
+from gymq.rpc.serving import Server
+from gymq.runtime.model_runner import ModelRunner
+from tests.support.waiting import DEADLINE_S, until
 
 TURNS = 5
 SESSIONS = 24
@@ -64,7 +63,7 @@ class Replicas:
         return cached
 
     async def sessions(self, calls: Any) -> int:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(DEADLINE_S):
             return sum(await asyncio.gather(*(self.session(calls, f"s{number}") for number in range(SESSIONS))))
 
 

@@ -9,12 +9,12 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from gymq import bus as bus_module
-from gymq.bus import HEADER_ROOM_BYTES, OUTAGE_BUFFER_BYTES, Bus, BusError, NoAnswer, NoResponders, TooLarge
-from gymq.jetstream import JetStream
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders, TooLarge
+from gymq.bus import bus as bus_module
+from gymq.bus import connection as connection_module
+from gymq.bus.connection import HEADER_ROOM_BYTES, OUTAGE_BUFFER_BYTES
 from gymq.server import EmbeddedServer
-
-from .waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 Kill = Callable[[], Awaitable[None]]
 
@@ -46,8 +46,8 @@ async def test_a_thousand_requests_at_once_get_their_own_replies(bus: Bus, other
 
 
 async def test_a_request_that_nobody_serves_fails_at_once(bus: Bus, run: str) -> None:
-    async with asyncio.timeout(20):
-        with pytest.raises(NoResponders, match=f"nobody serves {run}"):
+    async with asyncio.timeout(DEADLINE_S):
+        with pytest.raises(NoResponders, match=f"no worker serves {run}"):
             await bus.request(run, b"", timeout_s=3600)
 
 
@@ -83,7 +83,7 @@ async def test_a_cancelled_request_leaves_nothing_behind(bus: Bus, run: str) -> 
 
     await bus.subscribe(run, keep)
     request = asyncio.create_task(bus.request(run, b"", timeout_s=60))
-    message = await asyncio.wait_for(arrived.get(), 20)
+    message = await asyncio.wait_for(arrived.get(), DEADLINE_S)
     request.cancel()
     with pytest.raises(asyncio.CancelledError):
         await request
@@ -221,13 +221,13 @@ async def test_a_request_in_flight_survives_the_restart_of_the_server(
     await worker.subscribe("slow", keep)
     await worker.flush()
     request = asyncio.create_task(own_bus.request("slow", b"x", timeout_s=60))
-    message = await asyncio.wait_for(arrived.get(), 20)
+    message = await asyncio.wait_for(arrived.get(), DEADLINE_S)
     await kill_server()
     await until(lambda: not own_bus.is_connected and not worker.is_connected)
     await own_server.start()
     await until(lambda: own_bus.reconnects == 1)
     await worker.publish(message.reply, b"answer")
-    assert (await asyncio.wait_for(request, 20)).data == b"answer"
+    assert (await asyncio.wait_for(request, DEADLINE_S)).data == b"answer"
 
 
 async def test_what_is_sent_while_the_server_is_away_arrives_when_it_is_back(
@@ -282,13 +282,13 @@ async def test_waiting_for_the_connection_ends_when_it_is_back_or_at_the_timeout
     assert not await own_bus.until_connected(0.1)
     waiting = asyncio.create_task(own_bus.until_connected(60))
     await own_server.start()
-    assert await asyncio.wait_for(waiting, 20)
+    assert await asyncio.wait_for(waiting, DEADLINE_S)
 
 
 async def test_closing_without_a_server_ends(own_bus: Bus, kill_server: Kill) -> None:
     await kill_server()
     await until(lambda: not own_bus.is_connected)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         await own_bus.close()
     assert own_bus.lost.is_set()
 
@@ -316,7 +316,7 @@ async def test_a_subject_that_is_no_text_deafens_nobody_for_long(
     shared_url: str, connect: Callable[[str], Awaitable[Bus]], run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a subject ends the read loop of nats-py without a word; the watchdog notices."""
-    monkeypatch.setattr(bus_module, "WATCHDOG_S", 0.3)
+    monkeypatch.setattr(connection_module, "WATCHDOG_S", 1.0)
     victim = await connect(shared_url)
     seen = await echo(victim, f"{run}.*")
     await victim.flush()
@@ -325,15 +325,15 @@ async def test_a_subject_that_is_no_text_deafens_nobody_for_long(
     user, password = shared_url.removeprefix("nats://").rpartition("@")[0].split(":")
     writer.write(b'CONNECT {"user": "%s", "pass": "%s"}\r\n' % (user.encode(), password.encode()))
     writer.write(b"PUB %s.\xff\xfe 1\r\nx\r\nPING\r\n" % run.encode())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while await reader.readline() != b"PONG\r\n":
             pass
     writer.close()
     hearer = await connect(shared_url)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while b"heard" not in seen:
             with contextlib.suppress(BusError):
-                await hearer.request(f"{run}.x", b"heard", timeout_s=0.1)
+                await hearer.request(f"{run}.x", b"heard", timeout_s=0.2)
 
 
 async def test_no_password_is_logged(caplog: pytest.LogCaptureFixture, own_server: EmbeddedServer) -> None:
@@ -354,7 +354,7 @@ async def test_what_another_client_sends_is_read_too(bus: Bus, shared_url: str, 
     await echo(bus, run)
     await bus.flush()
     async with await nats.connect(shared_url) as client:
-        assert (await client.request(run, b"hi", timeout=20)).data == b"hi"
+        assert (await client.request(run, b"hi", timeout=DEADLINE_S)).data == b"hi"
 
 
 async def test_no_more_is_sent_to_be_stored_than_the_server_has_to_acknowledge_at_a_time(
@@ -368,11 +368,10 @@ async def test_no_more_is_sent_to_be_stored_than_the_server_has_to_acknowledge_a
 
     await other_bus.subscribe(run, take)
     await other_bus.flush()
-    js = JetStream(bus)
-    storing = [asyncio.create_task(js.store_surely(run, b"x", {}, patience_s=60.0)) for _ in range(20)]
+    js = bus.js
+    storing = [asyncio.create_task(js.publish_with_retry(run, b"x", {}, patience_s=60.0)) for _ in range(20)]
     for number in range(20):
-        while len(arrived) == number:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: len(arrived) > number)  # noqa: B023
         await bus.flush()
         await other_bus.flush()
         assert number < len(arrived) <= number + 3
@@ -389,3 +388,28 @@ async def test_closing_survives_that_somebody_who_waited_for_it_was_cancelled(sh
     waiting.cancel()
     await closing.close()
     assert closing.lost.is_set()
+
+
+async def test_a_reader_tries_again_until_its_patience_ends(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bus_module, "READ_AGAIN_S", 0.0)
+    problems = [BusError("away"), BusError("away")]
+
+    async def read() -> str:
+        if problems:
+            raise problems.pop()
+        return "found"
+
+    assert await bus.retry_read(read) == "found"
+    problems.append(BusError("away"))
+    with pytest.raises(BusError, match="away; start it again"):
+        await bus.retry_read(read, hint="start it again", patience_s=-1.0)
+
+
+async def test_a_closed_connection_ends_a_reader_at_once(other_bus: Bus) -> None:
+    await other_bus.close()
+
+    async def read() -> None:
+        raise BusError("closed")
+
+    with pytest.raises(BusError, match="closed; start it again"):
+        await other_bus.retry_read(read, hint="start it again")

@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +14,13 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from gymq import calls as calls_module
-from gymq import parts, subjects
-from gymq.bus import Bus
-from gymq.calls import CallLost, Calls, NoWorker
-from gymq.messages import (
+from gymq.bus import Bus, blobs
+from gymq.failures import RETRIES, RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
     Accepted,
+    BlobRef,
     Call,
-    Claim,
     Fail,
     FailureClass,
     Generate,
@@ -32,11 +32,12 @@ from gymq.messages import (
     decoder,
     encode,
 )
-from gymq.outcomes import RolloutError
+from gymq.rpc import calls as calls_module
+from gymq.rpc.calls import CallLost, Calls, NoWorker
 from gymq.server import EmbeddedServer
+from tests.support.waiting import DEADLINE_S, until
 
-from .labour import Labour, ask, call, frames, limit_patience, noise
-from .waiting import until
+from .scripted_replica import ScriptedReplica, ask, call, frames, limit_patience, noise
 
 Kill = Callable[[], Awaitable[None]]
 Connect = Callable[[str], Awaitable[Bus]]
@@ -51,9 +52,9 @@ def calls(bus: Bus) -> Calls:
 
 
 @pytest.fixture
-async def labour(other_bus: Bus, run: str) -> Labour:
+async def replica(other_bus: Bus, run: str) -> ScriptedReplica:
     """One replica that serves the subject `<run>`."""
-    replica = Labour(other_bus, f"{run}-w")
+    replica = ScriptedReplica(other_bus, f"{run}-w")
     await replica.serve(run)
     return replica
 
@@ -89,52 +90,52 @@ async def spawn(shared_url: str) -> AsyncIterator[Spawn]:
 
 async def reads(process: asyncio.subprocess.Process, line: str) -> None:
     assert process.stdout is not None
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         assert (await process.stdout.readline()).decode().strip() == line
 
 
-async def test_a_fast_reply_is_not_accepted_first(bus: Bus, labour: Labour, run: str) -> None:
+async def test_a_fast_reply_is_not_accepted_first(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     (reply,) = await frames(bus, run, encode(ask()), 1)
     assert isinstance(decode_frame(reply), Generated)
 
 
-async def test_a_slow_call_is_accepted_before_it_is_answered(bus: Bus, labour: Labour, run: str) -> None:
+async def test_a_slow_call_is_accepted_before_it_is_answered(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     accepted, reply = (decode_frame(data) for data in await frames(bus, run, encode(ask(sleep_s=0.5)), 2))
-    assert accepted == Accepted(role=labour.server.bus.role, worker=labour.worker)
+    assert accepted == Accepted(role=replica.server.bus.role, worker=replica.worker)
     assert isinstance(reply, Generated)
 
 
-async def test_a_thousand_calls_at_once_are_answered(calls: Calls, labour: Labour, run: str) -> None:
+async def test_a_thousand_calls_at_once_are_answered(calls: Calls, replica: ScriptedReplica, run: str) -> None:
     requests = [ask(f"{number}", sleep_s=0.3 * (number % 3)) for number in range(1000)]
     await asyncio.gather(*(call(calls, run, request) for request in requests))
-    assert sorted(labour.finished, key=int) == [str(number) for number in range(1000)]
+    assert sorted(replica.finished, key=int) == [str(number) for number in range(1000)]
 
 
-async def test_nothing_is_left_behind_by_calls_that_ended(calls: Calls, labour: Labour, run: str) -> None:
+async def test_nothing_is_left_behind_by_calls_that_ended(calls: Calls, replica: ScriptedReplica, run: str) -> None:
     before = len(asyncio.all_tasks())
     working = [asyncio.create_task(call(calls, run, ask(sleep_s=0.5))) for _ in range(20)]
     waiting = [asyncio.create_task(call(calls, run, ask(wait=True))) for _ in range(20)]
-    await until(lambda: len(labour.started) == 40)
+    await until(lambda: len(replica.started) == 40)
     await asyncio.gather(*working)
     for task in waiting:
         task.cancel()
     await asyncio.wait(waiting)
-    await until(lambda: len(labour.cancelled) == 20)
+    await until(lambda: len(replica.cancelled) == 20)
     await until(lambda: len(asyncio.all_tasks()) == before)
-    assert labour.service.load == 0
-    assert not labour.server.jobs
+    assert replica.service.load == 0
+    assert not replica.server.jobs
 
 
 async def test_a_call_whose_worker_is_killed_is_made_by_another(
-    calls: Calls, labour: Labour, run: str, spawn: Spawn, eager: None
+    calls: Calls, replica: ScriptedReplica, run: str, spawn: Spawn, eager: None
 ) -> None:
-    await labour.service.leave()
+    await replica.service.leave()
     process = await spawn(f"{run}-p", run)
     calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=3600)))
     await reads(process, "x")
-    survivor = Labour(labour.bus, f"{run}-s")
+    survivor = ScriptedReplica(replica.bus, f"{run}-s")
     await survivor.serve(run)
-    await asyncio.sleep(0.5)  # accepted by now
+    await until(lambda: calls._of_worker)  # it was accepted
     process.kill()
     await until(lambda: survivor.started)
     calling.cancel()
@@ -166,15 +167,15 @@ async def test_a_session_whose_worker_is_killed_is_lost_within_seconds(
 
 
 async def test_a_frozen_worker_is_noticed_and_another_takes_the_call(
-    calls: Calls, labour: Labour, run: str, spawn: Spawn, eager: None
+    calls: Calls, replica: ScriptedReplica, run: str, spawn: Spawn, eager: None
 ) -> None:
-    await labour.service.leave()
+    await replica.service.leave()
     process = await spawn(f"{run}-p", run)
-    calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=1.0)))
+    calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=2.0)))
     await reads(process, "x")
-    await asyncio.sleep(0.5)  # accepted by now
+    await until(lambda: calls._of_worker)  # it was accepted
     os.kill(process.pid, signal.SIGSTOP)
-    survivor = Labour(labour.bus, f"{run}-s")
+    survivor = ScriptedReplica(replica.bus, f"{run}-s")
     # Alone from now on: a frozen member of a queue group is still given calls, until the server cuts it off.
     await survivor.serve(run, group="")
     assert (await calling)["worker"] == f"{run}-s"
@@ -188,7 +189,7 @@ async def test_a_call_that_nobody_accepts_is_lost(
     async def ignore(message: Msg) -> None: ...
 
     await bus.subscribe(run, ignore)
-    with pytest.raises(CallLost, match=f"nobody accepted the call on {run}"):
+    with pytest.raises(CallLost, match=f"no worker accepted the call on {run}"):
         await call(calls, run, ask(timeout_s=3600))
 
 
@@ -201,91 +202,101 @@ async def test_without_a_worker_the_call_did_not_run(calls: Calls, run: str, eag
 async def test_a_worker_that_comes_soon_gets_the_call(calls: Calls, other_bus: Bus, run: str) -> None:
     calling = asyncio.create_task(call(calls, run, ask()))
     await asyncio.sleep(0.3)
-    await Labour(other_bus, f"{run}-w").serve(run)
+    await ScriptedReplica(other_bus, f"{run}-w").serve(run)
     assert (await calling)["worker"] == f"{run}-w"
 
 
-async def test_cancelling_a_call_stops_its_handler(calls: Calls, labour: Labour, run: str) -> None:
+async def test_cancelling_a_call_stops_its_handler(calls: Calls, replica: ScriptedReplica, run: str) -> None:
     calling = asyncio.create_task(call(calls, run, ask("x", wait=True)))
-    await until(lambda: labour.started)
-    await asyncio.sleep(0.4)  # accepted by now
+    await until(lambda: replica.started)
+    await until(lambda: calls._of_worker)  # it was accepted
     calling.cancel()
-    await until(lambda: labour.cancelled == ["x"])
+    await until(lambda: replica.cancelled == ["x"])
 
 
 async def test_a_call_that_is_accepted_after_nobody_waits_any_more_is_stopped(
-    calls: Calls, labour: Labour, run: str
+    calls: Calls, replica: ScriptedReplica, run: str
 ) -> None:
     calling = asyncio.create_task(call(calls, run, ask("x", wait=True)))
-    await until(lambda: labour.started)
+    await until(lambda: replica.started)
     calling.cancel()  # before `Accepted` is sent
-    await until(lambda: labour.cancelled == ["x"])
+    await until(lambda: replica.cancelled == ["x"])
 
 
 async def test_at_the_deadline_the_caller_is_told_and_the_handler_stopped(
-    calls: Calls, labour: Labour, run: str
+    calls: Calls, replica: ScriptedReplica, run: str
 ) -> None:
     with pytest.raises(RolloutError) as error:
-        await call(calls, run, ask("x", timeout_s=0.5, wait=True))
+        await call(calls, run, ask("x", timeout_s=1.5, wait=True))
     assert error.value.failure_class is FailureClass.DEADLINE_EXCEEDED
-    await until(lambda: labour.cancelled == ["x"])
+    await until(lambda: replica.cancelled == ["x"])
 
 
-async def test_a_handler_stops_at_the_deadline_though_its_caller_is_gone(bus: Bus, labour: Labour, run: str) -> None:
-    _, reply = await frames(bus, run, encode(ask("x", timeout_s=0.5, wait=True)), 2)
+async def test_a_handler_stops_at_the_deadline_though_its_caller_is_gone(
+    bus: Bus, replica: ScriptedReplica, run: str
+) -> None:
+    _, reply = await frames(bus, run, encode(ask("x", timeout_s=1.5, wait=True)), 2)
     assert decode_frame(reply).failure_class is FailureClass.DEADLINE_EXCEEDED
-    assert labour.cancelled == ["x"]
+    assert replica.cancelled == ["x"]
 
 
-async def test_a_handler_knows_how_much_time_is_left(calls: Calls, labour: Labour, run: str) -> None:
+async def test_a_handler_knows_how_much_time_is_left(calls: Calls, replica: ScriptedReplica, run: str) -> None:
     await call(calls, run, ask(timeout_s=20))
-    assert 0 < labour.time_left[0] <= 20
+    assert 0 < replica.time_left[0] <= 20
 
 
-async def test_a_repeated_call_has_less_time(calls: Calls, labour: Labour, run: str) -> None:
+async def test_a_repeated_call_has_less_time(calls: Calls, replica: ScriptedReplica, run: str) -> None:
     def saturated() -> None:
-        if len(labour.started) < 3:
+        if len(replica.started) < 3:
             raise RolloutError(FailureClass.SATURATED, "full")
         raise RolloutError(FailureClass.MODEL_FAILED, "enough")
 
-    labour.deed = saturated
+    replica.action = saturated
     with pytest.raises(RolloutError, match="enough"):
-        await call(calls, run, ask(timeout_s=20, deed=True))
-    assert labour.time_left == sorted(labour.time_left, reverse=True)
-    assert len(labour.time_left) == 3
+        await call(calls, run, ask(timeout_s=20, action=True))
+    assert replica.time_left == sorted(replica.time_left, reverse=True)
+    assert len(replica.time_left) == 3
 
 
-async def test_a_saturated_worker_is_asked_until_the_deadline(calls: Calls, labour: Labour, run: str) -> None:
+async def test_a_saturated_worker_is_asked_until_the_deadline(
+    calls: Calls, replica: ScriptedReplica, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The last request is answered 0.2 s before the deadline; one that is under way at the deadline has no reply.
+    known = RETRIES[FailureClass.SATURATED]
+    assert known.call is not None
+    steady = replace(known.call, first_pause_s=0.6, longest_pause_s=0.6, jitter=0.0)
+    monkeypatch.setitem(RETRIES, FailureClass.SATURATED, replace(known, call=steady))
+
     def saturated() -> None:
         raise RolloutError(FailureClass.SATURATED, "full")
 
-    labour.deed = saturated
+    replica.action = saturated
     with pytest.raises(RolloutError, match="full") as error:
-        await call(calls, run, ask(timeout_s=0.5, deed=True))
+        await call(calls, run, ask(timeout_s=2.0, action=True))
     assert error.value.failure_class is FailureClass.SATURATED
-    assert len(labour.started) > 1
+    assert len(replica.started) > 1
 
 
 async def test_a_reply_that_is_lost_is_noticed_and_the_call_repeated(
-    calls: Calls, labour: Labour, run: str, eager: None, monkeypatch: pytest.MonkeyPatch
+    calls: Calls, replica: ScriptedReplica, run: str, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = labour.server.send
+    send = replica.server.send
 
     async def lose_the_first(*arguments: Any) -> None:
-        if len(labour.finished) > 1:
+        if len(replica.finished) > 1:
             await send(*arguments)
 
-    monkeypatch.setattr(labour.server, "send", lose_the_first)
+    monkeypatch.setattr(replica.server, "send", lose_the_first)
     await call(calls, run, ask("x", timeout_s=3600, sleep_s=0.5))
-    assert labour.finished == ["x", "x"]
+    assert replica.finished == ["x", "x"]
 
 
 async def test_calls_in_flight_outlive_a_restart_of_the_server(
     own_server: EmbeddedServer, own_bus: Bus, connect: Connect, kill_server: Kill, eager: None
 ) -> None:
-    labour = Labour(await connect(own_server.url), "w")
-    await labour.serve("x")
-    session = Labour(await connect(own_server.url), "v")
+    replica = ScriptedReplica(await connect(own_server.url), "w")
+    await replica.serve("x")
+    session = ScriptedReplica(await connect(own_server.url), "v")
     await session.serve(subjects.sessions_of_worker("v"), group="")
     calls = Calls(own_bus)
     working = [
@@ -309,11 +320,13 @@ async def test_a_session_is_not_lost_because_its_worker_is_back_later_than_its_c
     subject = subjects.session(run, "s")
     calling = asyncio.create_task(call(calls, subject, ask()))
     await asyncio.sleep(0.2)
-    await Labour(other_bus, run).serve(subject, group="")
+    await ScriptedReplica(other_bus, run).serve(subject, group="")
     assert (await calling)["worker"] == run
 
 
-async def test_large_requests_and_replies_travel_in_parts(calls: Calls, bus: Bus, labour: Labour, run: str) -> None:
+async def test_large_requests_and_replies_travel_in_parts(
+    calls: Calls, bus: Bus, replica: ScriptedReplica, run: str
+) -> None:
     size = bus.max_body_bytes + 100_000
     response = await call(calls, run, ask(body=noise(size), size=size))
     assert response["got"] > size
@@ -321,28 +334,28 @@ async def test_large_requests_and_replies_travel_in_parts(calls: Calls, bus: Bus
 
 
 async def test_the_deadline_of_a_large_request_reaches_the_handler(
-    calls: Calls, bus: Bus, labour: Labour, run: str
+    calls: Calls, bus: Bus, replica: ScriptedReplica, run: str
 ) -> None:
-    claim = await parts.put_for_call(bus, encode(ask("x", timeout_s=0.5, wait=True)))
-    accepted, reply = (decode_frame(data) for data in await frames(bus, run, claim, 2))
+    ref = await blobs.store_call(bus, encode(ask("x", timeout_s=0.5, wait=True)))
+    accepted, reply = (decode_frame(data) for data in await frames(bus, run, ref, 2))
     assert isinstance(accepted, Accepted)
     assert reply.failure_class is FailureClass.DEADLINE_EXCEEDED
-    assert 0 < labour.time_left[0] <= 0.5
-    assert labour.cancelled == ["x"]
+    assert 0 < replica.time_left[0] <= 0.5
+    assert replica.cancelled == ["x"]
 
 
-async def test_a_request_whose_parts_are_missing_is_refused(bus: Bus, labour: Labour, run: str) -> None:
-    claim = decoder(Claim)(await parts.put_for_call(bus, b"x"))
-    (reply,) = await frames(bus, run, encode(msgspec.structs.replace(claim, parts=2)), 1)
+async def test_a_request_whose_parts_are_missing_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
+    ref = decoder(BlobRef)(await blobs.store_call(bus, b"x"))
+    (reply,) = await frames(bus, run, encode(msgspec.structs.replace(ref, parts=2)), 1)
     failure = decode_frame(reply)
     assert (failure.failure_class, "part 1 of 2" in failure.message) == (FailureClass.BAD_REQUEST, True)
 
 
-async def test_a_claim_on_a_claim_is_refused(bus: Bus, labour: Labour, run: str) -> None:
-    claim = await parts.put_for_call(bus, await parts.put_for_call(bus, encode(ask())))
-    (reply,) = await frames(bus, run, claim, 1)
+async def test_a_reference_of_a_reference_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
+    ref = await blobs.store_call(bus, await blobs.store_call(bus, encode(ask())))
+    (reply,) = await frames(bus, run, ref, 1)
     assert decode_frame(reply).failure_class is FailureClass.BAD_REQUEST
-    assert not labour.started
+    assert not replica.started
 
 
 async def test_a_request_that_has_no_wire_form_is_refused_with_its_path(calls: Calls, run: str) -> None:
@@ -371,7 +384,7 @@ async def test_a_reply_that_nobody_can_read_is_a_failure(calls: Calls, bus: Bus,
 async def test_an_answer_to_another_question_is_a_failure_that_may_be_retried(
     calls: Calls, bus: Bus, run: str, request_: Call, answer: Message, in_parts: bool
 ) -> None:
-    body = await parts.put_for_call(bus, encode(answer)) if in_parts else encode(answer)
+    body = await blobs.store_call(bus, encode(answer)) if in_parts else encode(answer)
 
     async def impostor(message: Msg) -> None:
         await bus.publish(message.reply, body)
@@ -398,8 +411,8 @@ async def test_two_workers_that_accept_the_same_call_leave_no_probe_behind(calls
     await until(lambda: len(asyncio.all_tasks()) == before)
 
 
-async def test_telling_is_not_answered_and_does_not_wait(calls: Calls, labour: Labour, run: str) -> None:
-    await calls.tell(run, ask("x"))
-    await calls.tell(f"{run}-nobody", ask("y"))
-    await until(lambda: labour.finished == ["x"])
-    assert labour.service.load == 0
+async def test_telling_is_not_answered_and_does_not_wait(calls: Calls, replica: ScriptedReplica, run: str) -> None:
+    await calls.send(run, ask("x"))
+    await calls.send(f"{run}-unserved", ask("y"))
+    await until(lambda: replica.finished == ["x"])
+    assert replica.service.load == 0

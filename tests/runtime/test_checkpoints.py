@@ -5,12 +5,11 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import pytest
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.messages import Outcome, Rollout, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import Profiler, read_profile
+from gymq.protocol import subjects
+from gymq.protocol.messages import Outcome, VerifiedRollout, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runtime.profiler import Profiler, read_profile
 from gymq.server import EmbeddedServer
 
 Connect = Callable[[str], Awaitable[Bus]]
@@ -18,12 +17,14 @@ Connect = Callable[[str], Awaitable[Bus]]
 
 async def put(bus: Bus, run: str, *tasks: int) -> None:
     for task in tasks:
-        outcome = Rollout(run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0)
+        outcome = VerifiedRollout(
+            run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0
+        )
         assert await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
 
 
 async def counted(bus: Bus, run: str) -> int:
-    checkpoint = await read_profile(JetStream(bus), run)
+    checkpoint = await read_profile(bus.js, run)
     return 0 if checkpoint is None else int(checkpoint.snapshot["agents"]["a"]["rollouts"])
 
 
@@ -45,7 +46,16 @@ async def test_a_profiler_far_behind_reads_each_outcome_once(
     assert decoded <= 41  # one more is looked at to see that it is ahead
 
 
-async def test_a_run_that_was_forgotten_goes_on_from_its_checkpoint(own_bus: Bus, run: str) -> None:
+async def test_a_profiler_that_stops_has_counted_everything_that_was_stored(own_bus: Bus, run: str) -> None:
+    profiler = Profiler(own_bus)
+    await put(own_bus, run, 0)
+    await profiler._read_new()
+    await put(own_bus, run, 1, 2)
+    await profiler.stop()
+    assert await counted(own_bus, run) == 3
+
+
+async def test_a_run_that_was_forgotten_continues_from_its_checkpoint(own_bus: Bus, run: str) -> None:
     profiler = Profiler(own_bus)
     await put(own_bus, run, 0, 1)
     await profiler._read_new()
@@ -75,8 +85,8 @@ async def test_a_profiler_that_was_overtaken_counts_nothing_twice_and_leaves_not
 async def test_a_checkpoint_that_cannot_be_read_is_counted_again(own_bus: Bus, run: str, damage: bytes) -> None:
     await put(own_bus, run, 0, 1)
     await Profiler(own_bus)._read_new()
-    await JetStream(own_bus).store(subjects.profile(run), damage)
-    assert await read_profile(JetStream(own_bus), run) is None
+    await own_bus.js.store(subjects.profile(run), damage)
+    assert await read_profile(own_bus.js, run) is None
     await put(own_bus, run, 2)
     profiler = Profiler(own_bus)
     await profiler._read_new()
@@ -89,17 +99,17 @@ async def test_a_checkpoint_that_cannot_be_read_is_counted_again(own_bus: Bus, r
 async def test_a_state_of_another_form_is_counted_again(own_bus: Bus, run: str) -> None:
     await put(own_bus, run, 0, 1)
     await Profiler(own_bus)._read_new()
-    checkpoint = await read_profile(JetStream(own_bus), run)
+    checkpoint = await read_profile(own_bus.js, run)
     assert checkpoint is not None
     other = encode(msgspec.structs.replace(checkpoint, state=b"another form"))
-    await JetStream(own_bus).store(subjects.profile(run), other)
+    await own_bus.js.store(subjects.profile(run), other)
     await put(own_bus, run, 2)
     await Profiler(own_bus)._read_new()
     assert await counted(own_bus, run) == 3
 
 
 async def test_one_damaged_checkpoint_keeps_no_other_run_from_being_counted(own_bus: Bus, run: str) -> None:
-    await JetStream(own_bus).store(subjects.profile(f"{run}x"), b"")
+    await own_bus.js.store(subjects.profile(f"{run}x"), b"")
     await put(own_bus, run, 0)
     await Profiler(own_bus)._read_new()
     assert await counted(own_bus, run) == 1

@@ -9,11 +9,12 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus
-from gymq.discovery import Listing, find_workers, is_running
+from gymq.bus.discovery import ServiceListing, find_workers, is_running
+from tests.support.waiting import DEADLINE_S
 
 
-async def listed(bus: Bus, name: str, worker: str = "w1", **stats: Any) -> Listing:
-    listing = Listing(
+async def listed(bus: Bus, name: str, worker: str = "w1", **stats: Any) -> ServiceListing:
+    listing = ServiceListing(
         bus,
         name=name,
         worker=worker,
@@ -34,7 +35,7 @@ async def test_each_question_of_the_protocol_is_answered(
 ) -> None:
     await listed(bus, run)
     async with await nats.connect(shared_url) as client:
-        answer = await client.request(f"$SRV.{verb}{suffix.format(name=run)}", timeout=20)
+        answer = await client.request(f"$SRV.{verb}{suffix.format(name=run)}", timeout=DEADLINE_S)
     body = json.loads(answer.data)
     assert body["type"] == f"io.nats.micro.v1.{verb.lower()}_response"
     assert (body["name"], body["id"]) == (run, "w1")

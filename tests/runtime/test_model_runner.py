@@ -8,16 +8,19 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq import model_runner, responses, subjects, tokens
+from gymq import responses
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.messages import FailureClass, Generate, Generated
+from gymq.failures import JudgeFailed, RolloutError
 from gymq.model import ModelRequest
-from gymq.model_runner import BusModels, ModelRunner
-from gymq.outcomes import JudgeFailed, RolloutError
-from gymq.serving import Server
+from gymq.protocol import subjects, tokens
+from gymq.protocol.messages import FailureClass, Generate, Generated
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime import model_runner
+from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.testing import reply
+from tests.support.waiting import DEADLINE_S
 
 
 class Scripted(gymq.Model):
@@ -52,7 +55,7 @@ def calls(bus: Bus) -> Calls:
 
 async def generate(calls: Calls, run: str, **params: Any) -> dict[str, Any]:
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": [], **params}, session="s")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         generated = await calls.call(subjects.model(run), request)
     assert isinstance(generated, Generated)
     return generated.response
@@ -76,7 +79,7 @@ def with_tokens(**members: Any) -> dict[str, Any]:
     return response
 
 
-async def test_a_models_reply_arrives_with_all_its_members(calls: Calls, model: Scripted, run: str) -> None:
+async def test_a_models_reply_arrives_with_all_its_fields(calls: Calls, model: Scripted, run: str) -> None:
     model.answer = lambda: {**reply("hello"), "unknown_member": {"x": [1, 2.5, None]}}
     assert await generate(calls, run, temperature=0.3, odd={"y": 1}) == model.answer()
     assert model.asked[0].params == {"input": [], "temperature": 0.3, "odd": {"y": 1}}
@@ -114,10 +117,10 @@ async def test_the_model_knows_how_much_time_is_left(calls: Calls, model: Script
 
 
 NONSENSE: list[tuple[Callable[[], Any], str]] = [
-    (lambda: None, "answered with nonsense"),
-    (lambda: "text", "answered with nonsense"),
-    (lambda: {"output": 7}, "answered with nonsense"),
-    (lambda: {"output": [7]}, "answered with nonsense"),
+    (lambda: None, "invalid response from model"),
+    (lambda: "text", "invalid response from model"),
+    (lambda: {"output": 7}, "invalid response from model"),
+    (lambda: {"output": [7]}, "invalid response from model"),
     (lambda: with_tokens(generation_token_ids=["x"]), "token ids must be 32-bit integers"),
     (lambda: with_tokens(generation_log_probs=[float("nan")]), "log probs must be finite"),
     (lambda: with_tokens(generation_log_probs=[]), "0 log probs for 1 generated tokens"),

@@ -8,14 +8,24 @@ from typing import Any
 
 import pytest
 
-from gymq import parts, streams, subjects
-from gymq.bus import Bus, BusError
-from gymq.jetstream import JetStream
-from gymq.messages import BadMessage, Claim, Failure, FailureClass, Outcome, Rollout, Stage, decoder, encode
-from gymq.outcome_store import OutcomeStore
+from gymq.bus import Bus, BusError, blobs, streams
+from gymq.bus.jetstream import JetStream
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    BadMessage,
+    BlobRef,
+    Failure,
+    FailureClass,
+    Outcome,
+    Stage,
+    VerifiedRollout,
+    decoder,
+    encode,
+)
+from gymq.protocol.subjects import RolloutId
+from gymq.queue.outcome_store import OutcomeStore
 from gymq.server import EmbeddedServer
-
-from .waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 Kill = Callable[[], Awaitable[None]]
 
@@ -25,9 +35,9 @@ def store(bus: Bus) -> OutcomeStore:
     return OutcomeStore(bus)
 
 
-def rollout(run: str, task_index: int = 0, rollout_index: int = 0, **members: Any) -> Rollout:
+def rollout(run: str, task_index: int = 0, rollout_index: int = 0, **members: Any) -> VerifiedRollout:
     common: dict[str, Any] = {"agent": "a", "row": b"{}", "response": {"output": []}, "reward": 1.0}
-    return Rollout(run=run, task_index=task_index, rollout_index=rollout_index, **common | members)
+    return VerifiedRollout(run=run, task_index=task_index, rollout_index=rollout_index, **common | members)
 
 
 def failure(run: str) -> Failure:
@@ -43,7 +53,7 @@ def failure(run: str) -> Failure:
     )
 
 
-decode_claim = decoder(Claim)
+decode_ref = decoder(BlobRef)
 
 
 async def put(store: OutcomeStore, outcome: Outcome, replaces: int | None = None) -> bool:
@@ -71,7 +81,9 @@ async def test_a_rollout_without_an_outcome_is_none(store: OutcomeStore, run: st
 async def test_the_first_outcome_counts(store: OutcomeStore, run: str) -> None:
     assert await put(store, rollout(run, reward=0.25))
     assert not await put(store, rollout(run, reward=0.75))
-    assert [outcome.reward for outcome in await everything(store, run) if isinstance(outcome, Rollout)] == [0.25]
+    assert [outcome.reward for outcome in await everything(store, run) if isinstance(outcome, VerifiedRollout)] == [
+        0.25
+    ]
 
 
 async def test_of_fifty_racing_attempts_one_counts_and_knows_it(
@@ -147,9 +159,9 @@ async def test_a_large_outcome_is_kept_whole(store: OutcomeStore, js: JetStream,
 async def test_a_body_of_exactly_one_or_two_parts_is_kept_whole(bus: Bus, run: str) -> None:
     for num_parts in (1, 2):
         body = os.urandom(num_parts * bus.max_body_bytes)
-        claim = decode_claim(await parts.put(bus, body, subjects.call_parts(f"{run}-{num_parts}")))
-        assert claim.parts == num_parts
-        assert await parts.get(bus, claim, "call") == body
+        ref = decode_ref(await blobs.store_call(bus, body))
+        assert ref.parts == num_parts
+        assert await blobs.fetch(bus, ref, "call") == body
 
 
 async def test_an_outcome_that_has_no_wire_form_is_refused(store: OutcomeStore, run: str) -> None:
@@ -187,17 +199,17 @@ async def test_an_outcome_whose_parts_are_gone_is_a_failure(
 
 
 async def test_parts_that_were_changed_are_refused(js: JetStream, bus: Bus, run: str) -> None:
-    claim = decode_claim(await parts.put(bus, b"abc", subjects.call_parts(run)))
+    ref = decode_ref(await blobs.store_call(bus, b"abc"))
     for other in (b"abd", b"ab", b"abcd", b""):
-        await js.store(f"{claim.subject}.0", other)
-        with pytest.raises(BadMessage, match="not those that were claimed"):
-            await parts.get(bus, claim, "call")
+        await js.store(f"{ref.subject}.0", other)
+        with pytest.raises(BadMessage, match="not those that were stored"):
+            await blobs.fetch(bus, ref, "call")
 
 
-async def test_a_claim_on_a_claim_is_refused(store: OutcomeStore, bus: Bus, run: str) -> None:
-    inner = await parts.put(bus, encode(rollout(run)), subjects.call_parts(f"{run}-a"))
-    outer = await parts.put(bus, inner, subjects.call_parts(f"{run}-b"))
-    with pytest.raises(BadMessage):
+async def test_a_reference_of_a_reference_is_refused(store: OutcomeStore, bus: Bus, run: str) -> None:
+    inner = await blobs.store(bus, encode(rollout(run)), "rollout", RolloutId(run, 0, 0))
+    outer = await blobs.store(bus, inner, "rollout", RolloutId(run, 0, 1))
+    with pytest.raises(BadMessage, match="reference of another one"):
         await store.decode(outer)
 
 
@@ -220,7 +232,7 @@ async def test_outcomes_are_stored_once_over_a_restart_of_the_server(
     await until(lambda: any(task.done() for task in storing))
     await kill_server()
     await own_server.start()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         assert all(await asyncio.gather(*storing))
     found = await everything(store, "r")
     assert sorted(outcome.task_index for outcome in found) == list(range(200))

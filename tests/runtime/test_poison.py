@@ -8,16 +8,16 @@ from urllib.parse import urlsplit
 import pytest
 from nats.aio.msg import Msg
 
-from gymq import streams, subjects
-from gymq.bus import Bus, parse_headers
-from gymq.jetstream import Delivery, JetStream, Pull
-from gymq.messages import Claim, Profile, Rollout, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import Profiler, last_profile, read_profile
-from gymq.runs import profiled_totals
+from gymq.bus import Bus, streams
+from gymq.bus.connection import parse_headers
+from gymq.bus.jetstream import Delivery, JetStream, Pull
+from gymq.protocol import subjects
+from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.stored_runs import profiled_totals
+from gymq.runtime.profiler import Profiler, last_profile, read_profile
 from gymq.server import EmbeddedServer
-
-from .waiting import until
+from tests.support.waiting import DEADLINE_S, until, until_answer
 
 
 class Wire:
@@ -32,7 +32,7 @@ class Wire:
         login = {"user": self._url.username, "pass": self._url.password, "auth_token": self._url.username}
         login |= {"headers": True, "no_responders": True}  # type: ignore[dict-item]
         writer.write(b"CONNECT %s\r\n%sPING\r\n" % (json.dumps(login).encode(), commands))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE_S):
             while not (line := await reader.readline()).startswith(b"PONG"):
                 assert not line.startswith(b"-ERR"), line
                 assert line
@@ -53,7 +53,7 @@ def wire(own_server: EmbeddedServer) -> Wire:
 
 @pytest.fixture
 async def js(own_bus: Bus) -> JetStream:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await streams.ensure(js, ["a"])
     return js
 
@@ -85,7 +85,7 @@ async def test_an_odd_message_costs_nobody_the_connection(own_bus: Bus, wire: Wi
 
     await own_bus.subscribe("poison.>", hear)
     await own_bus.flush()
-    await wire.publish(**({"subject": b"poison.x", "body": b"odd"} | ODD[odd]))  # type: ignore[arg-type]
+    await wire.publish(**({"subject": b"poison.x", "body": b"odd"} | ODD[odd]))
     await wire.publish(b"poison.x", b"good")
     await until(lambda: b"good" in heard)
     assert own_bus.reconnects == 0
@@ -118,6 +118,8 @@ async def test_headers_that_lie_hide_no_message(js: JetStream, wire: Wire, lie: 
     for run in ("a", "b", "c"):
         headers = LIES[lie] if run == "b" else b""
         await wire.publish(b"gym.runs.%s" % run.encode(), run.encode(), headers=headers)
+    # The server answers before it has stored them.
+    await until_answer(lambda: js.count(streams.RUNS, "gym.runs.*"), lambda number: number == 3)
     read = [(stored.subject, stored.data) async for stored in js.read(streams.RUNS, "gym.runs.*")]
     assert read == [("gym.runs.a", b"a"), ("gym.runs.b", b"b"), ("gym.runs.c", b"c")]
     assert await js.count(streams.RUNS, "gym.runs.*") == 3
@@ -152,8 +154,10 @@ async def profiler(own_bus: Bus, js: JetStream) -> AsyncIterator[Profiler]:
     await profiler.stop()
 
 
-def rollout(task_index: int = 0, run: str = "good") -> Rollout:
-    return Rollout(run=run, task_index=task_index, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0)
+def rollout(task_index: int = 0, run: str = "good") -> VerifiedRollout:
+    return VerifiedRollout(
+        run=run, task_index=task_index, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0
+    )
 
 
 async def counted(js: JetStream, run: str = "good") -> int:
@@ -164,9 +168,7 @@ async def counted(js: JetStream, run: str = "good") -> int:
 
 
 async def until_counted(js: JetStream, count: int, run: str = "good") -> None:
-    async with asyncio.timeout(60):
-        while await counted(js, run) != count:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until_answer(lambda: counted(js, run), lambda number: number == count)
 
 
 BAD_SUBJECTS = [
@@ -180,10 +182,10 @@ BAD_SUBJECTS = [
     "gym.rollouts.x",
     "gym.rollouts.x.0.0.0",
 ]
-FOREIGN = Claim(subject="gym.parts.call.x.y", parts=1, num_bytes=1, sha256="0" * 64)
+FOREIGN = BlobRef(subject="gym.parts.call.x.y", parts=1, num_bytes=1, sha256="0" * 64)
 
 
-async def test_the_profiler_goes_on_past_what_is_no_outcome(
+async def test_the_profiler_continues_past_what_is_no_outcome(
     js: JetStream, own_bus: Bus, profiler: Profiler, caplog: pytest.LogCaptureFixture
 ) -> None:
     await js.store("gym.rollouts.good.0.0", encode(rollout(0)))

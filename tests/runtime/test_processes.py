@@ -2,19 +2,20 @@
 
 import asyncio
 import os
+import signal
 import subprocess
 import sys
 import threading
 import types
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-
-from .waiting import until
+from gymq.processes import ComputeLimits, CpuTimeUsedUp, KillableProcesses
+from tests.support.waiting import DEADLINE_S, until
 
 HERE = Path(__file__).parent
 
@@ -67,9 +68,30 @@ async def test_what_takes_too_long_is_killed(processes: KillableProcesses, autho
 async def test_a_process_that_dies_is_an_error_and_is_replaced(
     processes: KillableProcesses, authors: Any, deed: str
 ) -> None:
-    with pytest.raises(ChildProcessError, match="the process died"):
+    with pytest.raises(ChildProcessError, match="the process ended with exit code"):
         await processes.run(20, getattr(authors, deed))
     assert await processes.run(20, authors.add, 1, 2) == 3
+
+
+async def test_processes_that_die_while_they_have_nothing_to_do_are_replaced(authors: Any) -> None:
+    pool = KillableProcesses(2)
+    try:
+        idle = {await pool.run(20, authors.wait_and_give_pid, 0.05) for _ in range(8)}
+        for pid in idle:
+            os.kill(pid, signal.SIGKILL)
+        await until(lambda: not any(is_alive(pid) for pid in idle))
+        assert await asyncio.gather(*(pool.run(20, authors.add, 1, number) for number in range(8))) == list(range(1, 9))
+    finally:
+        await asyncio.to_thread(pool.close)
+
+
+async def test_processes_that_cannot_begin_are_an_error(authors: Any) -> None:
+    pool = KillableProcesses(1, prepare=authors.exit_process)
+    try:
+        with pytest.raises(ChildProcessError, match="died 3 times before they computed anything"):
+            await pool.run(20, authors.add, 1, 2)
+    finally:
+        await asyncio.to_thread(pool.close)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +106,7 @@ async def test_a_process_that_dies_is_an_error_and_is_replaced(
 async def test_an_error_that_cannot_travel_is_an_error_all_the_same(
     processes: KillableProcesses, authors: Any, deed: str, kind: type[Exception], text: str
 ) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(kind, match=text):
             await processes.run(20, getattr(authors, deed))
         assert await processes.run(20, authors.add, 1, 2) == 3
@@ -95,13 +117,13 @@ async def test_an_error_of_the_function_is_raised_here(processes: KillableProces
         await processes.run(20, authors.raise_value_error)
 
 
-@pytest.mark.parametrize("argument", [threading.Lock(), lambda: 1])
+@pytest.mark.parametrize("argument", [threading.Lock(), (one for one in "")])
 async def test_an_argument_that_cannot_travel_is_an_error(
     processes: KillableProcesses, authors: Any, argument: Any
 ) -> None:
     with pytest.raises(Exception, match=r"(?i)pickle|local object"):
-        await asyncio.wait_for(processes.run(20, authors.add, 1, argument), 30)
-    assert await asyncio.wait_for(processes.run(20, authors.add, 1, 2), 30) == 3
+        await asyncio.wait_for(processes.run(20, authors.add, 1, argument), DEADLINE_S)
+    assert await asyncio.wait_for(processes.run(20, authors.add, 1, 2), DEADLINE_S) == 3
 
 
 async def test_a_function_that_a_process_cannot_find_is_an_error(
@@ -110,7 +132,7 @@ async def test_a_function_that_a_process_cannot_find_is_an_error(
     nowhere = types.ModuleType("nowhere")
     exec("def function(): return 1", nowhere.__dict__)
     monkeypatch.setitem(sys.modules, "nowhere", nowhere)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(Exception, match="nowhere"):
             await processes.run(20, nowhere.function)
         assert await processes.run(20, authors.add, 1, 2) == 3
@@ -129,10 +151,10 @@ async def test_closing_kills_what_runs(authors: Any, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     running = asyncio.create_task(pool.run(3600, authors.write_pid_and_loop, str(pid_file)))
     await until(lambda: pid_file.exists() and pid_file.read_text())
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         await asyncio.to_thread(pool.close)
     assert not is_alive(int(pid_file.read_text()))
-    await asyncio.wait([running], timeout=30)
+    await asyncio.wait([running], timeout=DEADLINE_S)
     assert running.cancelled()
 
 
@@ -205,3 +227,18 @@ async def test_each_computation_has_processor_time_of_its_own(limited: KillableP
 async def test_waiting_too_long_is_no_matter_of_processor_time(limited: KillableProcesses, authors: Any) -> None:
     with pytest.raises(TimeoutError):
         await limited.run(0.5, authors.sleep_for_ever)
+
+
+async def test_limits_have_processes_of_their_own_that_end_with_the_pool(authors: Any) -> None:
+    pool = KillableProcesses(1)
+    limits = ComputeLimits(cpu_s=1.0, timeout_s=300.0, prepare=authors.prepare, max_workers=1)
+    try:
+        with pytest.raises(CpuTimeUsedUp):
+            await pool.compute(limits, authors.loop_for_ever)
+        assert await pool.compute(limits, authors.prepared) == "yes"
+        assert await pool.run(60, authors.prepared) is None
+        pid = await pool.compute(replace(limits, timeout_s=200.0), authors.pid)
+        assert pid == await pool.compute(limits, authors.pid)
+    finally:
+        pool.close()
+    await until(lambda: not is_alive(pid))

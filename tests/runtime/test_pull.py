@@ -8,13 +8,11 @@ import pytest
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
-from gymq import streams
-from gymq.bus import Bus, BusError
-from gymq.consumer import Consumer
-from gymq.jetstream import Delivery, JetStream, Pull
+from gymq.bus import Bus, BusError, streams
+from gymq.bus.consumer import Consumer
+from gymq.bus.jetstream import Delivery, JetStream, Pull
 from gymq.server import EmbeddedServer
-
-from .waiting import until, until_it_is
+from tests.support.waiting import DEADLINE_S, until, until_answer
 
 Kill = Callable[[], Awaitable[None]]
 
@@ -73,12 +71,12 @@ async def test_what_comes_later_is_handed_over_as_it_comes(bus: Bus, js: JetStre
     await taken.pull.ask(3)
     for number in range(3):
         await put(js, queue, 1, start=number)
-        await until(lambda number=number: taken.numbers == list(range(number + 1)))
+        await until(lambda: taken.numbers == list(range(number + 1)))  # noqa: B023
 
 
 async def test_a_delivery_crosses_the_wire_once(bus: Bus, js: JetStream, queue: str) -> None:
     """The connection's own inbox must not match the pull's as well."""
-    twice = []
+    twice: list[Any] = []
     bus.on_late_reply(twice.append)
     await put(js, queue, 3)
     taken = Taken(bus, queue)
@@ -106,20 +104,20 @@ async def test_a_message_given_back_comes_again_and_counts(bus: Bus, js: JetStre
     await taken.pull.start()
     for number in (1, 2, 3):
         await taken.pull.ask(1)
-        await until(lambda number=number: len(taken.deliveries) == number)
+        await until(lambda: len(taken.deliveries) == number)  # noqa: B023
         await taken.deliveries[-1].nak()
     assert [delivery.num_delivered for delivery in taken.deliveries] == [1, 2, 3]
     assert {delivery.sequence for delivery in taken.deliveries} == {1}
 
 
 async def test_a_message_given_back_with_a_delay_waits_in_the_queue(bus: Bus, js: JetStream, queue: str) -> None:
-    await put(js, queue, 2)
+    await put(js, queue, 1)
     taken = Taken(bus, queue)
     await taken.pull.start()
-    await taken.pull.ask(1)
+    await taken.pull.ask(3)
     await until(lambda: taken.numbers == [0])
-    await taken.deliveries[0].nak(delay_s=0.3)
-    await taken.pull.ask(2)
+    await taken.deliveries[0].nak(delay_s=1.0)
+    await put(js, queue, 1, start=1)
     await until(lambda: taken.numbers == [0, 1, 0])
 
 
@@ -137,7 +135,7 @@ async def test_a_message_nobody_settles_goes_to_another(bus: Bus, js: JetStream,
 
 
 async def test_a_message_in_progress_does_not_go_to_another(bus: Bus, js: JetStream, other_bus: Bus, run: str) -> None:
-    await make_queue(js, run, ack_wait=500_000_000)
+    await make_queue(js, run, ack_wait=1_500_000_000)
     await put(js, run, 1)
     slow, eager = Taken(bus, run), Taken(other_bus, run)
     for taken in (slow, eager):
@@ -147,7 +145,7 @@ async def test_a_message_in_progress_does_not_go_to_another(bus: Bus, js: JetStr
     await eager.pull.ask(1)
     for _ in range(20):
         await slow.deliveries[0].in_progress()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.1)
     await slow.deliveries[0].ack()
     await bus.flush()
     assert (await info(js, run))["num_ack_pending"] == 0
@@ -164,7 +162,7 @@ async def test_a_request_that_expires_is_not_outstanding_any_more(
     await taken.pull.start()
     await put(js, queue, 2)
     await taken.pull.ask(5)
-    await asyncio.wait_for(ended.wait(), 20)
+    await asyncio.wait_for(ended.wait(), DEADLINE_S)
     assert taken.numbers == [0, 1]
     assert taken.pull.outstanding == 0
 
@@ -190,7 +188,7 @@ async def test_asking_without_a_connection_is_an_error_and_not_a_debt(
     own_server: EmbeddedServer, own_bus: Bus, kill_server: Kill
 ) -> None:
     """A request that is kept and sent on reconnecting would come on top of what is asked for then."""
-    js = JetStream(own_bus)
+    js = own_bus.js
     await make_queue(js, "q")
     await put(js, "q", 20)
     taken = Taken(own_bus, "q")
@@ -209,10 +207,10 @@ async def test_asking_without_a_connection_is_an_error_and_not_a_debt(
     assert len(taken.deliveries) == 5
 
 
-async def test_pulling_goes_on_after_the_server_restarted(
+async def test_pulling_continues_after_the_server_restarted(
     own_server: EmbeddedServer, own_bus: Bus, kill_server: Kill
 ) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await make_queue(js, "q")
     taken = Taken(own_bus, "q")
     asked_again = asyncio.Event()
@@ -223,7 +221,7 @@ async def test_pulling_goes_on_after_the_server_restarted(
     await kill_server()
     await until(lambda: not own_bus.is_connected)
     await own_server.start()
-    await asyncio.wait_for(asked_again.wait(), 20)
+    await asyncio.wait_for(asked_again.wait(), DEADLINE_S)
     assert taken.pull.outstanding == 0
     await taken.pull.ask(3)
     await put(js, "q", 3)
@@ -272,7 +270,7 @@ async def test_a_consumer_handles_every_message_once_and_in_order(bus: Bus, js: 
 
 
 @pytest.mark.parametrize("error", [BusError("no"), ValueError("no")])
-async def test_a_consumer_goes_on_after_a_message_that_cannot_be_handled(
+async def test_a_consumer_continues_after_a_message_that_cannot_be_handled(
     bus: Bus, js: JetStream, run: str, error: Exception
 ) -> None:
     await make_queue(js, run, ack_wait=500_000_000)
@@ -304,8 +302,8 @@ async def test_a_consumer_that_stops_gives_back_what_it_has(
     await put(js, queue, 5)
     consumer = Consumer(bus, queue, queue, stuck)
     await consumer.start()
-    await asyncio.wait_for(started.wait(), 20)
-    await until_it_is(lambda: info(js, queue), lambda now: now["num_ack_pending"] == 5)
+    await asyncio.wait_for(started.wait(), DEADLINE_S)
+    await until_answer(lambda: info(js, queue), lambda now: now["num_ack_pending"] == 5)
     await consumer.stop()
     taken = Taken(other_bus, queue)
     await taken.pull.start()
@@ -316,7 +314,7 @@ async def test_a_consumer_that_stops_gives_back_what_it_has(
 async def test_a_consumer_survives_the_restart_of_the_server(
     own_server: EmbeddedServer, own_bus: Bus, kill_server: Kill
 ) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await make_queue(js, "q")
     handled = set()
 

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 
-from gymq import replicas, subjects
 from gymq.bus import Bus
-from gymq.messages import Load, encode
-from gymq.model import Model
-from gymq.model_runner import ModelRunner
-from gymq.replicas import Replicas
-from gymq.serving import Server
+from gymq.model import Model, ModelRequest
+from gymq.protocol import subjects
+from gymq.protocol.messages import Load, encode
+from gymq.rpc import replicas
+from gymq.rpc.replicas import Replicas
+from gymq.rpc.serving import Server
+from gymq.runtime.model_runner import ModelRunner
+from tests.support.waiting import until, until_answer
 
 from .conftest import Connect
-from .waiting import until, until_it_is
 
 
 class Sharing(Model):
@@ -26,6 +28,9 @@ class Sharing(Model):
 
     def share(self, index: int, of: int) -> None:
         self.parts.append((index, of))
+
+    async def respond(self, request: ModelRequest) -> dict[str, Any]:
+        raise NotImplementedError
 
     async def has(self, part: tuple[int, int]) -> None:
         await until(lambda: self.parts[-1] == part)
@@ -86,14 +91,14 @@ async def test_it_listens_for_a_while_before_it_takes_anything(
     assert model.parts == [(0, 0)]
 
 
-async def test_the_part_of_one_that_is_gone_is_divided_anew(
+async def test_the_part_of_one_that_is_gone_is_divided_again(
     bus: Bus, run: str, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = await start("b")
     await tell(bus, run, "a", "b")
     await model.has((1, 2))
     monkeypatch.setattr(replicas, "EXPIRES_S", 0.0)
-    await until_it_is(lambda: tell(bus, run, "b"), lambda _: model.parts[-1] == (0, 1))
+    await until_answer(lambda: tell(bus, run, "b"), lambda _: model.parts[-1] == (0, 1))
 
 
 async def test_one_that_is_cut_off_keeps_its_part(

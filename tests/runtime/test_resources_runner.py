@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq import resources_runner, subjects
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.messages import (
+from gymq.failures import RolloutError
+from gymq.processes import KillableProcesses
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
     Call,
     Close,
     FailureClass,
@@ -25,23 +26,23 @@ from gymq.messages import (
     decoder,
     encode,
 )
-from gymq.outcomes import RolloutError
-from gymq.processes import KillableProcesses
-from gymq.resources_runner import ResourcesRunner
-from gymq.serving import Server
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime import resources_runner
+from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
+from tests.support.waiting import DEADLINE_S, until
 
-from .labour import frames
-from .waiting import until
+from .scripted_replica import frames
 
 Connect = Callable[[str], Awaitable[Bus]]
 ROW = json.dumps(prompt("count")).encode()
 
 
-class Counter(gymq.Resources[gymq.Row]):
+class Counter(gymq.Resources[gymq.Row, list[int]]):
     """Counts."""
 
-    def open(self, row: gymq.Row) -> list[int]:
+    async def open(self, row: gymq.Row) -> list[int]:
         return []
 
     @gymq.tool
@@ -51,22 +52,24 @@ class Counter(gymq.Resources[gymq.Row]):
         state.append(amount)
         return sum(state)
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: list[int]) -> gymq.Verdict:  # type: ignore[override]
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, list[int]]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         return gymq.Verdict(float(sum(state)), amounts=state)
 
 
 class Pure(gymq.Resources[gymq.Row]):
     """Keeps no state."""
 
-    deed: Any = None
+    action: Any = None
 
     @gymq.tool
     async def double(self, amount: int) -> int:
         """Double."""
         return 2 * amount
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:  # type: ignore[override]
-        verdict: gymq.Verdict = self.deed() if self.deed else gymq.Verdict(1.0)
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        verdict: gymq.Verdict = self.action() if self.action else gymq.Verdict(1.0)
         return verdict
 
 
@@ -108,7 +111,7 @@ def calls(bus: Bus) -> Calls:
 
 
 async def ask(calls: Calls, subject: str, request: Call) -> Message:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         return await calls.call(subject, request)
 
 
@@ -138,7 +141,7 @@ async def test_a_session_is_seeded_used_verified_and_closed(calls: Calls, start:
     assert await ask(calls, address, add(1, 2)) == ToolResult(output="2")
     assert await ask(calls, address, add(2, 3)) == ToolResult(output="5")
     assert await ask(calls, address, verify()) == Verified(reward=5.0, verdict={"amounts": [2, 3]})
-    await calls.tell(address, Close(rollout="r", timeout_s=60.0))
+    await calls.send(address, Close(rollout="r", timeout_s=60.0))
     await until(lambda: not replica.runner.worker.sessions)
     with pytest.raises(RolloutError) as error:
         await ask(calls, address, add(3, 1))
@@ -230,9 +233,9 @@ async def test_a_verdict_that_cannot_be_sent_is_a_failure_of_the_verifier(
     calls: Calls, start: Start, run: str, member: Any
 ) -> None:
     author = Pure(name=run)
-    author.deed = lambda: gymq.Verdict(1.0, member=member)
+    author.action = lambda: gymq.Verdict(1.0, member=member)
     await start(author)
-    with pytest.raises(RolloutError, match=r"no wire form.*\$\.verdict\.member") as error:
+    with pytest.raises(RolloutError, match=r"(no wire form|cannot be encoded).*\$\.verdict\.member") as error:
         await ask(calls, subjects.stateless(run), verify())
     assert error.value.failure_class is FailureClass.VERIFIER_FAILED
 
@@ -285,22 +288,22 @@ async def test_a_worker_that_drains_keeps_its_sessions_until_they_end(calls: Cal
     assert len(staying.runner.worker.sessions) == 10
     assert await ask(calls, address, add(2, 1)) == ToolResult(output="2")
     assert not draining.done()
-    await calls.tell(address, Close(rollout="r", timeout_s=60.0))
-    await asyncio.wait_for(draining, 30)
+    await calls.send(address, Close(rollout="r", timeout_s=60.0))
+    await asyncio.wait_for(draining, DEADLINE_S)
 
 
 async def test_a_drain_ends_at_its_deadline_and_closes_what_is_open(calls: Calls, start: Start, run: str) -> None:
     closed = []
 
     class Closing(Counter):
-        def close(self, state: list[int]) -> None:
+        def close(self, state: list[int]) -> None:  # type: ignore[override]
             closed.append(state)
             raise OSError("cannot be closed")
 
     replica = await start(Closing(name=run))
     for _ in range(3):
         await session(calls, run)
-    await asyncio.wait_for(replica.runner.drain(0.1), 30)
+    await asyncio.wait_for(replica.runner.drain(0.1), DEADLINE_S)
     assert len(closed) == 3
     assert not replica.runner.worker.sessions
 

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gymq import rounds
-from gymq.rounds import Starter, Turns
+from gymq.rpc import rounds
+from gymq.rpc.rounds import Starter, Turns
 
 
 class Clock:
@@ -42,7 +42,7 @@ async def rounds_of_starts(clock: Clock, count: int) -> list[int]:
 
     starter = Starter(start_one)
     for _ in range(count):
-        starter.soon()
+        starter.schedule()
     while len(started) < count:  # noqa: ASYNC110
         await asyncio.sleep(0)
     return started
@@ -74,7 +74,7 @@ async def test_what_becomes_possible_later_is_started_when_told(clock: Clock) ->
     starter = Starter(start_one)
     for number in range(3):
         possible.append(number)
-        starter.soon()
+        starter.schedule()
         while possible:  # noqa: ASYNC110
             await asyncio.sleep(0)
     assert started == [0, 1, 2]

@@ -9,17 +9,16 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.messages import Generate, Generated, Load, encode
 from gymq.model import ModelLoad, ModelRequest
-from gymq.model_runner import ModelRunner
-from gymq.routing import RoutedCalls, Routes
-from gymq.serving import Server
+from gymq.protocol import subjects
+from gymq.protocol.messages import Generate, Generated, Load, encode
+from gymq.rpc.calls import Calls
+from gymq.rpc.routing import RoutedCalls, Routes
+from gymq.rpc.serving import Server
+from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
-
-from .waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 
 class Replica(gymq.Model):
@@ -82,7 +81,7 @@ class Cluster:
 
         bus = self.buses[worker]
         subscription = await bus.subscribe(subjects.load(self.name), on_load)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(DEADLINE_S):
             await heard.get()
         await bus.unsubscribe(subscription)
         await until(lambda: worker in self.routes._models.get(self.name, {}))
@@ -90,7 +89,7 @@ class Cluster:
     async def ask(self, session: str) -> str:
         """Who answered."""
         request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session=session)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             generated = await self.calls.call(subjects.model(self.name), request)
         assert isinstance(generated, Generated)
         return generated.worker
@@ -149,7 +148,7 @@ async def test_when_all_replicas_are_full_a_session_stays_where_it_is(two: Clust
     assert {await two.ask("s") for _ in range(10)} == {holder}
 
 
-async def test_a_session_goes_on_elsewhere_when_its_replica_is_gone(two: Cluster) -> None:
+async def test_a_session_continues_elsewhere_when_its_replica_is_gone(two: Cluster) -> None:
     holder = await two.ask("s")
     await two.buses[holder].close()
     other = "b" if holder == "a" else "a"
@@ -163,7 +162,7 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
     holder = await two.ask("s")
     other = "b" if holder == "a" else "a"
     replica, service = two.replicas[holder], two.servers[holder].services[0]
-    monkeypatch.setattr("gymq.serving.MOST_WAITING", 2)
+    monkeypatch.setattr("gymq.rpc.serving.MOST_WAITING", 2)
     service.limit = 1
     replica.go.clear()
     request = Generate(rollout="r/0/0", timeout_s=60.0, params={"input": []}, session="filler")
@@ -174,7 +173,9 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
     replica.go.set()
     await filled
     await until(lambda: len(service._subscriptions) == 2)
-    assert (await Calls(bus).call(subjects.replica(two.name, holder), request)).worker == holder
+    answer = await Calls(bus).call(subjects.replica(two.name, holder), request)
+    assert isinstance(answer, Generated)
+    assert answer.worker == holder
 
 
 async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: Bus, run: str) -> None:
@@ -187,7 +188,7 @@ async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: 
 async def test_replicas_that_tell_nothing_are_asked_through_the_group(
     two: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.routing.EXPIRES_S", -1.0)
+    monkeypatch.setattr("gymq.rpc.routing.EXPIRES_S", -1.0)
     assert two.routes.choose(two.name, "s") == ""
     assert await two.ask("s") in ("a", "b")
 

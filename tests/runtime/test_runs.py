@@ -6,13 +6,12 @@ from typing import Any
 
 import pytest
 
-from gymq import streams, subjects
-from gymq.bus import Bus, BusError
-from gymq.jetstream import JetStream
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Run, Stage, Unresolved, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import Profiler, read_profile
-from gymq.runs import Runs
+from gymq.bus import Bus, BusError, streams
+from gymq.protocol import subjects
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.profiler import Profiler, read_profile
 from gymq.server import EmbeddedServer
 
 Connect = Callable[[str], Awaitable[Bus]]
@@ -22,18 +21,18 @@ def common(run: str, task: int) -> dict[str, Any]:
     return {"run": run, "task_index": task, "agent": "a", "row": b"{}"}
 
 
-def rollout(run: str, task: int, index: int = 0, text: str = "") -> Rollout:
+def rollout(run: str, task: int, index: int = 0, text: str = "") -> VerifiedRollout:
     response = {"output": [], "text": text}
-    return Rollout(**common(run, task), rollout_index=index, response=response, reward=float(task % 2))
+    return VerifiedRollout(**common(run, task), rollout_index=index, response=response, reward=float(task % 2))
 
 
 def unresolved(run: str, task: int) -> Unresolved:
-    why = {"failure_class": FailureClass.JUDGE_FAILED, "message": "asleep"}
+    why: dict[str, Any] = {"failure_class": FailureClass.JUDGE_FAILED, "message": "asleep"}
     return Unresolved(**common(run, task), rollout_index=0, response={"output": []}, **why)
 
 
 def failure(run: str, task: int) -> Failure:
-    why = {"failure_class": FailureClass.MODEL_FAILED, "stage": Stage.MODEL, "message": "no"}
+    why: dict[str, Any] = {"failure_class": FailureClass.MODEL_FAILED, "stage": Stage.MODEL, "message": "no"}
     return Failure(**common(run, task), rollout_index=0, **why)
 
 
@@ -59,7 +58,7 @@ async def test_a_run_without_outcomes_has_none(bus: Bus, run: str) -> None:
 
 async def test_outcomes_of_every_kind_count_where_no_profiler_runs(bus: Bus, run: str) -> None:
     await put(bus, rollout(run, 0), unresolved(run, 1), failure(run, 2))
-    assert await read_profile(JetStream(bus), run) is None
+    assert await read_profile(bus.js, run) is None
     assert await Runs(bus).num_stored(run) == 3
 
 
@@ -94,7 +93,7 @@ async def test_what_came_after_the_checkpoint_counts(bus: Bus, run: str) -> None
 
 async def test_a_checkpoint_of_another_version_does_not_change_the_count(bus: Bus, run: str) -> None:
     await put(bus, rollout(run, 0), rollout(run, 1))
-    await JetStream(bus).store(subjects.profile(run), b'{"type": "profile.v99"}')
+    await bus.js.store(subjects.profile(run), b'{"type": "profile.v99"}')
     state = await Runs(bus).state(Run(run=run, created_at=7.0))
     assert (state.num_stored, state.num_rewarded, state.mean_reward) == (2, 0, None)
 
@@ -102,7 +101,7 @@ async def test_a_checkpoint_of_another_version_does_not_change_the_count(bus: Bu
 async def test_a_deleted_run_counts_from_nothing_again(bus: Bus, run: str) -> None:
     await put(bus, rollout(run, 0), rollout(run, 1), rollout(f"{run}-2", 0))
     await profile(bus)
-    await streams.delete_run(JetStream(bus), run)
+    await streams.delete_run(bus.js, run)
     assert await Runs(bus).num_stored(run) == 0
     await put(bus, rollout(run, 1))
     assert await Runs(bus).num_stored(run) == 1
@@ -123,7 +122,7 @@ async def test_the_count_is_right_over_many_blocks_and_after_a_restart(
         await replace(bus, rollout(run, 100 + task, text=os.urandom(1 << 20).hex()))
         await replace(bus, rollout(run, 200 + task))
     runs = Runs(bus)
-    info = await JetStream(bus).api(f"STREAM.INFO.{streams.ROLLOUTS}")
+    info = await bus.js.api(f"STREAM.INFO.{streams.ROLLOUTS}")
     assert info["state"]["bytes"] > 8 << 20
     assert (await runs.num_stored(run), await runs.num_stored(f"{run}-2")) == (18, 6)
     await kill_server()
@@ -136,19 +135,19 @@ async def test_a_count_that_the_server_cannot_give_is_an_error_and_not_zero(
     own_server: EmbeddedServer, own_bus: Bus, run: str
 ) -> None:
     await put(own_bus, rollout(run, 0))
-    await JetStream(own_bus).api(f"STREAM.DELETE.{streams.ROLLOUTS}")
+    await own_bus.js.api(f"STREAM.DELETE.{streams.ROLLOUTS}")
     with pytest.raises(BusError, match="the stream ROLLOUTS is not available"):
         await Runs(own_bus).num_stored(run)
 
 
 async def test_the_count_is_that_of_the_subjects(bus: Bus, run: str) -> None:
     await put(bus, *(rollout(run, task, index) for task in range(20) for index in range(task % 4)))
-    counts = await JetStream(bus).count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run))
+    counts = await bus.js.count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run))
     assert await Runs(bus).num_stored(run) == sum(counts.values()) == 30
 
 
 async def test_a_record_that_cannot_be_read_hides_no_other_run(own_bus: Bus, run: str) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await js.store(subjects.run_record(f"{run}x"), b"")
     await js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0)))
     runs = Runs(own_bus)

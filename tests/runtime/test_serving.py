@@ -8,15 +8,27 @@ from typing import Any
 
 import pytest
 
-from gymq import serving, subjects
 from gymq.bus import Bus, BusError, NoResponders
-from gymq.calls import Calls
-from gymq.discovery import Listing
-from gymq.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, call_id, decoder, encode
-from gymq.outcomes import JudgeFailed, RolloutError
+from gymq.bus.discovery import ServiceListing
+from gymq.failures import JudgeFailed, RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    BadMessage,
+    Cancel,
+    Fail,
+    FailureClass,
+    Generated,
+    Ping,
+    Pong,
+    call_id,
+    decoder,
+    encode,
+)
+from gymq.rpc import serving
+from gymq.rpc.calls import Calls
+from tests.support.waiting import DEADLINE_S, until
 
-from .labour import Labour, ask, call, decode, frames, limit_patience
-from .waiting import until
+from .scripted_replica import ScriptedReplica, ask, call, decode, frames, limit_patience
 
 decode_failure = decoder(Fail)
 decode_pong = decoder(Pong)
@@ -28,9 +40,9 @@ def calls(bus: Bus) -> Calls:
 
 
 @pytest.fixture
-async def labour(other_bus: Bus, run: str) -> Labour:
+async def replica(other_bus: Bus, run: str) -> ScriptedReplica:
     """One replica that serves the subject `<run>`."""
-    replica = Labour(other_bus, f"{run}-w")
+    replica = ScriptedReplica(other_bus, f"{run}-w")
     await replica.serve(run)
     return replica
 
@@ -57,10 +69,10 @@ def deep() -> dict[str, Any]:
 
 
 def raises(error: BaseException) -> Callable[[], Any]:
-    def deed() -> Any:
+    def action() -> Any:
         raise error
 
-    return deed
+    return action
 
 
 async def awaits_what_was_cancelled() -> Any:
@@ -96,23 +108,23 @@ BROKEN = [
 ]
 
 
-@pytest.mark.parametrize(("deed", "text"), BROKEN)
+@pytest.mark.parametrize(("action", "text"), BROKEN)
 async def test_whatever_a_handler_does_the_caller_gets_a_failure_and_the_worker_lives(
-    calls: Calls, labour: Labour, run: str, deed: Callable[[], Any], text: str
+    calls: Calls, replica: ScriptedReplica, run: str, action: Callable[[], Any], text: str
 ) -> None:
-    labour.deed = deed
-    error = await failure(calls, run, deed=True)
+    replica.action = action
+    error = await failure(calls, run, action=True)
     assert error.failure_class is FailureClass.VERIFIER_FAILED
     assert text in error.message
     assert len(error.message) < 5000
-    assert (await call(calls, run, ask()))["worker"] == labour.worker
-    await until(lambda: labour.service.load == 0)
-    assert not labour.server.jobs
+    assert (await call(calls, run, ask()))["worker"] == replica.worker
+    await until(lambda: replica.service.load == 0)
+    assert not replica.server.jobs
 
 
-async def test_a_typed_failure_of_a_handler_arrives_as_it_is(calls: Calls, labour: Labour, run: str) -> None:
-    labour.deed = raises(JudgeFailed("the judge is away"))
-    error = await failure(calls, run, deed=True)
+async def test_a_typed_failure_of_a_handler_arrives_as_it_is(calls: Calls, replica: ScriptedReplica, run: str) -> None:
+    replica.action = raises(JudgeFailed("the judge is away"))
+    error = await failure(calls, run, action=True)
     assert (error.failure_class, error.message, error.retryable) == (
         FailureClass.JUDGE_FAILED,
         "the judge is away",
@@ -127,26 +139,26 @@ async def test_a_broken_service_names_its_own_failure(calls: Calls, other_bus: B
     async def answer(_subject: str, _request: Any) -> Any:
         raise ValueError("bad")
 
-    await server.serve("model", run, decode, answer, group="g", limit=1, broken=FailureClass.MODEL_FAILED)
+    await server.serve("model", run, decode, answer, group="g", limit=1, failure_class=FailureClass.MODEL_FAILED)
     error = await failure(calls, run)
     assert (error.failure_class, error.message) == (FailureClass.MODEL_FAILED, "model: ValueError: bad")
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"{}", b'{"type": "seed.v1"}', encode(Pong()), b"\x28\xb5\x2f\xfd"])
 async def test_a_body_that_is_no_request_is_refused_with_a_reason(
-    bus: Bus, labour: Labour, run: str, body: bytes
+    bus: Bus, replica: ScriptedReplica, run: str, body: bytes
 ) -> None:
     (reply,) = await frames(bus, run, body, 1)
     assert decode_failure(reply).failure_class is FailureClass.BAD_REQUEST
     assert decode_failure(reply).message
-    assert (labour.service.num_requests, labour.service.num_errors) == (1, 1)
+    assert (replica.service.num_requests, replica.service.num_errors) == (1, 1)
 
 
 async def test_errors_are_logged_with_their_traceback(
-    calls: Calls, labour: Labour, run: str, caplog: pytest.LogCaptureFixture
+    calls: Calls, replica: ScriptedReplica, run: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    labour.deed = raises(ValueError("look here"))
-    await failure(calls, run, deed=True)
+    replica.action = raises(ValueError("look here"))
+    await failure(calls, run, action=True)
     record = next(record for record in caplog.records if record.name == "gymq.serving")
     assert record.levelno == logging.ERROR
     assert record.exc_info is not None
@@ -157,7 +169,7 @@ async def test_errors_are_logged_with_their_traceback(
 
 @pytest.mark.parametrize("reply", ["gym.tasks", "gym.rollouts.r.0.0", "_INBOX.x", "INBOX_x", "x"])
 async def test_a_request_that_wants_its_reply_elsewhere_is_ignored(
-    bus: Bus, labour: Labour, run: str, reply: str
+    bus: Bus, replica: ScriptedReplica, run: str, reply: str
 ) -> None:
     spied = []
 
@@ -167,35 +179,35 @@ async def test_a_request_that_wants_its_reply_elsewhere_is_ignored(
     watching = await bus.subscribe(reply, spy)
     await bus.publish(run, encode(ask()), reply=reply)
     await bus.publish(run, b"garbage", reply=reply)
-    await bus.publish(subjects.ping(bus.role, labour.worker), encode(Ping(calls=[])), reply=reply)
-    await bus.publish(subjects.ping(bus.role, labour.worker), b"garbage", reply=reply)
+    await bus.publish(subjects.ping(bus.role, replica.worker), encode(Ping(calls=[])), reply=reply)
+    await bus.publish(subjects.ping(bus.role, replica.worker), b"garbage", reply=reply)
     await frames(bus, run, encode(ask("last")), 1)
     await bus.unsubscribe(watching)
-    assert labour.started == ["last"]
+    assert replica.started == ["last"]
     assert not spied
 
 
-async def test_a_ping_tells_which_calls_are_gone(bus: Bus, labour: Labour, run: str) -> None:
+async def test_a_ping_tells_which_calls_are_gone(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     waiting = asyncio.create_task(frames(bus, run, encode(ask(wait=True)), 1))
-    await until(lambda: labour.started)
-    (reply,) = labour.server.jobs
-    (job,) = labour.server.jobs.values()
+    await until(lambda: replica.started)
+    (reply,) = replica.server.jobs
+    (job,) = replica.server.jobs.values()
     await until(lambda: job.id)
     call = call_id(str(reply))
     ping = encode(Ping(calls=[call, "x", ""]))
-    pong = await bus.request(subjects.ping(bus.role, labour.worker), ping, timeout_s=20)
+    pong = await bus.request(subjects.ping(bus.role, replica.worker), ping, timeout_s=20)
     assert decode_pong(pong.data).gone == ["x", ""]
-    labour.go.set()
+    replica.go.set()
     await waiting
-    pong = await bus.request(subjects.ping(bus.role, labour.worker), ping, timeout_s=20)
+    pong = await bus.request(subjects.ping(bus.role, replica.worker), ping, timeout_s=20)
     assert decode_pong(pong.data).gone == [call, "x", ""]
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", encode(Cancel(call="nobody"))])
 async def test_a_cancel_that_means_nothing_is_ignored(
-    calls: Calls, bus: Bus, labour: Labour, run: str, body: bytes
+    calls: Calls, bus: Bus, replica: ScriptedReplica, run: str, body: bytes
 ) -> None:
-    await bus.publish(subjects.cancel(bus.role, labour.worker), body)
+    await bus.publish(subjects.cancel(bus.role, replica.worker), body)
     assert await call(calls, run, ask())
 
 
@@ -208,18 +220,18 @@ def small_queues(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def test_no_more_run_at_once_than_allowed(calls: Calls, other_bus: Bus, run: str) -> None:
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=3)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=3)
     working = [asyncio.create_task(call(calls, run, ask(str(number), wait=True))) for number in range(10)]
-    await until(lambda: labour.service.load == 10)
-    assert labour.started == ["0", "1", "2"]
-    labour.go.set()
+    await until(lambda: replica.service.load == 10)
+    assert replica.started == ["0", "1", "2"]
+    replica.go.set()
     await asyncio.gather(*working)
-    assert labour.finished == [str(number) for number in range(10)]
+    assert replica.finished == [str(number) for number in range(10)]
 
 
 async def until_nobody_serves(bus: Bus, subject: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         with contextlib.suppress(NoResponders):
             while True:
                 await bus.request(subject, b"garbage", timeout_s=20)
@@ -228,7 +240,7 @@ async def until_nobody_serves(bus: Bus, subject: str) -> None:
 async def test_a_full_worker_leaves_its_group_until_it_has_room(
     calls: Calls, bus: Bus, other_bus: Bus, run: str, small_queues: None
 ) -> None:
-    full, free = Labour(other_bus, f"{run}-full"), Labour(bus, f"{run}-free")
+    full, free = ScriptedReplica(other_bus, f"{run}-full"), ScriptedReplica(bus, f"{run}-free")
     await full.serve(run, limit=1)
     first = [asyncio.create_task(call(calls, run, ask(wait=True))) for _ in range(5)]
     await until(lambda: full.service.load == 5)
@@ -246,24 +258,24 @@ async def test_callers_of_the_only_worker_wait_until_it_has_room(
     calls: Calls, other_bus: Bus, run: str, small_queues: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit_patience(monkeypatch, 0.1)
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=2)
-    listing = Listing(
-        other_bus, name=run, worker=labour.worker, kind="models", implementation="x", subjects=[run], stats=dict
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=2)
+    listing = ServiceListing(
+        other_bus, name=run, worker=replica.worker, kind="models", implementation="x", subjects=[run], stats=dict
     )
     await listing.start()
     working = [asyncio.create_task(call(calls, run, ask(str(number), wait=True))) for number in range(50)]
-    await until(lambda: labour.service.load >= 6)
+    await until(lambda: replica.service.load >= 6)
     await asyncio.sleep(0.5)  # longer than a caller would wait for a worker that is not there
-    labour.go.set()
+    replica.go.set()
     await asyncio.gather(*working)
-    assert sorted(labour.finished, key=int) == [str(number) for number in range(50)]
+    assert sorted(replica.finished, key=int) == [str(number) for number in range(50)]
 
 
 async def test_a_worker_that_fills_and_empties_again_and_again_answers_every_call_once(
     calls: Calls, bus: Bus, other_bus: Bus, run: str, small_queues: None
 ) -> None:
-    replicas = [Labour(other_bus, f"{run}-a"), Labour(bus, f"{run}-b")]
+    replicas = [ScriptedReplica(other_bus, f"{run}-a"), ScriptedReplica(bus, f"{run}-b")]
     for replica in replicas:
         await replica.serve(run, limit=2)
     requests = [ask(str(number), sleep_s=0.001 * (number % 7)) for number in range(300)]
@@ -277,99 +289,101 @@ async def test_a_worker_that_fills_and_empties_again_and_again_answers_every_cal
 
 
 async def test_a_call_that_waits_is_dropped_when_nobody_waits_for_it(calls: Calls, other_bus: Bus, run: str) -> None:
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=1)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=1)
     running, waiting = (asyncio.create_task(call(calls, run, ask(name, wait=True))) for name in ("a", "b"))
-    await until(lambda: labour.service.load == 2)
+    await until(lambda: replica.service.load == 2)
     waiting.cancel()
-    await until(lambda: labour.service.load == 1)
-    labour.go.set()
+    await until(lambda: replica.service.load == 1)
+    replica.go.set()
     await running
-    assert labour.started == ["a"]
+    assert replica.started == ["a"]
 
 
 async def test_a_call_that_waits_until_its_deadline_never_runs(calls: Calls, other_bus: Bus, run: str) -> None:
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=1)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=1)
     running = asyncio.create_task(call(calls, run, ask("a", wait=True)))
-    await until(lambda: labour.started)
+    await until(lambda: replica.started)
     error = await failure(calls, run, rollout="b", timeout_s=0.4)
     assert error.failure_class is FailureClass.DEADLINE_EXCEEDED
-    await until(lambda: labour.service.load == 1)
-    labour.go.set()
+    await until(lambda: replica.service.load == 1)
+    replica.go.set()
     await running
-    assert labour.started == ["a"]
+    assert replica.started == ["a"]
 
 
 async def test_a_caller_by_hand_is_told_that_its_call_waited_too_long(bus: Bus, other_bus: Bus, run: str) -> None:
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=1)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=1)
     await bus.publish(run, encode(ask("a", wait=True)))
     _, reply = await frames(bus, run, encode(ask("b", timeout_s=0.4)), 2)
     assert decode_failure(reply).failure_class is FailureClass.DEADLINE_EXCEEDED
-    assert labour.service.load == 1
+    assert replica.service.load == 1
 
 
 # Ending -----------------------------------------------------------------------------------------------------------
 
 
 async def test_draining_answers_what_has_arrived(calls: Calls, other_bus: Bus, run: str) -> None:
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=2)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=2)
     working = [asyncio.create_task(call(calls, run, ask(sleep_s=0.05))) for _ in range(10)]
-    await until(lambda: labour.service.load == 10)
-    await labour.server.drain(30)
-    assert len(labour.finished) == 10
+    await until(lambda: replica.service.load == 10)
+    await replica.server.drain(30)
+    assert len(replica.finished) == 10
     await asyncio.gather(*working)
 
 
 async def test_while_it_drains_new_calls_go_elsewhere(
-    calls: Calls, bus: Bus, other_bus: Bus, labour: Labour, run: str
+    calls: Calls, bus: Bus, other_bus: Bus, replica: ScriptedReplica, run: str
 ) -> None:
     working = asyncio.create_task(call(calls, run, ask("a", wait=True)))
-    await until(lambda: labour.started)
-    draining = asyncio.create_task(labour.server.drain(30))
+    await until(lambda: replica.started)
+    draining = asyncio.create_task(replica.server.drain(30))
     await asyncio.sleep(0)
-    other = Labour(bus, f"{run}-o")
+    other = ScriptedReplica(bus, f"{run}-o")
     await other.serve(run)
     await other_bus.flush()  # it has left
     for _ in range(20):
         assert (await call(calls, run, ask()))["worker"] == other.worker
-    labour.go.set()
+    replica.go.set()
     await working
     await draining
 
 
-async def test_what_a_drain_cannot_finish_is_made_by_another(calls: Calls, bus: Bus, labour: Labour, run: str) -> None:
+async def test_what_a_drain_cannot_finish_is_made_by_another(
+    calls: Calls, bus: Bus, replica: ScriptedReplica, run: str
+) -> None:
     working = asyncio.create_task(call(calls, run, ask("a", timeout_s=3600, wait=True)))
-    await until(lambda: labour.started)
-    await labour.server.leave()
-    other = Labour(bus, f"{run}-o")
+    await until(lambda: replica.started)
+    await replica.server.leave()
+    other = ScriptedReplica(bus, f"{run}-o")
     await other.serve(run)
     other.go.set()
-    await labour.server.drain(0.1)
-    assert labour.cancelled == ["a"]
+    await replica.server.drain(0.1)
+    assert replica.cancelled == ["a"]
     assert (await working)["worker"] == other.worker
-    assert not labour.server.jobs
+    assert not replica.server.jobs
 
 
 async def test_a_drained_worker_starts_nothing_that_waited(calls: Calls, other_bus: Bus, run: str) -> None:
-    labour = Labour(other_bus, f"{run}-w")
-    await labour.serve(run, limit=1)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=1)
     working = [asyncio.create_task(call(calls, run, ask(name, wait=True))) for name in ("a", "b")]
-    await until(lambda: labour.service.load == 2)
-    await labour.server.drain(0.1)
-    assert labour.started == ["a"]
-    assert labour.service.load == 0
+    await until(lambda: replica.service.load == 2)
+    await replica.server.drain(0.1)
+    assert replica.started == ["a"]
+    assert replica.service.load == 0
     for task in working:
         task.cancel()
 
 
 async def test_a_drain_without_a_server_ends(own_bus: Bus, own_server: Any) -> None:
-    labour = Labour(own_bus, "w")
-    await labour.serve("x")
+    replica = ScriptedReplica(own_bus, "w")
+    await replica.serve("x")
     await own_server.stop()
     await until(lambda: not own_bus.is_connected)
-    async with asyncio.timeout(30):
-        await labour.server.drain(1)
+    async with asyncio.timeout(DEADLINE_S):
+        await replica.server.drain(1)
     await own_server.start()

@@ -8,14 +8,24 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.messages import Close, Closed, FailureClass, Seed, Seeded, Stage, ToolCall, ToolResult, Verified, Verify
-from gymq.outcomes import ComponentFailed, InvalidTask, JudgeFailed, RolloutError, ToolError
+from gymq.failures import ComponentFailed, InvalidTask, JudgeFailed, RolloutError, ToolError
 from gymq.processes import KillableProcesses
+from gymq.protocol.messages import (
+    Close,
+    Closed,
+    FailureClass,
+    Seed,
+    Seeded,
+    Stage,
+    ToolCall,
+    ToolResult,
+    Verified,
+    Verify,
+)
 from gymq.resources import Verdict
-from gymq.sessions import ResourcesWorker
+from gymq.runtime.sessions import ResourcesWorker
 from gymq.testing import Harness, prompt, reply
-
-from .waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 PROMPT = prompt("count")
 
@@ -24,7 +34,7 @@ class Row(gymq.Row):
     start: int = 0
 
 
-class Counter(gymq.Resources[Row]):
+class Counter(gymq.Resources[Row, dict[str, int]]):
     """Counts, slowly where it is told to; notes everything that happens."""
 
     def __init__(self) -> None:
@@ -43,7 +53,7 @@ class Counter(gymq.Resources[Row]):
             raise ToolError(422, "start must not be negative")
         return {"count": row.start}
 
-    async def close(self, state: dict[str, int]) -> None:  # type: ignore[override]
+    async def close(self, state: dict[str, int]) -> None:
         self.events.append(f"close {state['count']}")
         self.closing()
 
@@ -89,7 +99,7 @@ class Counter(gymq.Resources[Row]):
         }
         return things[what]
 
-    async def verify(self, request: gymq.VerifyRequest[Row], state: dict[str, int] | None = None) -> Verdict:  # type: ignore[override]
+    async def verify(self, request: gymq.VerifyRequest[Row, dict[str, int]]) -> Verdict:
         self.events.append("verify")
         verdict: Verdict = self.verdict()
         return verdict
@@ -200,7 +210,7 @@ async def test_a_session_that_is_not_seeded_tells_the_model_so(worker: Resources
 
 async def test_a_state_may_be_none(author: Counter) -> None:
     class Stateless(gymq.Resources[Row]):
-        def open(self, row: Row) -> None:
+        async def open(self, row: Row) -> None:
             return None
 
         @gymq.tool
@@ -249,7 +259,7 @@ async def test_numbers_that_come_while_the_first_runs_wait_for_it(worker: Resour
     assert author.events.count("wait") == 1
 
 
-async def test_a_call_goes_on_while_somebody_waits_for_it(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_call_continues_while_somebody_waits_for_it(worker: ResourcesWorker, author: Counter) -> None:
     session = await opened(worker)
     given_up, repeated = (asyncio.create_task(output(worker, session, tool_call(1, "wait"))) for _ in range(2))
     await until(lambda: "wait" in author.events)
@@ -343,10 +353,10 @@ async def test_idle_sessions_are_closed_and_others_are_not(
     running = asyncio.create_task(worker.in_session(busy, tool_call(1, "wait")))
     await until(lambda: "wait" in author.events)
     now = worker.sessions[used].last_used
-    monkeypatch.setattr("gymq.sessions.time.monotonic", lambda: now + author.session_ttl_s - 1)
+    monkeypatch.setattr("gymq.runtime.sessions.time.monotonic", lambda: now + author.session_ttl_s - 1)
     await worker.in_session(used, tool_call(1, "add", amount=1))
-    monkeypatch.setattr("gymq.sessions.time.monotonic", lambda: now + author.session_ttl_s + 1)
-    async with asyncio.timeout(30):
+    monkeypatch.setattr("gymq.runtime.sessions.time.monotonic", lambda: now + author.session_ttl_s + 1)
+    async with asyncio.timeout(DEADLINE_S):
         assert await worker.close_idle() == 1
     assert set(worker.sessions) == {busy, used}
     assert author.events[-1] == "close 1"
@@ -473,8 +483,7 @@ def changed(reward: Any) -> Verdict:
 
 NO_VERDICTS: list[tuple[Callable[[], Any], FailureClass]] = [
     (lambda: None, FailureClass.VERIFIER_FAILED),
-    (lambda: 1.0, FailureClass.VERIFIER_FAILED),
-    (lambda: True, FailureClass.VERIFIER_FAILED),
+    (lambda: "1.0", FailureClass.VERIFIER_FAILED),
     (lambda: {"reward": 1.0}, FailureClass.VERIFIER_FAILED),
     (lambda: (1.0,), FailureClass.VERIFIER_FAILED),
     (lambda: Verdict, FailureClass.VERIFIER_FAILED),
@@ -546,7 +555,7 @@ class Pure(gymq.Resources[Row]):
         """Double."""
         return 2 * amount
 
-    async def verify(self, request: gymq.VerifyRequest[Row]) -> Verdict:  # type: ignore[override]
+    async def verify(self, request: gymq.VerifyRequest[Row]) -> Verdict:
         return Verdict(float(request.row.start))
 
 
@@ -585,23 +594,23 @@ async def test_a_verifier_that_is_not_async_runs_in_a_process(processes: Killabl
     [
         ("loop", "did not finish its verify in time"),
         ("stubborn loop", "did not finish its verify in time"),
-        ("exit", "the process died with exit code 7"),
-        ("kill", "the process died"),
+        ("exit", "the process ended with exit code 7"),
+        ("kill", "the process ended with exit code -9"),
         ("sys.exit", "the process exited with status 3"),
         ("raise", "ValueError: wrong value"),
         ("raise what cannot be pickled", "NoPickle"),
         ("raise what cannot be unpickled", "NoUnpickle"),
         ("recurse", "RecursionError"),
         ("none", "returned NoneType"),
-        ("number", "returned float"),
+        ("no number", "returned str, neither a Verdict nor a number"),
         ("nan", "the reward nan"),
         ("infinite", "the reward inf"),
         ("more than it declares", "the reward 1.5, its reward_range is 0 to 1"),
-        ("text", "a reward is a number"),
+        ("text", "a reward must be a number"),
         ("text later", "the reward '1.0'"),
         ("nothing", "TypeError"),
-        ("something else", "returned float"),
-        ("what cannot be pickled", "pickle"),
+        ("something else", "returned str, neither a Verdict nor a number"),
+        ("what cannot be pickled", "no wire form"),
         ("no such deed", "KeyError"),
     ],
 )
@@ -609,7 +618,7 @@ async def test_whatever_a_verifier_in_a_process_does_there_is_no_made_up_verdict
     processes: KillableProcesses, authors: Any, deed: str, text: str
 ) -> None:
     worker = ResourcesWorker(authors.Verifier(), processes)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         error = await failure(worker.without_session(verify_call(row={"deed": deed})))
     assert (error.failure_class, error.stage or Stage.VERIFY) == (FailureClass.VERIFIER_FAILED, Stage.VERIFY)
     assert text in error.message
@@ -626,13 +635,13 @@ async def test_an_author_that_cannot_travel_to_a_process_is_a_failure(
     processes: KillableProcesses, authors: Any
 ) -> None:
     author = authors.Verifier()
-    author.handle = lambda: 1
+    author.handle = (one for one in "")
     worker = ResourcesWorker(author, processes)
     error = await failure(worker.without_session(verify_call(row={"deed": "good"})))
     assert error.failure_class is FailureClass.VERIFIER_FAILED
 
 
-async def test_the_event_loop_goes_on_while_a_verifier_computes(processes: KillableProcesses, authors: Any) -> None:
+async def test_the_event_loop_continues_while_a_verifier_computes(processes: KillableProcesses, authors: Any) -> None:
     worker = ResourcesWorker(authors.Verifier(), processes)
     computing = asyncio.create_task(failure(worker.without_session(verify_call(row={"deed": "loop"}))))
     turns = 0
@@ -654,4 +663,4 @@ class Repeating(gymq.Resources[gymq.Row]):
 async def test_half_of_a_surrogate_pair_in_a_verdict_costs_no_reward():
     async with Harness(Repeating) as env:
         verdict = await env.verify(prompt("q"), reply('"5 \\ud800"'))
-    assert (verdict.reward, verdict.members) == (1.0, {"said": "5 ?", "names": {"one": ["5 ?", ["two", "5 ?"]]}})
+    assert (verdict.reward, verdict.fields) == (1.0, {"said": "5 ?", "names": {"one": ["5 ?", ["two", "5 ?"]]}})

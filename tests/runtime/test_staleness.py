@@ -8,23 +8,21 @@ import msgspec
 import pytest
 
 import gymq
-from gymq import subjects
-from gymq.attempts import Attempts
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.jetstream import JetStream
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Task, Unresolved, Weights, encode
+from gymq.data.run_files import failure_row, output_row
+from gymq.failures import RolloutError
 from gymq.model import ModelRequest
-from gymq.model_runner import ModelRunner
-from gymq.outcomes import RolloutError
 from gymq.processes import KillableProcesses
-from gymq.resources_runner import ResourcesRunner
-from gymq.run_files import failure_row, output_row
-from gymq.serving import Server
-from gymq.staleness import Staleness
+from gymq.protocol import subjects
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights, encode
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime.attempts import Attempts
+from gymq.runtime.model_runner import ModelRunner
+from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
-
-from .waiting import until
+from gymq.weights.staleness import Staleness
+from tests.support.waiting import until
 
 Deed = Callable[[], Awaitable[None]]
 
@@ -85,7 +83,7 @@ class Bench:
         for version in versions:
             record = Weights(policy_version=version, path="x", before=list(self.before), at=time.time())
             self.before.append(version)
-            await JetStream(self.bus).store(subjects.weights(self.policy.name), encode(record))
+            await self.bus.js.store(subjects.weights(self.policy.name), encode(record))
             self.policy.policy_version = version
         known = self.attempts._staleness._models.get(self.policy.name)
         if known is not None and versions:
@@ -128,7 +126,7 @@ async def bench(bus: Bus, other_bus: Bus, run: str) -> AsyncIterator[Bench]:
 
 def member(outcome: Outcome) -> Any:
     """What the files of the run tell."""
-    line = output_row(outcome) if isinstance(outcome, Rollout) else failure_row(outcome, 1)
+    line = output_row(outcome) if isinstance(outcome, VerifiedRollout) else failure_row(outcome, 1)
     return msgspec.json.decode(line).get("policy_version")
 
 
@@ -148,7 +146,7 @@ async def test_a_rollout_tells_the_version_that_made_it(bench: Bench) -> None:
 async def test_a_rollout_tells_all_versions_that_made_it_in_order(bench: Bench) -> None:
     bench.agent.between = [bench.updating("v1")]
     outcome = await bench.outcome(None)
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert outcome.policy_versions == ["", "v1"]
     assert member(outcome) == ["", "v1"]
 
@@ -157,15 +155,15 @@ async def test_a_rollout_that_is_not_too_old_is_stored(bench: Bench) -> None:
     await bench.update("v1")
     bench.agent.between = [bench.updating("v2", "v3")]
     outcome = await bench.outcome(2)
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert (outcome.policy_versions, outcome.attempt) == (["v1", "v3"], 0)
 
 
-async def test_a_rollout_that_is_too_old_is_made_anew_by_the_newest(bench: Bench) -> None:
+async def test_a_rollout_that_is_too_old_is_made_again_by_the_newest(bench: Bench) -> None:
     await bench.update("v1")
     bench.agent.between = [bench.updating("v2", "v3", "v4")]
     outcome = await bench.outcome(2)
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert (outcome.policy_versions, outcome.attempt) == (["v4"], 1)
     assert bench.agent.asked == 4
 
@@ -207,7 +205,7 @@ async def test_a_rollout_that_gets_too_old_at_its_end_is_not_stored(bench: Bench
 
     bench.grader.verify = slow  # type: ignore[method-assign]
     outcome = await bench.outcome(0)
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert outcome.policy_versions == ["v2"]
 
 
@@ -227,18 +225,18 @@ async def test_a_response_without_a_verdict_is_not_kept_when_it_is_too_old(bench
 
     bench.grader.verify = failing  # type: ignore[method-assign]
     outcome = await bench.outcome(0)
-    assert isinstance(outcome, Rollout)
+    assert isinstance(outcome, VerifiedRollout)
     assert outcome.policy_versions == ["v2"]
 
 
 async def test_without_a_limit_no_rollout_is_too_old(bench: Bench) -> None:
     await bench.update("v1")
     bench.agent.between = [bench.updating(*(f"v{number}" for number in range(2, 12)))]
-    assert isinstance(await bench.outcome(None), Rollout)
+    assert isinstance(await bench.outcome(None), VerifiedRollout)
 
 
 async def test_before_the_first_push_nothing_is_stale(bench: Bench) -> None:
-    assert isinstance(await bench.outcome(0), Rollout)
+    assert isinstance(await bench.outcome(0), VerifiedRollout)
 
 
 async def test_what_was_begun_before_the_first_push_is_behind_by_all_pushes(bench: Bench) -> None:
@@ -253,7 +251,7 @@ async def test_what_was_begun_before_the_first_push_is_behind_by_all_pushes(benc
 async def test_how_far_a_version_is_behind(bus: Bus, run: str, version: str, behind: int) -> None:
     history = ["v1", "back again", "v2"]
     record = Weights(policy_version="v3", path="x", before=history)
-    await JetStream(bus).store(subjects.weights(run), encode(record))
+    await bus.js.store(subjects.weights(run), encode(record))
     staleness = Staleness(bus)
     (await staleness.limit(run, behind)).check([version, "v3"])
     if behind:
@@ -269,7 +267,7 @@ async def test_a_push_that_was_not_heard_is_read_after_a_reconnect(
     await kill_server()
     await own_server.start()
     pusher = await Bus.connect(own_server.url, role="test", name="pusher")
-    await JetStream(pusher).store_surely(
+    await pusher.js.publish_with_retry(
         subjects.weights("policy"), encode(Weights(policy_version="v2", path="x", before=["v1"])), {}, patience_s=30.0
     )
     await pusher.close()

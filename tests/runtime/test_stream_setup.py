@@ -8,14 +8,15 @@ from typing import Any
 import nats
 import pytest
 
-from gymq import streams, subjects
-from gymq.bus import Bus, BusError
-from gymq.jetstream import JetStream, JetStreamError
-from gymq.messages import Rollout
-from gymq.outcome_store import OutcomeStore
+from gymq.bus import Bus, BusError, streams
+from gymq.bus.jetstream import JetStream, JetStreamError
+from gymq.protocol import subjects
+from gymq.protocol.messages import VerifiedRollout
+from gymq.queue.outcome_store import OutcomeStore
 from gymq.server import EmbeddedServer
 from gymq.server.address import free_port
 from gymq.server.binary import find_binary
+from tests.support.waiting import DEADLINE_S
 
 
 async def configs(js: JetStream) -> dict[str, dict[str, Any]]:
@@ -29,7 +30,7 @@ async def consumers(js: JetStream, stream: str) -> dict[str, dict[str, Any]]:
 
 
 async def test_all_streams_and_consumers_are_made(own_bus: Bus) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await streams.ensure(js, ["simple", "other"])
     assert set(await configs(js)) == set(streams.stream_configs())
     named = {"intake", *(f"{kind}_{agent}" for kind in ("agents", "urgent") for agent in ("simple", "other"))}
@@ -39,7 +40,7 @@ async def test_all_streams_and_consumers_are_made(own_bus: Bus) -> None:
 
 
 async def test_making_them_again_changes_nothing_and_loses_nothing(own_bus: Bus) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await streams.ensure(js, ["simple"])
     await js.store(subjects.tasks("r", "simple"), b"task")
     before = await configs(js), await consumers(js, streams.TASKS)
@@ -49,12 +50,12 @@ async def test_making_them_again_changes_nothing_and_loses_nothing(own_bus: Bus)
 
 
 async def test_two_operators_may_make_them_at_once(own_bus: Bus, own_server: EmbeddedServer, connect: Any) -> None:
-    other = JetStream(await connect(own_server.url))
-    await asyncio.gather(*(streams.ensure(js, ["simple"]) for js in (JetStream(own_bus), other)))
+    other = (await connect(own_server.url)).js
+    await asyncio.gather(*(streams.ensure(js, ["simple"]) for js in (own_bus.js, other)))
 
 
 async def test_a_stream_with_another_configuration_is_brought_up_to_date(own_bus: Bus) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     wanted = (await configs(js))[streams.TASKS]
     old = wanted | {"max_msgs_per_subject": 7, "subjects": ["gym.tasks"]}
     await js.api(f"STREAM.UPDATE.{streams.TASKS}", old)
@@ -65,7 +66,7 @@ async def test_a_stream_with_another_configuration_is_brought_up_to_date(own_bus
 
 
 async def test_a_consumer_with_another_configuration_is_brought_up_to_date(own_bus: Bus) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await streams.ensure_consumer(js, streams.TASKS, "agents_simple", {"filter_subject": "gym.tasks.*.simple"})
     await streams.ensure_agent(js, "simple")
     config = (await consumers(js, streams.TASKS))["agents_simple"]
@@ -73,10 +74,10 @@ async def test_a_consumer_with_another_configuration_is_brought_up_to_date(own_b
 
 
 async def test_a_stream_of_somebody_else_on_our_subjects_is_a_sentence(own_bus: Bus) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await js.api(f"STREAM.DELETE.{streams.RUNS}")
     await js.api("STREAM.CREATE.THEIRS", {"name": "THEIRS", "subjects": ["gym.runs.*"]})
-    with pytest.raises(BusError, match="cannot make the stream RUNS: subjects overlap"):
+    with pytest.raises(BusError, match="cannot create the stream RUNS: subjects overlap"):
         await streams.ensure(js, [])
 
 
@@ -90,7 +91,7 @@ async def test_a_server_without_jetstream_is_a_sentence(
     try:
         bus = await connect(f"nats://127.0.0.1:{port}")
         with pytest.raises(BusError, match="JetStream"):
-            await streams.ensure(JetStream(bus), [], patience_s=0.5)
+            await streams.ensure(bus.js, [], patience_s=0.5)
     finally:
         server.kill()
         await server.wait()
@@ -98,7 +99,7 @@ async def test_a_server_without_jetstream_is_a_sentence(
 
 async def test_an_agent_is_known_once_it_has_a_queue(js: JetStream, run: str) -> None:
     assert not await streams.has_agent(js, run)
-    with pytest.raises(BusError, match=f"no queue of tasks for the agent '{run}'"):
+    with pytest.raises(BusError, match=f"'{run}' has no task queue"):
         await streams.ack_wait_s(js, run)
     await streams.ensure_agent(js, run)
     assert await streams.has_agent(js, run)
@@ -115,9 +116,9 @@ async def test_every_stored_outcome_rings_the_doorbell(bus: Bus, shared_url: str
     async with await nats.connect(shared_url) as client:
         rung = await client.subscribe(subjects.done_of_run(run))
         await client.flush()
-        outcome = Rollout(run=run, task_index=1, rollout_index=2, agent="a", row=b"{}", response={}, reward=1.0)
+        outcome = VerifiedRollout(run=run, task_index=1, rollout_index=2, agent="a", row=b"{}", response={}, reward=1.0)
         await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
-        message = await rung.next_msg(timeout=20)
+        message = await rung.next_msg(timeout=DEADLINE_S)
         assert (message.subject, message.data) == (f"gym.done.{run}.1.2", b"")
 
 
@@ -129,7 +130,7 @@ async def test_a_second_task_with_the_same_id_is_not_queued(js: JetStream, run: 
 
 
 async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     other = f"{run}x"
     for name in (run, other):
         await js.store(subjects.tasks(name, "x"), b"")
@@ -152,7 +153,7 @@ async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
 
 
 async def test_a_worker_cannot_use_a_stream_that_is_not_there(own_bus: Bus) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await js.api(f"STREAM.DELETE.{streams.TASKS}")
     with pytest.raises(JetStreamError, match="stream not found"):
         await streams.ensure_agent(js, "simple")

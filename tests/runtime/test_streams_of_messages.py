@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 from nats.aio.msg import Msg
 
-from gymq import jetstream
-from gymq.bus import Bus, BusError, NoAnswer, TooLarge
-from gymq.jetstream import STREAM_FULL, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError
+from gymq.bus import Bus, BusError, NoAnswer, TooLarge, jetstream
+from gymq.bus.jetstream import STREAM_FULL, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError
 from gymq.server import EmbeddedServer
-
-from .waiting import until, until_it_is
+from tests.support.waiting import DEADLINE_S, until, until_answer
 
 Kill = Callable[[], Awaitable[None]]
 FIRST = {"Nats-Expected-Last-Subject-Sequence": "0"}
@@ -72,18 +70,18 @@ async def test_an_answer_that_is_not_from_a_stream_is_no_acknowledgement(
         await bus.publish(message.reply, body)
 
     await bus.subscribe(run, impostor)
-    with pytest.raises(BusError, match="something else than a stream answers"):
+    with pytest.raises(BusError, match="a program other than JetStream answers"):
         await js.store(run, b"")
 
 
 async def test_fifty_racing_writers_store_one(
     shared_url: str, js: JetStream, stream: str, connect: Callable[[str], Awaitable[Bus]]
 ) -> None:
-    writers = [JetStream(await connect(shared_url)) for _ in range(5)]
+    writers = [(await connect(shared_url)).js for _ in range(5)]
 
     async def write(number: int) -> bool:
         try:
-            await writers[number % 5].store_surely(f"{stream}.x", b"%d" % number, FIRST, patience_s=20)
+            await writers[number % 5].publish_with_retry(f"{stream}.x", b"%d" % number, FIRST, patience_s=20)
         except JetStreamError as error:
             if error.code != WRONG_LAST_SEQUENCE:
                 raise
@@ -101,54 +99,54 @@ async def test_fifty_racing_writers_store_one(
 async def test_storing_while_the_server_is_away_ends_when_it_is_back(
     own_server: EmbeddedServer, own_bus: Bus, kill_server: Kill
 ) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await make_stream(js, "kept")
     await kill_server()
     await until(lambda: not own_bus.is_connected)
     ids = [{"Nats-Msg-Id": str(number)} for number in range(50)]
     storing = [
-        asyncio.create_task(js.store_surely(f"kept.{number}", b"x", headers, patience_s=60))
+        asyncio.create_task(js.publish_with_retry(f"kept.{number}", b"x", headers, patience_s=60))
         for number, headers in enumerate(ids)
     ]
     await asyncio.sleep(0.3)
     assert not any(task.done() for task in storing)
     await own_server.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         await asyncio.gather(*storing)
     assert sorted(await js.count_by_subject("kept", "kept.>")) == sorted(f"kept.{number}" for number in range(50))
     assert len(await sequences(js, "kept")) == 50
 
 
 async def test_storing_gives_up_after_its_patience(own_bus: Bus, kill_server: Kill) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await kill_server()
     await until(lambda: not own_bus.is_connected)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(NoAnswer, match=r"no answer on gym\.rollouts\.a\.0\.0 within 0\.\d+ s"):
-            await js.store_surely("gym.rollouts.a.0.0", b"", FIRST, patience_s=0.5)
+            await js.publish_with_retry("gym.rollouts.a.0.0", b"", FIRST, patience_s=0.5)
 
 
 async def test_a_body_that_is_too_large_is_refused_without_trying_again(js: JetStream, bus: Bus, stream: str) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(TooLarge):
-            await js.store_surely(f"{stream}.x", bytes(bus.max_body_bytes + 1), FIRST, patience_s=3600)
+            await js.publish_with_retry(f"{stream}.x", bytes(bus.max_body_bytes + 1), FIRST, patience_s=3600)
 
 
 async def test_a_message_larger_than_the_stream_allows_is_refused_without_trying_again(js: JetStream, run: str) -> None:
     await make_stream(js, run, max_msg_size=100)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         with pytest.raises(JetStreamError, match="message size exceeds maximum allowed"):
-            await js.store_surely(f"{run}.x", bytes(101), FIRST, patience_s=3600)
+            await js.publish_with_retry(f"{run}.x", bytes(101), FIRST, patience_s=3600)
 
 
 async def test_a_full_stream_is_waited_for(js: JetStream, run: str) -> None:
     await make_stream(js, run, max_msgs=2)
     await fill(js, run, 2)
-    storing = asyncio.create_task(js.store_surely(f"{run}.x", b"late", FIRST, patience_s=60))
+    storing = asyncio.create_task(js.publish_with_retry(f"{run}.x", b"late", FIRST, patience_s=60))
     await asyncio.sleep(0.3)
     assert not storing.done()
     await js.api(f"STREAM.MSG.DELETE.{run}", {"seq": 1})
-    assert (await asyncio.wait_for(storing, 30)).seq == 3
+    assert (await asyncio.wait_for(storing, DEADLINE_S)).seq == 3
 
 
 @pytest.mark.parametrize("limit", [{"max_msgs": 1}, {"max_msgs_per_subject": 1, "discard_new_per_subject": True}])
@@ -156,7 +154,7 @@ async def test_a_stream_that_stays_full_is_a_sentence(js: JetStream, run: str, l
     await make_stream(js, run, **limit)
     await js.store(f"{run}.x", b"")
     with pytest.raises(JetStreamError, match="maximum messages") as refused:
-        await js.store_surely(f"{run}.x", b"", {}, patience_s=0.3)
+        await js.publish_with_retry(f"{run}.x", b"", {}, patience_s=0.3)
     assert refused.value.code == STREAM_FULL
 
 
@@ -214,7 +212,7 @@ async def test_a_message_lost_on_the_way_to_a_reader_is_noticed(
         return expect(lambda message: None if _sequence(message) == 5 else on_reply(message), answered_by)
 
     monkeypatch.setattr(bus, "expect", forgetful)
-    with pytest.raises(NoAnswer, match="were lost on the way"):
+    with pytest.raises(NoAnswer, match="were lost in transit"):
         await sequences(js, stream)
 
 
@@ -223,7 +221,7 @@ def _sequence(message: Msg) -> int:
 
 
 async def test_a_reader_whose_server_dies_is_told(own_bus: Bus, kill_server: Kill) -> None:
-    js = JetStream(own_bus)
+    js = own_bus.js
     await make_stream(js, "kept")
     await fill(js, "kept", 40)
     reader = js.read("kept", "kept.>", batch=16, timeout_s=0.5)
@@ -249,7 +247,7 @@ async def test_more_subjects_than_fit_into_one_answer_are_all_counted(
     for number in range(100_010):
         await bus.publish(f"{run}.{number}", b"")
     await bus.flush(timeout_s=30)
-    await until_it_is(lambda: js.api(f"STREAM.INFO.{run}"), lambda info: info["state"]["num_subjects"] == 100_010)
+    await until_answer(lambda: js.api(f"STREAM.INFO.{run}"), lambda info: info["state"]["num_subjects"] == 100_010)
     pages = []
     api = js.api
 
@@ -260,7 +258,7 @@ async def test_more_subjects_than_fit_into_one_answer_are_all_counted(
         return answer
 
     monkeypatch.setattr(js, "api", counted_api)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         counts = await js.count_by_subject(run, f"{run}.*")
     assert len(pages) == 2
     assert {f"{run}.{number}" for number in range(100_010)} <= counts.keys()

@@ -1,5 +1,6 @@
 """Subjects are built from checked names only, and `subjects.md` shows all of them."""
 
+import ast
 import inspect
 import re
 import shlex
@@ -12,9 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq import messages, streams, subjects
-from gymq.messages import Message, decoder
-from gymq.subjects import SUBJECTS, BadToken
+import gymq
+from gymq.bus import streams
+from gymq.protocol import messages, subjects
+from gymq.protocol.messages import Message, decoder
+from gymq.protocol.subjects import SUBJECTS, BadToken, RolloutId, Subject
+from gymq.server import roles
+from gymq.server.roles import OPERATOR, ROLES, Role, role
 
 PAGE = (Path(__file__).parents[2] / "subjects.md").read_text()
 
@@ -22,7 +27,7 @@ BUILDERS = [
     function
     for name, function in vars(subjects).items()
     if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "is_token", "answered_by", "reply", "rollout_of")
+    if name not in ("token", "is_token", "answered_by", "reply")
 ]
 HOSTILE = [
     "",
@@ -91,7 +96,7 @@ def test_a_token_is_returned_as_it_is_or_refused(text: str) -> None:
         ("gym.ping.agent.worker", "agent"),
         ("gym.rollouts.run.0.0", subjects.SERVER),
         ("$JS.API.INFO", subjects.SERVER),
-        ("$SRV.PING", subjects.ANYBODY),
+        ("$SRV.PING", subjects.ANY_ROLE),
     ],
 )
 def test_each_request_is_answered_by_one_role(subject: str, role: str) -> None:
@@ -114,7 +119,24 @@ def test_each_request_is_answered_by_one_role(subject: str, role: str) -> None:
     ],
 )
 def test_the_subject_of_a_rollout_is_read_back(subject: str, found: tuple[str, int, int] | None) -> None:
-    assert subjects.rollout_of(subject) == found
+    assert RolloutId.of_subject(subject) == found
+    assert RolloutId.of_subject(subject.replace("gym.rollouts.", "gym.done.", 1)) == found
+    # The same parts as a string, which begins with the run.
+    assert RolloutId.parse(subject.removeprefix("gym.rollouts.").replace(".", "/")) == found
+
+
+@given(st.from_regex(r"[A-Za-z0-9_-]{1,64}", fullmatch=True), st.integers(0, 2**53), st.integers(0, 2**53))
+def test_the_string_form_of_a_rollout_is_read_back(run: str, task_index: int, rollout_index: int) -> None:
+    rollout = RolloutId(run, task_index, rollout_index)
+    assert f"{rollout}" == f"{run}/{task_index}/{rollout_index}"
+    assert RolloutId.parse(str(rollout)) == rollout
+    assert RolloutId.of_subject(subjects.rollout(*rollout)) == rollout
+    assert RolloutId.run_of(str(rollout)) == run
+
+
+@pytest.mark.parametrize("text", ["", "-", "by-hand", "run/0", "run/0/0/1", "run/0/-1", "r n/0/0", "/0/0", "run/0/0\n"])
+def test_a_string_that_names_no_rollout_is_noticed(text: str) -> None:
+    assert RolloutId.parse(text) is None
 
 
 def test_a_refusal_says_what_would_be_right() -> None:
@@ -138,6 +160,24 @@ def test_every_subject_that_is_built_stands_in_the_table(build: Callable[..., st
     if build in (subjects.task_parts, subjects.rollout_parts, subjects.call_parts, subjects.weights_parts):
         built = f"{built}.0"
     assert len([row for row in SUBJECTS if matches(row.pattern, built)]) == 1
+
+
+def spelled_out(file: Path) -> list[str]:
+    """The subjects that the code of a file spells out."""
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    return [text for text in texts if text.startswith(("gym.", "$SRV"))]
+
+
+def test_no_other_module_spells_a_subject_out() -> None:
+    home = Path(subjects.__file__)
+    # The permissions of the roles name rows of the table, which are looked up there.
+    spelled = {file for file in Path(gymq.__file__).parent.rglob("*.py") if spelled_out(file)}
+    assert home in spelled
+    assert spelled == {home, Path(roles.__file__)}
 
 
 def test_the_streams_of_the_table_are_those_that_exist() -> None:
@@ -180,3 +220,68 @@ def test_every_example_of_the_page_is_the_message_that_its_subject_takes() -> No
         row = next(row for row in SUBJECTS if matches(row.pattern, subject))
         requests = [exchange.split(" → ")[0] for exchange in row.messages.split(", ")]
         decoder(*(getattr(messages, name) for name in requests))(body.encode())
+
+
+# Who may use a subject -----------------------------------------------------------------------------------------------
+
+EXAMPLES = {"task": "7", "rollout": "7", "n": "7", "verb": "PING"}
+
+
+def concrete(pattern: str, **names: str) -> str:
+    """One subject of a row of the table."""
+    for optional in ("[.<name>[.<id>]]", ".>"):
+        pattern = pattern.removesuffix(optional) + (".x" if pattern.endswith(optional) else "")
+    return re.sub(r"<(\w+)>", lambda found: (names | EXAMPLES).get(found[1], "x"), pattern)
+
+
+def covers(permission: str, subject: str) -> bool:
+    """Return whether NATS lets a permission, or a filter, stand for a subject."""
+    wanted, tokens = permission.partition(" ")[0].split("."), subject.split(".")
+    if wanted[-1] == ">":
+        return len(tokens) >= len(wanted) and covers(".".join(wanted[:-1]), ".".join(tokens[: len(wanted) - 1]))
+    return len(wanted) == len(tokens) and all(want in (token, "*") for want, token in zip(wanted, tokens, strict=True))
+
+
+def may_publish(role: Role, subject: str) -> bool:
+    return any(covers(one, subject) for one in role.publish) and not any(
+        covers(one, subject) for one in role.never_publish
+    )
+
+
+def may_receive(role: Role, row: Subject, subject: str) -> bool:
+    """Return whether a role may subscribe to a subject, or read the messages on it from their stream."""
+    reads = [
+        f"$JS.API.DIRECT.GET.{row.stream}",
+        f"$JS.API.STREAM.MSG.GET.{row.stream}",
+        f"$JS.API.DIRECT.GET.{row.stream}.{subject}",
+        f"$JS.API.CONSUMER.MSG.NEXT.{row.stream}.{concrete(row.group)}",
+    ]
+    is_heard = any(covers(one, subject) for one in role.subscribe)
+    return is_heard or (row.stream != "-" and any(may_publish(role, one) for one in reads))
+
+
+def named(cell: str) -> set[str]:
+    """The roles that a cell of the table names."""
+    return set(re.findall(r"`(\w+)`", cell))
+
+
+@pytest.mark.parametrize("row", SUBJECTS, ids=lambda row: row.pattern)
+def test_the_page_names_exactly_the_roles_that_may_use_a_subject(row: Subject) -> None:
+    (shown,) = [line for line in table() if line["subject"].strip("`") == row.pattern]
+    roles = [role for role in ROLES if role.name != OPERATOR]
+    # Some roles have a part of a subject alone: pings of the workers that they call, dead letters with their own name.
+    names = {name for role in roles for name in (role.name, "intake", "janitor")}
+    subjects_of_row = {concrete(row.pattern, role=name, source=name) for name in names}
+    publish = {role.name for role in roles if any(may_publish(role, one) for one in subjects_of_row)}
+    receive = {role.name for role in roles if any(may_receive(role, row, one) for one in subjects_of_row)}
+    assert named(shown["published by"]) == publish
+    assert named(shown["received by"]) == receive
+
+
+def test_a_role_that_a_permission_leaves_out_is_noticed() -> None:
+    assert covers("gym.tasks.*.*", "gym.tasks.run.agent")
+    assert not covers("gym.tasks.*.*", "gym.tasks")
+    assert covers("$SRV.>", "$SRV.PING.x")
+    assert not covers("$SRV.>", "$SRV")
+    assert not may_publish(role("agent"), "$JS.API.CONSUMER.MSG.NEXT.TASKS.intake")
+    assert named("`agent`, `services` (janitor), with `gymq dead-letters`") == {"agent", "services"}

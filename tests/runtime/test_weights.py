@@ -1,6 +1,7 @@
 """New weights reach every replica of a model, those that run and those that start later, and each says so."""
 
 import asyncio
+import hashlib
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,20 +10,18 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq import parts, streams, subjects, weights
-from gymq.bus import Bus, BusError
-from gymq.calls import Calls
-from gymq.discovery import Listing
-from gymq.jetstream import JetStream
-from gymq.messages import Generate, Generated, Weights, encode
+from gymq.bus import Bus, BusError, streams
+from gymq.bus.discovery import ServiceListing
 from gymq.model import ModelRequest, WeightsUpdate
-from gymq.model_runner import ModelRunner
-from gymq.serving import Server
+from gymq.protocol import subjects
+from gymq.protocol.messages import Generate, Generated, Weights, encode
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
-from gymq.weights import Pushed, PushError, push
-from gymq.weights_keeper import WeightsFailed
-
-from .waiting import until, until_it_is
+from gymq.weights import Pushed, PushError, push, pushing
+from gymq.weights.follower import WeightsFailed
+from tests.support.waiting import DEADLINE_S, until, until_answer
 
 
 def safetensors(text: bytes) -> bytes:
@@ -84,7 +83,7 @@ class Replicas:
         runner = self.runners[worker] = ModelRunner(started)
         await runner.serve(server)
         served = [service.subject for service in server.services]
-        listing = Listing(
+        listing = ServiceListing(
             bus,
             name=self.name,
             worker=worker,
@@ -112,7 +111,7 @@ async def replicas(shared_url: str, run: str) -> AsyncIterator[Replicas]:
 
 async def ask(bus: Bus, model: str, worker: str) -> Generated:
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         generated = await Calls(bus).call(subjects.replica(model, worker), request)
     assert isinstance(generated, Generated)
     return generated
@@ -124,7 +123,7 @@ async def answer_of(bus: Bus, model: str, worker: str) -> tuple[str, list[str]]:
 
 
 async def num_parts(bus: Bus, model: str) -> int:
-    return len(await JetStream(bus).count_by_subject(streams.WEIGHTS, subjects.all_weights_parts(model)))
+    return len(await bus.js.count_by_subject(streams.WEIGHTS, subjects.all_weights_parts(model)))
 
 
 async def test_all_replicas_answer_with_the_bytes_that_were_pushed(bus: Bus, replicas: Replicas, run: str) -> None:
@@ -161,7 +160,9 @@ async def test_only_the_newest_weights_are_kept(bus: Bus, replicas: Replicas, ru
     for number in range(3):
         assert (await push(bus, run, f"v{number}", weights=safetensors(b"x%d" % number))).is_complete
         assert await num_parts(bus, run) == 1
-    await push(bus, run, "elsewhere", path=tmp_path / "none", deadline_s=0.1)
+    file = tmp_path / "w.safetensors"
+    file.write_bytes(safetensors(b"elsewhere"))
+    assert (await push(bus, run, "elsewhere", path=file)).is_complete
     assert await num_parts(bus, run) == 0
 
 
@@ -202,7 +203,7 @@ async def test_a_replica_that_dies_in_the_middle_holds_nobody_up_and_comes_back_
     assert await answer_of(bus, run, "again") == ("one", ["v1"])
 
 
-async def test_a_replica_that_does_not_load_in_time_is_told_and_goes_on_with_the_old(
+async def test_a_replica_that_does_not_load_in_time_is_told_and_continues_with_the_old(
     bus: Bus, replicas: Replicas, run: str
 ) -> None:
     await replicas.start("a")
@@ -235,12 +236,12 @@ async def test_first_weights_that_no_replica_can_load_leave_nothing_behind(
 ) -> None:
     await replicas.start("a")
     assert (await push(bus, run, "bad", weights=safetensors(b"two"))).taken_back
-    assert (await weights.newest(bus, run), await num_parts(bus, run)) == (None, 0)
+    assert (await pushing.newest(bus, run), await num_parts(bus, run)) == (None, 0)
     await replicas.start("later")
     assert await answer_of(bus, run, "later") == ("as started", [])
 
 
-async def test_a_replica_that_cannot_load_what_others_can_goes_on_with_the_old_and_does_not_start_again(
+async def test_a_replica_that_cannot_load_what_others_can_continues_with_the_old_and_does_not_start_again(
     bus: Bus, replicas: Replicas, run: str
 ) -> None:
     await replicas.start("a")
@@ -260,7 +261,7 @@ async def test_a_push_that_is_broken_off_leaves_nothing_behind(
     async def refuse(*_args: Any, **_options: Any) -> Any:
         raise BusError("the disk is full")
 
-    monkeypatch.setattr("gymq.weights._store_record", refuse)
+    monkeypatch.setattr("gymq.weights.pushing._store_record", refuse)
     with pytest.raises(BusError, match="disk is full"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
     assert await num_parts(bus, run) == 0
@@ -269,12 +270,14 @@ async def test_a_push_that_is_broken_off_leaves_nothing_behind(
 async def test_damaged_bytes_are_not_loaded(bus: Bus, replicas: Replicas, run: str) -> None:
     model = await replicas.start("a")
     body = safetensors(b"one")
-    js = JetStream(bus)
+    js = bus.js
     await js.store(f"{subjects.weights_parts(run, 'p')}.0", b"x" * len(body))
-    record = Weights(policy_version="v1", push="p", parts=1, num_bytes=len(body), sha256=parts.digest(body))
+    record = Weights(
+        policy_version="v1", push="p", parts=1, num_bytes=len(body), sha256=hashlib.sha256(body).hexdigest()
+    )
     await js.store(subjects.weights(run), encode(record))
     await until(lambda: replicas.runners["a"].stats()["weights"]["problem"])
-    assert "the parts are not those that were pushed" in replicas.runners["a"].stats()["weights"]["problem"]
+    assert "are not those that were stored" in replicas.runners["a"].stats()["weights"]["problem"]
     assert not model.updates
 
 
@@ -284,7 +287,7 @@ async def test_weights_pushed_while_an_older_push_is_fetched_are_loaded(bus: Bus
     first = asyncio.create_task(push(bus, run, "v1", weights=safetensors(b"one")))
     await until(lambda: model.updates)
     second = asyncio.create_task(push(bus, run, "v2", weights=safetensors(b"two")))
-    await until_it_is(lambda: weights.newest(bus, run), lambda newest: newest and newest.policy_version == "v2")
+    await until_answer(lambda: pushing.newest(bus, run), lambda newest: newest and newest.policy_version == "v2")
     model.go.set()
     assert (await second).is_complete
     assert (await first).is_complete  # what it loaded is newer still
@@ -302,7 +305,7 @@ async def test_of_two_pushes_at_the_same_time_one_is_refused(
     )
     (winner,) = [one for one in ended if isinstance(one, Pushed)]
     (loser,) = [one for one in ended if isinstance(one, PushError)]
-    assert "at the same time" in str(loser)
+    assert "was stored first" in str(loser)
     assert (await answer_of(bus, run, "a"))[1] == [winner.policy_version]
 
 
@@ -310,7 +313,7 @@ async def test_the_versions_before_are_remembered_in_order(bus: Bus, replicas: R
     await replicas.start("a")
     for version in ("v1", "v2", "v2", "v3"):
         await push(bus, run, version, weights=safetensors(version.encode()))
-    newest = await weights.newest(bus, run)
+    newest = await pushing.newest(bus, run)
     assert newest is not None
     assert (newest.before, newest.policy_version) == (["v1", "v2"], "v3")
 
@@ -339,7 +342,7 @@ async def test_an_answer_during_which_the_weights_changed_names_both_versions(
 
 async def test_a_path_that_is_no_text_is_refused(bus: Bus, replicas: Replicas, run: str) -> None:
     await replicas.start("a")
-    with pytest.raises(PushError, match="cannot be told of"):
+    with pytest.raises(PushError, match="cannot be announced"):
         await push(bus, run, "v1", path="/tmp/\udcff")
 
 
@@ -347,14 +350,14 @@ async def test_a_model_that_loads_no_weights_is_not_pushed_to(bus: Bus, replicas
     await replicas.start("a", Fixed(name=run))
     with pytest.raises(PushError, match="loads no weights"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
-    assert await weights.newest(bus, run) is None
+    assert await pushing.newest(bus, run) is None
 
 
 async def test_a_model_that_is_not_there_is_not_pushed_to(bus: Bus, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
     async def nobody(*_args: Any, **_options: Any) -> bool:
         return False
 
-    monkeypatch.setattr("gymq.weights.is_running", nobody)
+    monkeypatch.setattr("gymq.weights.pushing.is_running", nobody)
     with pytest.raises(PushError, match=f"no model named '{run}' is running"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
 
@@ -377,7 +380,7 @@ async def test_what_is_no_safetensors_file_is_refused_before_it_is_stored(
     for given in (body, file):
         with pytest.raises(PushError, match="not a safetensors file"):
             await push(bus, run, "v1", weights=given)
-    assert await weights.newest(bus, run) is None
+    assert await pushing.newest(bus, run) is None
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ import asyncio
 import sys
 
 from gymq.bus import Bus
-from gymq.messages import Claim, Generate, Generated, decoder
-from gymq.serving import Server
+from gymq.protocol.messages import BlobRef, Generate, Generated, decoder
+from gymq.rpc.serving import Server
 
 
 async def main(url: str, worker: str, subject: str, group: str) -> None:
@@ -22,7 +22,7 @@ async def main(url: str, worker: str, subject: str, group: str) -> None:
     server = Server(bus, worker)
     await server.start()
     await server.serve(
-        "test", subject, decoder(Generate, Claim), answer, group="" if group == "-" else group, limit=1000
+        "test", subject, decoder(Generate, BlobRef), answer, group="" if group == "-" else group, limit=1000
     )
     await bus.flush()
     print("ready", flush=True)

@@ -16,11 +16,11 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymq.sandbox import MIB, Finished, Limits, LocalSandbox, Program, SandboxFailed, local
+from gymq.sandbox import MIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, local
 
 from .conftest import alive
 
-AT_ONCE = 4
+AT_ONCE = 8
 LIMITS = Limits(
     time_s=30.0,
     memory_bytes=128 * MIB,
@@ -163,7 +163,7 @@ def trials(isolation: str, has_own_user: bool, secret: Path, port: int, unix: st
     return found
 
 
-def faults(trial: Trial, finished: Finished) -> list[str]:
+def faults(trial: Trial, finished: ProgramResult) -> list[str]:
     """What a program achieved that it should not have."""
     lines = finished.stdout.decode(errors="replace").splitlines()
     found = [f"{trial.name}: {line}" for line in lines if line.startswith("OPEN")]
@@ -176,7 +176,7 @@ def faults(trial: Trial, finished: Finished) -> list[str]:
 async def main(isolation: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
-        local.clock_s = lambda time_s: CLOCK_S
+        local.clock_s = lambda time_s: CLOCK_S  # type: ignore[attr-defined]
         tempfile.tempdir = folder  # so that what a sandbox leaves there can be told from what others have there
         return await tried(isolation, folder)
 

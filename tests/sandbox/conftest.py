@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gymq.sandbox import Finished, Limits, LocalSandbox, Program, SandboxFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, SandboxFailed
 
-RunPython = Callable[..., Awaitable[Finished]]
+RunPython = Callable[..., Awaitable[ProgramResult]]
 
 
 @pytest.fixture(params=["namespaces", "bubblewrap", "process"])
@@ -43,7 +43,7 @@ async def _started(isolation: str) -> AsyncIterator[LocalSandbox]:
         await sandbox.stop()
 
 
-async def run_python(sandbox: LocalSandbox, code: str, limits: Limits | None = None, **program: Any) -> Finished:
+async def run_python(sandbox: LocalSandbox, code: str, limits: Limits | None = None, **program: Any) -> ProgramResult:
     argv = (sandbox.python, "-I", "-c", code)
     return await sandbox.run(Program(argv, **program), limits or Limits(time_s=60.0))
 

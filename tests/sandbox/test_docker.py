@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 
 import pytest
@@ -77,3 +78,31 @@ async def test_an_engine_that_is_not_there_is_told(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
     with pytest.raises(SandboxFailed):
         await DockerSandbox(IMAGE).start()
+
+
+async def test_the_engines_command_gets_no_secret_of_the_worker(tmp_path, monkeypatch):
+    """A mock of `docker` that notes its environment."""
+    program = tmp_path / "docker"
+    program.write_text(f"#!/bin/bash\nenv >> {tmp_path}/environment\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("DOCKER_HOST", "unix:///some.sock")
+    monkeypatch.setenv("SECRET_OF_THE_WORKER", "secret")
+    await DockerSandbox(IMAGE).start()
+    noted = (tmp_path / "environment").read_text()
+    assert "DOCKER_HOST=unix:///some.sock" in noted
+    assert "SECRET_OF_THE_WORKER" not in noted
+
+
+async def test_a_program_is_out_of_time_although_the_engine_noted_its_start_late(tmp_path, monkeypatch):
+    """A mock of `docker` on a busy machine: the program ran for its second, and StartedAt is 0.4 s too late."""
+    state = {"OOMKilled": False, "Error": "", "ExitCode": 137}
+    state |= {"StartedAt": "2026-01-01T00:00:00.4Z", "FinishedAt": "2026-01-01T00:00:01Z"}
+    program = tmp_path / "docker"
+    program.write_text(
+        f"#!/bin/bash\ncase $1 in run) sleep 1.01; exit 137;; inspect) echo '{json.dumps(state)}';; *) ;; esac\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    finished = await run(DockerSandbox(IMAGE), "while True: pass", Limits(time_s=1.0))
+    assert (finished.exit_status, finished.limit) == (-9, "time")

@@ -274,6 +274,7 @@ async def test_cancelling_a_run_ends_its_program(sandbox: LocalSandbox):
 
 async def test_a_worker_that_is_killed_leaves_no_program(sandbox: LocalSandbox):
     marker = f"orphan-{os.getpid()}-{time.monotonic_ns()}"
+    assert sandbox._isolation is not None
     code = (
         "import asyncio\nfrom gymq.sandbox import *\nasync def main():\n"
         f"    sandbox = LocalSandbox(isolation={sandbox._isolation.name!r}, python={sandbox.python!r})\n"

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from gymq.messages import FailureClass
-from gymq.outcomes import InvalidTask
-from gymq.sandbox import LocalSandbox, Program, isolation, visible
+from gymq.failures import InvalidTask
+from gymq.protocol.messages import FailureClass
+from gymq.sandbox import LocalSandbox, Program, ProgramResult, isolation, visible
 from gymq.sandbox.interface import check_folder_path, check_path
 
 from .conftest import run_python
@@ -68,7 +68,7 @@ async def test_no_link_in_a_folder_leads_to_the_machine(closed_sandbox: LocalSan
     (tmp_path / "secret").write_text("secret")
     repository = tmp_path / "repository"
     repository.mkdir()
-    for number, target in enumerate([tmp_path, f"/.old{tmp_path}", "../.old", "/proc/1/root/.old"]):
+    for number, target in enumerate([str(tmp_path), f"/.old{tmp_path}", "../.old", "/proc/1/root/.old"]):
         (repository / f"link{number}").symlink_to(target)
     code = """
 import os
@@ -88,6 +88,7 @@ async def test_a_path_that_was_not_checked_writes_nothing_on_the_machine(
     (tmp_path / "x").write_text("x")
     target = tmp_path / "made"
     place = f"/tmp/../.old{target}"
+    finished: ProgramResult | Exception
     try:
         finished = await run_python(closed_sandbox, "pass", folders={place: str(tmp_path)})
     except Exception as error:

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from gymq.messages import FailureClass
+from gymq.protocol.messages import FailureClass
 from gymq.sandbox import Limits, LocalSandbox, Program, SandboxFailed
 
 from .conftest import run_python

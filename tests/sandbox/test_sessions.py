@@ -36,7 +36,7 @@ async def test_output_of_child_processes_belongs_to_the_step(session: PythonSess
     assert (await session.run("1", 60)).stdout == ""
 
 
-async def test_long_output_is_cut_and_the_session_goes_on(session: PythonSession):
+async def test_long_output_is_cut_and_the_session_continues(session: PythonSession):
     assert len((await session.run("print('x' * 10**6)", 60)).stdout) == 100_000
     assert (await session.run("1 + 1", 60)).result == "2"
 

@@ -7,17 +7,16 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from gymq import streams
-from gymq.auth import ROLES
-from gymq.bus import Bus
+from gymq.bus import Bus, streams
 from gymq.cli.auth import init
-from gymq.jetstream import JetStream
 from gymq.server.address import free_port
 from gymq.server.binary import find_binary
 from gymq.server.probe import read_info
+from gymq.server.roles import ROLES
 
 from .raw_client import RawClient
 
@@ -30,7 +29,7 @@ class RoleServer:
         self.log = folder.with_suffix(".log")
         self.port = free_port("127.0.0.1")
         self.monitor_port = free_port("127.0.0.1")
-        self._tls = tls or {}
+        self._tls: dict[str, Any] = {**(tls or {})}
         self.init(force=False)
         self.url = f"{'tls' if tls else 'nats'}://127.0.0.1:{self.port}"
         self._process: subprocess.Popen[bytes] | None = None
@@ -51,7 +50,7 @@ class RoleServer:
 
     def start(self) -> None:
         with self.log.open("ab") as log:
-            command = [find_binary(), "-c", self.folder / "nats-server.conf"]
+            command: list[str | Path] = [find_binary(), "-c", self.folder / "nats-server.conf"]
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         give_up = time.monotonic() + 10
         while asyncio.run(read_info("127.0.0.1", self.port, 0.5)) is None:
@@ -81,7 +80,7 @@ class RoleServer:
 
 async def _make_streams(server: RoleServer) -> None:
     bus = await Bus.connect(server.url_of("operator"), role="operator", name="make streams")
-    await streams.ensure(JetStream(bus), ["a"])
+    await streams.ensure(bus.js, ["a"])
     await bus.close()
 
 

@@ -152,7 +152,8 @@ class Engine:
         if index == len(items):
             yield position
             return
-        for end in self._node(*items[index], text, position):
+        kind, value = items[index]
+        for end in self._node(kind, value, text, position):
             yield from self._sequence(items, text, end, index + 1)
 
     def _node(self, kind: Any, value: Any, text: str, position: int) -> Iterator[int]:
@@ -228,7 +229,7 @@ class Engine:
         if kind is c.NOT_LITERAL:
             return chr(value) not in same
         negated = value[0][0] is c.NEGATE
-        return negated is not any(self._is_in(*entry, one) for entry in value[negated:] for one in same)
+        return negated is not any(self._is_in(entry, inner, one) for entry, inner in value[negated:] for one in same)
 
     @staticmethod
     def _is_in(kind: Any, value: Any, character: str) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 
+from tests.support.waiting import DEADLINE_S
+
 
 class RawClient:
     def __init__(self) -> None:
@@ -57,7 +59,9 @@ class RawClient:
     async def api(self, subject: str, body: Any = None) -> dict[str, Any]:
         """A request to JetStream."""
         payload = b"" if body is None else json.dumps(body).encode()
-        answer: dict[str, Any] = json.loads((await self._nc.request(f"$JS.API.{subject}", payload, timeout=5)).data)
+        answer: dict[str, Any] = json.loads(
+            (await self._nc.request(f"$JS.API.{subject}", payload, timeout=DEADLINE_S)).data
+        )
         return answer
 
     async def flush(self) -> None:

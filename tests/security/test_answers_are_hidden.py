@@ -20,7 +20,7 @@ ASK_NEWTON = """
 import asyncio, json, sys
 from gymq.sandbox import LocalSandbox, SandboxFailed
 from gymq.testing import Harness, prompt
-from workers.resources.newton_bench.worker import NewtonBench
+from gymq.workers.resources.newton_bench.worker import NewtonBench
 
 isolation, *codes = sys.argv[1:]
 ROW = {**prompt("q"), "module_name": "m0_gravity", "difficulty": "easy", "system": "vanilla_equation",
@@ -42,7 +42,7 @@ print(asyncio.run(main()))
 LAW = "mass1 * mass2"
 IMPORT = """
 import importlib
-m = importlib.import_module('workers.resources.newton_bench.laws').MODULES['m0_gravity']
+m = importlib.import_module('gymq.workers.resources.newton_bench.laws').MODULES['m0_gravity']
 print(m.formula('easy', 'v0'))
 """
 # Whatever is readable, wherever it is: a file of the worker's code, of gymq's, of rows with their answers.
@@ -74,8 +74,9 @@ def installed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder = project if request.param == "in_project" else tmp_path_factory.mktemp("environment")
     venv.create(folder, symlinks=True)
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(folder), "platbase": str(folder)}))
-    for package in ("gymq", "workers"):
-        shutil.copytree(ROOT / package, site / package, ignore=shutil.ignore_patterns("__pycache__", "tests"))
+    for source, target in (("gymq", "gymq"), ("workers", "gymq/workers")):
+        ignored = shutil.ignore_patterns("__pycache__", "tests")
+        shutil.copytree(ROOT / source, site / target, ignore=ignored, dirs_exist_ok=True)
     # Everything else comes from here, where gymq may be installed too.
     (site / "others.pth").write_text("\n".join(path for path in sys.path if path.endswith("-packages")))
     # A package of somebody else that offers an environment.

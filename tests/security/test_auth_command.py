@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from gymq.auth import ROLES
 from gymq.cli.auth import init, show
-from gymq.cli.errors import Refused
+from gymq.cli.errors import UsageError
+from gymq.secrets.credentials import CredentialsError
 from gymq.server.binary import find_binary
+from gymq.server.roles import ROLES
 
 NAMES = {role.name for role in ROLES}
 
@@ -61,7 +62,7 @@ def test_settings_of_ones_own_go_into_a_file_that_includes_it(tmp_path: Path) ->
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     init(folder=tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    with pytest.raises(Refused, match="--force"):
+    with pytest.raises(UsageError, match="--force"):
         init(folder=tmp_path, port=5222)
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
@@ -81,19 +82,19 @@ def test_force_keeps_passwords_and_replaces_a_deleted_one_alone(tmp_path: Path) 
 
 def test_a_damaged_password_is_refused_and_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "agent.password").write_text('" } }')
-    with pytest.raises(Refused, match=r"agent\.password"):
+    with pytest.raises(CredentialsError, match=r"agent\.password"):
         init(folder=tmp_path)
     assert (tmp_path / "agent.password").read_text() == '" } }'
 
 
 def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    with pytest.raises(Refused, match="cannot write"):
+    with pytest.raises(UsageError, match="cannot write"):
         init(folder=tmp_path / "file" / "auth")
 
 
 def test_half_a_certificate_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Refused, match="--tls-key"):
+    with pytest.raises(UsageError, match="--tls-key"):
         init(folder=tmp_path / "auth", tls_cert=tmp_path / "cert.pem")
     assert not (tmp_path / "auth").exists()
 
@@ -136,5 +137,5 @@ def test_show_tells_all_subjects_of_a_role(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_an_unknown_role_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Refused, match=re.escape("there are client, trainer, bridge, agent")):
+    with pytest.raises(UsageError, match=re.escape("the roles are client, trainer, bridge, agent")):
         show("root")

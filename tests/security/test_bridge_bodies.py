@@ -14,8 +14,8 @@ import gymq.bridge.bridge
 from gymq.bridge import http
 from gymq.bridge.memory import MemoryBudget
 from gymq.bus import Bus
-from tests.bridge.waiting import until
 from tests.bridge.world import HOST, World, grading_world, new_client
+from tests.support.waiting import until
 
 MIB = 1 << 20
 PATIENCE_S = 60.0

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gymq.auth import ROLES
 from gymq.server.binary import find_binary
+from gymq.server.roles import ROLES
 
 ROOT = Path(__file__).parents[2]
 OF_GYMQ = {

@@ -12,36 +12,37 @@ import msgspec
 import pytest
 from nats.aio.msg import Msg
 
-from gymq import discovery, subjects
-from gymq.auth import role
-from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.jetstream import JetStream
-from gymq.messages import (
+from gymq.bus import Bus, discovery
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    BlobRef,
     Cancel,
-    Claim,
     Generate,
     Generated,
     Message,
-    Rollout,
     Seeded,
     Task,
     ToolResult,
     Verified,
+    VerifiedRollout,
     Verify,
     decoder,
     encode,
 )
-from gymq.outcome_store import OutcomeStore
-from gymq.serving import Server
-from gymq.tasks import read_task, submit
+from gymq.queue.client import QueueClient
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.queue.tasks import read_task
+from gymq.rpc.calls import Calls
+from gymq.rpc.serving import Server
+from gymq.server.roles import role
+from tests.support.waiting import until
 
 from .conftest import RawClients, RoleServer
 
 FORGED = [Generated(response={"forged": True}), Verified(reward=1.0), ToolResult(output="forged"), Seeded(session=None)]
 WORKERS = ["agent", "model", "resources", "services"]
 
-decode_call = decoder(Generate, Verify, Claim)
+decode_call = decoder(Generate, Verify, BlobRef)
 
 Connect = Callable[[str], Awaitable[Bus]]
 
@@ -126,10 +127,8 @@ async def test_a_role_cannot_answer_in_the_place_of_another(
     requests = await operator.hears(subject)
 
     call = asyncio.create_task(Calls(caller).call(subject, request))
-    async with asyncio.timeout(30):
-        await honest.started.wait()
-        while not pings:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await honest.started.wait()
+    await until(lambda: pings)
     (asked,) = requests
     told = {message.reply for message in heard} | {message.subject for message in heard}
     for message in (*heard, *pings):
@@ -156,9 +155,7 @@ async def test_a_role_cannot_cancel_the_calls_of_others_with_what_it_hears(
     operator = await raw.connect("operator")
     pings = await operator.hears(f"gym.ping.resources.{run}")
     call = asyncio.create_task(Calls(await connect("agent")).call(f"gym.resources.{run}", request))
-    async with asyncio.timeout(30):
-        while not pings:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: pings)
     (pending,) = msgspec.msgpack.decode(pings[0].data)["calls"]
     assert not await impostor.may_publish(f"gym.cancel.resources.{run}", encode(Cancel(call=pending)))
     honest.go.set()
@@ -171,7 +168,7 @@ async def test_a_forged_acknowledgement_is_denied(connect: Connect, raw: RawClie
     agent = await connect("agent")
     operator = await raw.connect("operator")
     stored = await operator.hears(f"gym.rollouts.{run}.0.0")
-    ack = await JetStream(agent).store(f"gym.rollouts.{run}.0.0", b"x")
+    ack = await agent.js.store(f"gym.rollouts.{run}.0.0", b"x")
     assert ack.seq > 0
     (message,) = stored
     for name in WORKERS:
@@ -203,10 +200,12 @@ async def test_a_verifier_cannot_pose_as_an_agent_or_a_model(connect: Connect, r
 
 async def test_a_client_cannot_destroy_the_parts_of_a_rollout(connect: Connect, raw: RawClients, run: str) -> None:
     agent = await connect("agent")
-    large = Rollout(run=run, task_index=0, rollout_index=0, agent="a", row=b"{}", response={"n": _noise()}, reward=1.0)
+    large = VerifiedRollout(
+        run=run, task_index=0, rollout_index=0, agent="a", row=b"{}", response={"n": _noise()}, reward=1.0
+    )
     await OutcomeStore(agent).put(large, replaces=None, patience_s=60)
     operator = await connect("operator")
-    written = await JetStream(operator).count_by_subject("PARTS", f"gym.parts.rollout.{run}.>")
+    written = await operator.js.count_by_subject("PARTS", f"gym.parts.rollout.{run}.>")
     assert len(written) > 1
     for name in ("client", "trainer", "bridge", "model", "resources"):
         attacker = await raw.connect(name)
@@ -221,8 +220,8 @@ async def test_a_client_cannot_destroy_the_parts_of_a_rollout(connect: Connect, 
 async def test_large_tasks_are_submitted_in_parts_and_read_by_agents(connect: Connect, run: str, name: str) -> None:
     submitter, agent = await connect(name), await connect("agent")
     task = Task(run=run, task_index=0, rollout_index=0, agent="a", row=_noise(), timeout_s=60)
-    await submit(submitter, task, once="1", urgent=False, patience_s=60)
-    (stored,) = [stored async for stored in JetStream(submitter).read("TASKS", subjects.tasks_of_run(run))]
+    await QueueClient(submitter).submit(task)
+    (stored,) = [stored async for stored in submitter.js.read("TASKS", subjects.tasks_of_run(run))]
     assert await read_task(agent, stored.data) == task
 
 

@@ -3,13 +3,13 @@
 import json
 
 import pytest
+from gymq.workers.resources.calendar import worker
+from gymq.workers.resources.calendar.extraction import find_event_list
+from gymq.workers.resources.calendar.schedule import check_schedule
+from gymq.workers.resources.calendar.worker import Calendar
 
 from gymq.testing import Harness, prompt, reply
 from tests.security.effort import FOURFOLD, growth
-from workers.resources.calendar import worker
-from workers.resources.calendar.extraction import find_event_list
-from workers.resources.calendar.schedule import check_schedule
-from workers.resources.calendar.worker import Calendar
 
 EXPECTED = {"0": {"event_id": 0, "duration": 60, "constraint": None, "min_time": "10:00", "max_time": "16:00"}}
 
@@ -71,4 +71,4 @@ async def test_what_the_process_says_is_the_verdict():
     row = {**prompt("Add it."), "exp_cal_state": EXPECTED}
     async with Harness(Calendar) as env:
         verdict = await env.verify(row, reply("x" * 20_000 + json.dumps([event])))
-    assert (verdict.reward, verdict.members) == (1.0, {"reason": "pass"})
+    assert (verdict.reward, verdict.fields) == (1.0, {"reason": "pass"})

@@ -1,21 +1,23 @@
 """code_gen compares no more output than a right answer may have, and long outputs outside of the event loop."""
 
+from typing import Any
+
 import pytest
+from gymq.workers.resources.code_gen.comparison import same_output, same_value
+from gymq.workers.resources.code_gen.worker import CodeGen
 
 from gymq.testing import Harness, prompt, reply
 from tests.security.effort import FOURFOLD, growth, lines_run
-from workers.resources.code_gen.comparison import same_output, same_value
-from workers.resources.code_gen.worker import CodeGen
 
 OPTIONS = {"unit_test_timeout_secs": 60}
 
 
-def row(wanted: str, function: str | None = None) -> dict:
+def row(wanted: str, function: str | None = None) -> dict[str, Any]:
     tests = {"inputs": ["1"], "outputs": [wanted], "fn_name": function}
     return {**prompt("q"), "verifier_metadata": {"unit_tests": tests}}
 
 
-def program(code: str) -> dict:
+def program(code: str) -> dict[str, Any]:
     return reply(f"```python\n{code}\n```")
 
 
@@ -31,8 +33,8 @@ def program(code: str) -> dict:
 async def test_a_program_is_ended_that_prints_far_more_than_is_expected(function, code, result):
     async with Harness(CodeGen, OPTIONS) as env:
         verdict = await env.verify(row("1", function), program(code))
-    assert (verdict.reward, verdict.members["result"]) == (0.0, [result])
-    assert verdict.members["metadata"]["error"] == "over the limit: output"
+    assert (verdict.reward, verdict.fields["result"]) == (0.0, [result])
+    assert verdict.fields["metadata"]["error"] == "over the limit: output"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +49,7 @@ async def test_a_program_is_ended_that_prints_far_more_than_is_expected(function
 async def test_blanks_digits_and_messages_cost_nothing(wanted, function, code):
     async with Harness(CodeGen, OPTIONS) as env:
         verdict = await env.verify(row(wanted, function), program(code))
-    assert verdict.reward == 1.0, verdict.members["metadata"]
+    assert verdict.reward == 1.0, verdict.fields["metadata"]
 
 
 async def test_long_outputs_are_compared_in_another_process(monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gymq.responses import split_thoughts
+from gymq.responses import split_think_blocks
 from tests.security.effort import FOURFOLD, growth
 from tests.security.patterns import hostile_text, uses_in_code
 
@@ -14,7 +14,6 @@ KNOWN_LATER = {
     "gymq/bridge/rollouts.py": PARTS_OF_OURS,
     "gymq/config/values.py": CONFIGURATION,
     "gymq/judge.py": "the labels of judges, which workers name: a word and a verdict",
-    "gymq/passk.py": PARTS_OF_OURS,
     "workers/resources/equivalence_llm_judge/extraction.py": IN_A_PROCESS,
     "workers/resources/instruction_following/copies.py": IN_A_PROCESS,
     "workers/resources/instruction_following/formats.py": IN_A_PROCESS,
@@ -80,7 +79,7 @@ def test_patterns_that_are_linear_pass(pattern, method):
 
 @pytest.mark.parametrize("part", ["<think>", "<think>a</think>", "</think>"])
 def test_think_blocks_are_found_in_one_pass(part):
-    assert growth(split_thoughts, lambda n: part * n, 500) < FOURFOLD
+    assert growth(split_think_blocks, lambda n: part * n, 500) < FOURFOLD
 
 
 @pytest.mark.parametrize(
@@ -94,8 +93,8 @@ def test_think_blocks_are_found_in_one_pass(part):
     ],
 )
 def test_think_blocks(text, thoughts, rest):
-    assert split_thoughts(text) == (thoughts, rest)
+    assert split_think_blocks(text) == (thoughts, rest)
 
 
 def test_thoughts_without_end_are_looked_for_once():
-    assert split_thoughts("<think>" * 1_000_000) == ([], "<think>" * 1_000_000)
+    assert split_think_blocks("<think>" * 1_000_000) == ([], "<think>" * 1_000_000)

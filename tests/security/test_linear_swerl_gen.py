@@ -3,14 +3,14 @@
 import json
 
 import pytest
+from gymq.workers.resources.swerl_gen.edits import MAX_EDITS, Void, apply_edits, edited_files, edits_in
+from gymq.workers.resources.swerl_gen.grading import resolution_of
+from gymq.workers.resources.swerl_gen.logs import statuses_in
+from gymq.workers.resources.swerl_gen.reproduction import script_in
+from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
 from gymq.testing import Harness, prompt, reply
 from tests.security.effort import FOURFOLD, growth
-from workers.resources.swerl_gen.edits import MAX_EDITS, Void, apply_edits, edited_files, edits_in
-from workers.resources.swerl_gen.grading import resolution_of
-from workers.resources.swerl_gen.logs import statuses_in
-from workers.resources.swerl_gen.reproduction import script_in
-from workers.resources.swerl_gen.worker import SwerlGen
 
 BLOCK = "```python\n### f\n<<<<<<< SEARCH\n{old}\n=======\n{new}\n>>>>>>> REPLACE\n```\n"
 
@@ -120,7 +120,7 @@ async def test_replies_and_logs_are_read_in_another_process(tmp_path, monkeypatc
     (tmp_path / "image" / "f").write_text("a\n")
     calls = []
 
-    async def run(_timeout_s, function, *arguments):
+    async def compute(function, *arguments):
         calls.append(function.__name__)
         return function(*arguments)
 
@@ -128,7 +128,7 @@ async def test_replies_and_logs_are_read_in_another_process(tmp_path, monkeypatc
     metadata = {"relevant_file_contents": json.dumps({"f": "a\n"}), "remove_repo_name": False, "image": "image"}
     row = {**prompt("q"), "instance": instance, "metadata": metadata}
     async with Harness(SwerlGen, {"images_folder": str(tmp_path)}) as env:
-        monkeypatch.setattr(env.author._texts, "run", run)
+        monkeypatch.setattr(env.author, "compute", compute)
         solution = f"<solution>{BLOCK.format(old='a', new='b')}</solution>"
         assert (await env.verify(row, reply(solution))).reward == 1.0
     assert calls == ["edited_files", "patch_of", "resolution_of"]

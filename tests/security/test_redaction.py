@@ -6,18 +6,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq import redaction
-from gymq.messages import Generated, decoder, encode
-from gymq.redaction import hide_options, redact, without_credentials
+from gymq.protocol.messages import Generated, decoder, encode
+from gymq.secrets.redaction import hide_options, names_secret, redact, without_credentials
 
 KEY = "sk-proj-0123456789abcdef"
 decode = decoder(Generated)
-
-
-@pytest.fixture(autouse=True)
-def nothing_hidden(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(redaction, "_hidden", set())
-    monkeypatch.setattr(redaction, "_credentials", set())
 
 
 @pytest.mark.parametrize(
@@ -57,6 +50,13 @@ def test_what_a_model_may_say_by_chance_stays_in_its_replies(options: dict[str, 
     texts = list(_texts(options))
     body = encode(Generated(response={"output": texts}))
     assert without_credentials(body) == body
+
+
+@pytest.mark.parametrize(
+    ("name", "is_secret"), [("pwd", True), ("DB_PWD", True), ("ftpPwd", True), ("PWD", False), ("OLDPWD", False)]
+)
+def test_the_working_directory_is_no_secret(name: str, is_secret: bool) -> None:
+    assert names_secret(name) is is_secret
 
 
 def test_a_reply_without_a_key_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:

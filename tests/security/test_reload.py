@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq import streams
-from gymq.bus import Bus, BusError
-from gymq.jetstream import JetStream
+from gymq.bus import Bus, BusError, streams
+from tests.support.waiting import until
 
 from .conftest import RoleServer
 
@@ -18,7 +17,7 @@ async def server(tmp_path: Path) -> AsyncIterator[RoleServer]:
     made = RoleServer(tmp_path / "auth")
     await asyncio.to_thread(made.start)
     operator = await Bus.connect(made.url_of("operator"), role="operator", name="make streams")
-    await streams.ensure(JetStream(operator), [])
+    await streams.ensure(operator.js, [])
     await operator.close()
     yield made
     made.stop()
@@ -31,16 +30,14 @@ async def test_a_changed_password_shuts_out_the_old_one_and_nobody_else(server: 
     (server.folder / "client.password").unlink()
     server.init(force=True)
     await asyncio.to_thread(server.reload)
-    async with asyncio.timeout(10):
-        while client.is_connected:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: not client.is_connected)
     with pytest.raises(BusError):
         await Bus.connect(old_url, role="client", name="test", timeout_s=1.0)
     assert services.is_connected
     assert services.reconnects == 0
-    assert (await JetStream(services).store("gym.runs.r", b"x")).seq == 1
+    assert (await services.js.store("gym.runs.r", b"x")).seq == 1
     again = await Bus.connect(server.url_of("client"), role="client", name="test")
-    stored = await JetStream(again).last(streams.RUNS, "gym.runs.r")
+    stored = await again.js.last(streams.RUNS, "gym.runs.r")
     assert stored is not None
     assert stored.data == b"x"
     for bus in (client, services, again):
@@ -53,7 +50,7 @@ async def test_permissions_are_renewed_while_the_server_runs(server: RoleServer)
     configuration.write_text(wanted.replace('"gym.runs.*", ', ""))
     await asyncio.to_thread(server.reload)
     client = await Bus.connect(server.url_of("client"), role="client", name="test")
-    js = JetStream(client)
+    js = client.js
     with pytest.raises(BusError, match="does not let"):
         await js.store("gym.runs.r", b"x")
     server.init(force=True)

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from nats.errors import Error as NatsError
 
-from gymq import streams, subjects
-from gymq.auth import ROLES
+from gymq.bus import streams
+from gymq.protocol import subjects
+from gymq.server.roles import ROLES
 
 from .conftest import RawClients, RoleServer
 from .raw_client import RawClient

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from gymq.sandbox import Finished, Limits, LocalSandbox, Program, PythonSession, SandboxFailed, local
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, PythonSession, SandboxFailed, local
 from tests.sandbox.conftest import alive, run_python, sandbox
 
 __all__ = ["sandbox"]
@@ -37,7 +37,7 @@ async def all_stopped(marker: str) -> dict[int, int]:
     raise AssertionError([stat(pid)[0] for pid in alive(marker)])
 
 
-async def started(marker: str, hostile: asyncio.Task[Finished]) -> None:
+async def started(marker: str, hostile: asyncio.Task[ProgramResult]) -> None:
     """Wait until all processes with the marker run."""
     for _ in range(1200):
         if len(alive(marker)) >= 16:
@@ -49,6 +49,7 @@ async def started(marker: str, hostile: asyncio.Task[Finished]) -> None:
 
 async def test_a_program_beside_many_has_its_time(sandbox: LocalSandbox):
     marker = f"neighbour-{os.getpid()}-{time.monotonic_ns()}"
+    assert sandbox._isolation is not None
     beside = LocalSandbox(2, sandbox._isolation.name, sandbox.python)
     await beside.start()
     hostile = asyncio.create_task(run_python(beside, HOSTILE.format(marker=marker), Limits(time_s=600.0)))

@@ -18,12 +18,13 @@ import httpx
 import psutil
 import pytest
 
-from gymq import parts, streams, subjects
-from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.cancel import cancel
-from gymq.jetstream import JetStream
-from gymq.messages import Claim, Generate, Generated, Task, decoder, encode
+from gymq.bus import Bus, blobs, streams
+from gymq.protocol import subjects
+from gymq.protocol.messages import BlobRef, Generate, Generated, Task, decoder, encode
+from gymq.protocol.subjects import RolloutId
+from gymq.queue.client import QueueClient
+from gymq.rpc.calls import Calls
+from tests.support.waiting import DEADLINE_S
 
 from .conftest import RoleServer
 from .raw_client import RawClient
@@ -33,7 +34,7 @@ GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
 ROWS_OF_EACH = 3
 NUM_ROLLOUTS = 4 * ROWS_OF_EACH * 2
 
-_decode_claim = decoder(Claim)
+_decode_ref = decoder(BlobRef)
 
 
 class SeparatedCluster:
@@ -156,9 +157,9 @@ def test_commands_that_look_are_denied_nothing(cluster: SeparatedCluster, collec
 async def test_submissions_and_dead_letters_are_denied_nothing(cluster: SeparatedCluster, run: str) -> None:
     bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
     submission = {"type": "submission.v1", "run": run, "agent": "nobody", "row": {"responses_create_params": {}}}
-    await JetStream(bus).store(subjects.SUBMIT, json.dumps(submission).encode())
+    await bus.js.store(subjects.SUBMIT, json.dumps(submission).encode())
     await bus.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         while not (letters := cluster.gymq("dead-letters", "list", "--run", run, "--json").splitlines()):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     number = str(json.loads(letters[0])["number"])
@@ -171,11 +172,11 @@ async def test_a_client_cancels_what_is_queued_without_storing_outcomes_itself(
     role_server: RoleServer, run: str
 ) -> None:
     client = await Bus.connect(role_server.url_of("client"), role="client", name="test")
-    js = JetStream(client)
+    js = client.js
     for task_index in range(3):
         task = Task(run=run, task_index=task_index, rollout_index=0, agent="a", row=b"{}", timeout_s=60)
         await js.store(subjects.tasks(run, "a"), encode(task))
-    assert await cancel(client, run) == 3
+    assert await QueueClient(client).cancel(run) == 3
     assert len([mark async for mark in js.read(streams.RUNS, subjects.cancelled_of_run(run))]) == 1
     assert len([task async for task in js.read(streams.TASKS, subjects.tasks_of_run(run))]) == 3
     await client.close()
@@ -184,11 +185,11 @@ async def test_a_client_cancels_what_is_queued_without_storing_outcomes_itself(
 async def test_a_cancelled_run_is_stopped_by_the_agents(cluster: SeparatedCluster, run: str) -> None:
     rows = (cluster.folder / "rows.jsonl").read_text().splitlines()
     bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
-    await cancel(bus, run)  # before its first task, so that no agent begins with it
+    await QueueClient(bus).cancel(run)  # before its first task, so that no agent begins with it
     submission = {"type": "submission.v1", "run": run, "task_index": 0, "row": json.loads(rows[0])}
-    await JetStream(bus).store(subjects.SUBMIT, json.dumps(submission).encode())
+    await bus.js.store(subjects.SUBMIT, json.dumps(submission).encode())
     await bus.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(DEADLINE_S):
         while not (listed := cluster.gymq("rollouts", "--run", run, "--failed", "--json")):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     assert json.loads(listed.splitlines()[0])["failure_class"] == "cancelled"
@@ -211,9 +212,9 @@ async def test_large_outcomes_of_agents_and_services_are_read_by_clients(cluster
     reader = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
     for number, role in enumerate(("agent", "services")):
         writer = await Bus.connect(cluster.server.url_of(role), role=role, name="test")
-        claim = await parts.put(writer, body, subjects.rollout_parts(run, 0, number, parts.digest(body)[:32]))
+        ref = await blobs.store(writer, body, "rollout", RolloutId(run, 0, number))
         await writer.close()
-        assert await parts.get(reader, _decode_claim(claim), "rollout") == body
+        assert await blobs.fetch(reader, _decode_ref(ref), "rollout") == body
     await reader.close()
     assert cluster.server.violations() == []
 

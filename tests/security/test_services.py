@@ -2,13 +2,19 @@
 streams."""
 
 import asyncio
+import os
+from typing import Any
 
-from gymq import streams, subjects
-from gymq.bus import Bus
-from gymq.janitor import Janitor
-from gymq.jetstream import JetStream
-from gymq.messages import Failure, FailureClass, Task, encode
-from gymq.outcome_store import OutcomeStore
+import msgspec
+
+from gymq.bus import Bus, streams
+from gymq.protocol import subjects
+from gymq.protocol.messages import Failure, FailureClass, Submission, Task, encode
+from gymq.queue.client import QueueClient
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runtime.intake import Intake
+from gymq.runtime.janitor import Janitor
+from tests.support.waiting import DEADLINE_S, until_answer
 
 from .conftest import RawClients, RoleServer
 
@@ -21,18 +27,18 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
     operator = await raw.connect("operator")
     agent = f"a{run}"
-    consumer = {"durable_name": f"agents_{agent}", "filter_subject": subjects.tasks_of_agent(agent)}
+    consumer: dict[str, Any] = {"durable_name": f"agents_{agent}", "filter_subject": subjects.tasks_of_agent(agent)}
     consumer |= {"ack_policy": "explicit", "ack_wait": 200_000_000, "max_deliver": 1}
     created = await operator.api(f"CONSUMER.CREATE.TASKS.agents_{agent}", {"stream_name": "TASKS", "config": consumer})
     assert "error" not in created
     task = Task(run=run, task_index=0, rollout_index=0, agent=agent, row=b"{}", timeout_s=60)
-    await JetStream(client).store(subjects.tasks(run, agent), encode(task))
+    await client.js.store(subjects.tasks(run, agent), encode(task))
     janitor = Janitor(services)
     await janitor.start()
     agents = await raw.connect("agent")
     pull = b'{"batch": 1, "expires": 5000000000}'
     await agents.hears("_INBOX_agent.x.1")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(DEADLINE_S):
         while (stored := await OutcomeStore(client).find(run, 0, 0)) is None:
             assert await agents.may_publish(
                 f"$JS.API.CONSUMER.MSG.NEXT.TASKS.agents_{agent}", pull, reply="_INBOX_agent.x.1"
@@ -41,11 +47,11 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     outcome = await OutcomeStore(client).decode(stored.data)
     assert isinstance(outcome, Failure)
     assert outcome.failure_class is FailureClass.REDELIVERED_TOO_OFTEN
-    async with asyncio.timeout(20):
-        while [task async for task in JetStream(client).read(streams.TASKS, subjects.tasks_of_run(run))]:  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+    await until_answer(
+        lambda: client.js.count_by_subject(streams.TASKS, subjects.tasks_of_run(run)), lambda counts: not counts
+    )
     letters = subjects.dead_letters_of_run(run)
-    assert len([letter async for letter in JetStream(client).read(streams.DEAD_LETTERS, letters)]) == 1
+    assert len([letter async for letter in client.js.read(streams.DEAD_LETTERS, letters)]) == 1
     await janitor.stop()
     await client.close()
     await services.close()
@@ -56,7 +62,7 @@ async def test_tasks_of_an_agent_that_nobody_serves_end_after_a_while(role_serve
     before = role_server.violations()
     client = await Bus.connect(role_server.url_of("client"), role="client", name="test")
     services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
-    js = JetStream(client)
+    js = client.js
 
     def task(index: int, agent: str) -> bytes:
         return encode(Task(run=run, task_index=index, rollout_index=0, agent=agent, row=b"{}", timeout_s=60))
@@ -67,7 +73,7 @@ async def test_tasks_of_an_agent_that_nobody_serves_end_after_a_while(role_serve
 
     nobody, served = f"nobody-{run}", f"served-{run}"
     operator = await Bus.connect(role_server.url_of("operator"), role="operator", name="test")
-    await streams.ensure_agent(JetStream(operator), served)
+    await streams.ensure_agent(operator.js, served)
     await operator.close()
     await js.store(subjects.tasks(run, nobody), task(0, nobody))
     await js.store(subjects.tasks(run, nobody), b"no task")
@@ -88,4 +94,31 @@ async def test_tasks_of_an_agent_that_nobody_serves_end_after_a_while(role_serve
     assert len(letters) == 2
     await client.close()
     await services.close()
+    assert role_server.violations() == before
+
+
+async def test_a_submission_whose_task_exceeds_a_message_is_queued_in_parts(role_server: RoleServer, run: str) -> None:
+    """Bytes of a row become text in its task."""
+    before = role_server.violations()
+    client = await Bus.connect(role_server.url_of("client"), role="client", name="test")
+    services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
+    operator = await Bus.connect(role_server.url_of("operator"), role="operator", name="test")
+    agent = f"a{run}"
+    await streams.ensure_agent(operator.js, agent)
+    size = client.max_body_bytes
+    row = {"responses_create_params": {"input": "?"}, "image": os.urandom(size - 1000)}
+    submission = encode(Submission(run=run, agent=agent, row=msgspec.Raw(msgspec.msgpack.encode(row))))
+    assert len(submission) <= size
+    intake = Intake(services)
+    await intake.start()
+    await client.js.store(subjects.SUBMIT, submission)
+
+    async def queued() -> list[Task]:
+        return [task async for _, task in QueueClient(client).queued(run)]
+
+    (task,) = await until_answer(queued, bool)
+    assert len(encode(task)) > size
+    await intake.stop()
+    for bus in (client, services, operator):
+        await bus.close()
     assert role_server.violations() == before

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq import tls
-from gymq.bus import Bus, BusError
+from gymq.bus import Bus, BusError, tls
+from tests.support.waiting import DEADLINE_S
 
 from .certificates import OPENSSL, Certificate, encrypt_key, make_authority, make_certificate
 from .conftest import RoleServer
@@ -210,7 +210,7 @@ async def test_commands_and_their_processes_speak_tls(
     )
     try:
         assert up.stdout is not None
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(DEADLINE_S):
             assert b"in 2 processes" in await up.stdout.readline()
         status = await asyncio.create_subprocess_exec(
             *gymq, "status", "--json", cwd=tmp_path, env=environment, stdout=subprocess.PIPE

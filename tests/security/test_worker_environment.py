@@ -14,11 +14,12 @@ import pydantic
 import pytest
 
 from gymq.authoring import WorkerOptions
-from gymq.host import HostSpec, InstanceSpec
-from gymq.launch import Child, Cluster, LaunchError
-from gymq.passed_environment import passed
+from gymq.cluster.host import HostSpec
+from gymq.cluster.launch import Child, Cluster, LaunchError
 from gymq.processes import KillableProcesses
-from gymq.subjects import token
+from gymq.protocol.instances import Instance
+from gymq.protocol.subjects import token
+from gymq.secrets.passed_environment import passed
 
 WORKER = """
 import ctypes, json, os
@@ -80,10 +81,10 @@ def test_what_cannot_be_passed_is_refused(name: str):
         WorkerOptions(pass_env=[name])
 
 
-def instance(folder: Path, name: str, **options: object) -> InstanceSpec:
+def instance(folder: Path, name: str, **options: object) -> Instance:
     (folder / "telling.py").write_text(WORKER)
     options = {"file": str(folder / f"{name}.json"), **options}
-    return InstanceSpec(token(name, "instance"), "resources", f"{folder / 'telling.py'}:Telling", options)
+    return Instance(token(name, "instance"), "resources", f"{folder / 'telling.py'}:Telling", options)
 
 
 async def test_a_process_has_what_is_named_and_shows_its_memory_to_nobody(shared_url, tmp_path, monkeypatch):
@@ -128,7 +129,7 @@ async def test_processes_that_compute_verdicts_are_hidden_too():
 # What a program of `process` isolation reads of its worker: with `hide` as a worker is, without as it was.
 WORKER_WITH_A_SANDBOX = """
 import asyncio, os, sys
-from gymq import credentials
+from gymq.secrets import credentials
 from gymq.sandbox import Limits, LocalSandbox, Program
 
 PROGRAM = '''

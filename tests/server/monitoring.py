@@ -10,6 +10,7 @@ import nats
 
 from gymq.server import EmbeddedServer
 from gymq.server.config import MONITOR
+from tests.support.waiting import DEADLINE_S
 
 
 def password_of_monitor(store: Path) -> str:
@@ -22,4 +23,4 @@ async def ask(server: EmbeddedServer, store: Path, what: str) -> Any:
     """The answer to VARZ, CONNZ and the like."""
     address = urlsplit(server.url).netloc.rpartition("@")[2]
     async with await nats.connect(f"nats://{MONITOR}:{password_of_monitor(store)}@{address}") as client:
-        return json.loads((await client.request(f"$SYS.REQ.SERVER.PING.{what}", timeout=5)).data)
+        return json.loads((await client.request(f"$SYS.REQ.SERVER.PING.{what}", timeout=DEADLINE_S)).data)

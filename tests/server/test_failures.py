@@ -12,6 +12,7 @@ import nats
 import pytest
 
 from gymq.server import EmbeddedServer, ServerError, embedded, find_running
+from gymq.server.address import free_port
 from gymq.server.config import LOG_MAX_BYTES
 
 
@@ -51,11 +52,10 @@ async def test_a_port_taken_by_another_nats_server_is_named(server: EmbeddedServ
 
 
 async def test_a_picked_port_that_was_taken_meanwhile_is_replaced(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = embedded.free_port
     with socket.create_server(("127.0.0.1", 0)) as listener:
         taken = listener.getsockname()[1]
         picks = iter([taken])
-        monkeypatch.setattr(embedded, "free_port", lambda host: next(picks, None) or real(host))
+        monkeypatch.setattr(embedded, "free_port", lambda host: next(picks, None) or free_port(host))
         async with EmbeddedServer(store) as server:
             assert not server.url.endswith(f":{taken}")
 
@@ -63,9 +63,8 @@ async def test_a_picked_port_that_was_taken_meanwhile_is_replaced(store: Path, m
 async def test_a_server_that_runs_on_the_picked_port_is_not_taken_for_ours(
     server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = embedded.free_port
     picks = iter([int(server.url.rpartition(":")[2])])
-    monkeypatch.setattr(embedded, "free_port", lambda host: next(picks, None) or real(host))
+    monkeypatch.setattr(embedded, "free_port", lambda host: next(picks, None) or free_port(host))
     async with EmbeddedServer(tmp_path / "other") as other:
         assert other.url.rpartition(":")[2] != server.url.rpartition(":")[2]
 

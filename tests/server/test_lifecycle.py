@@ -10,9 +10,11 @@ from pathlib import Path
 import httpx
 import nats
 import pytest
+from nats.aio.msg import Msg
 
 from gymq.server import EmbeddedServer, ServerError, embedded, find_running
 from gymq.server.config import LOG_MAX_BYTES
+from tests.support.waiting import DEADLINE_S
 
 PARENT = """
 import asyncio, sys
@@ -31,11 +33,11 @@ asyncio.run(main())
 async def test_a_started_server_answers_requests(server: EmbeddedServer) -> None:
     async with await nats.connect(server.url) as client:
 
-        async def double(message: nats.aio.msg.Msg) -> None:
+        async def double(message: Msg) -> None:
             await client.publish(message.reply, message.data * 2)
 
         await client.subscribe("double", cb=double)
-        assert (await client.request("double", b"ab", timeout=5)).data == b"abab"
+        assert (await client.request("double", b"ab", timeout=DEADLINE_S)).data == b"abab"
 
 
 async def test_messages_survive_a_clean_restart(store: Path) -> None:
@@ -64,7 +66,7 @@ async def test_acknowledged_messages_survive_kill_and_restart_and_clients_come_b
         assert await server.wait() == -signal.SIGKILL
         await server.start()
         assert server.url == url
-        await asyncio.wait_for(back.wait(), 10)
+        await asyncio.wait_for(back.wait(), DEADLINE_S)
         assert (await stream.stream_info("KEPT")).state.messages == 200
 
 
@@ -89,7 +91,7 @@ async def test_two_servers_run_side_by_side(tmp_path: Path) -> None:
 
 
 async def test_starting_twice_is_refused_and_does_no_harm(server: EmbeddedServer) -> None:
-    with pytest.raises(ServerError, match="running already"):
+    with pytest.raises(ServerError, match="already running"):
         await server.start()
     async with await nats.connect(server.url) as client:
         await client.flush()

@@ -1,5 +1,6 @@
 """One owner per store, and how others find the server that runs there."""
 
+import asyncio
 import json
 import os
 import signal
@@ -84,8 +85,42 @@ async def test_a_damaged_record_counts_as_none(store: Path, server: EmbeddedServ
         assert await find_running(store) == second.url
 
 
+async def test_a_server_that_another_version_started_is_found(store: Path, server: EmbeddedServer) -> None:
+    record = json.loads((store / "server.json").read_text())
+    del record["gives_way"]
+    (store / "server.json").write_text(json.dumps({**record, "monitor_url": "http://127.0.0.1:8222"}))
+    assert await find_running(store) == server.url
+
+
 async def test_the_record_tells_address_and_processes(store: Path, server: EmbeddedServer) -> None:
     record = json.loads((store / "server.json").read_text())
     assert record["pid"] == server.pid
     assert record["owner_pid"] == os.getpid()
     assert record["url"] == f"nats://127.0.0.1:{httpx.URL(server.url).port}"
+
+
+async def test_a_server_that_gives_way_is_found_by_readers_only_and_ends_for_one_that_does_not(store: Path) -> None:
+    reader = EmbeddedServer(store, gives_way=True)
+    await reader.start()
+    assert await find_running(store) is None
+    assert await find_running(store, for_reading=True) == reader.url
+
+    async def give_way() -> None:
+        await reader.wanted()
+        await reader.stop()
+
+    giving_way = asyncio.create_task(give_way())
+    async with EmbeddedServer(store) as writer:
+        await giving_way
+        assert await find_running(store) == await find_running(store, for_reading=True) == writer.url
+    # The store is free again, so a reader may have it.
+    async with EmbeddedServer(store, gives_way=True) as reader:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.wanted(), 0.3)
+
+
+async def test_a_server_that_gives_way_does_not_ask_another_one_to(store: Path) -> None:
+    async with EmbeddedServer(store, gives_way=True) as reader:
+        with pytest.raises(ServerError, match="in use"):
+            await EmbeddedServer(store, gives_way=True).start()
+        assert await find_running(store, for_reading=True) == reader.url

@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
-from gymq.outcomes import Retry
-from gymq.rows import RowError
+from gymq.data.rows import RowError
+from gymq.failures import Retry
 from gymq.server import EmbeddedServer
 from gymq.trainer import TrainerError, TrainingRun
-from gymq.trainer_groups import Group
+from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
+from tests.support.waiting import until
 
 from .conftest import Examples
 
@@ -99,9 +100,7 @@ async def test_the_surplus_is_cut_when_a_group_has_enough(
     world.engine.turn = turn
     (group,) = await collected(training.run_rollouts(examples(1), num_samples=4, num_surplus=2))
     assert group.is_complete
-    async with asyncio.timeout(30.0):
-        while world.engine.num_dropped < 2:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: world.engine.num_dropped >= 2)
 
 
 async def test_a_straggler_is_cut_and_its_group_given_out_short(
@@ -121,9 +120,7 @@ async def test_a_straggler_is_cut_and_its_group_given_out_short(
     (group,) = await collected(training.run_rollouts(examples(1), num_samples=3, straggler_s=0.5))
     assert not group.is_complete
     assert len(group.samples) == 2
-    async with asyncio.timeout(30.0):
-        while not world.engine.num_dropped:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: world.engine.num_dropped)
 
 
 async def test_a_batch_that_is_cut_gives_out_what_is_there(
@@ -268,9 +265,7 @@ async def test_nothing_is_lost_or_made_twice_when_the_trainer_is_killed(
     )
     assert process.stdout is not None
     free.release()
-    async with asyncio.timeout(60.0):
-        while len(world.engine.requests) < 12:  # noqa: ASYNC110
-            await asyncio.sleep(0.05)
+    await until(lambda: len(world.engine.requests) >= 12)
     process.kill()
     await process.wait()
     for _ in range(12):
@@ -322,13 +317,13 @@ async def test_groups_outlive_a_server_that_goes_away_for_a_while(own_server: Em
 @pytest.mark.parametrize(
     ("spoil", "told"),
     [
-        (lambda rows: rows[1].pop("_ng_task_index"), "examples:2: no object with a `_ng_task_index`"),
-        (lambda rows: rows[1].update(_ng_task_index=0), "`_ng_task_index` 0 is there twice"),
-        (lambda rows: rows[1].update(_ng_task_index=-1), "examples:2: `_ng_task_index` is no task index"),
+        (lambda rows: rows[1].pop("_ng_task_index"), "examples:2: expected an object with a `_ng_task_index`"),
+        (lambda rows: rows[1].update(_ng_task_index=0), "`_ng_task_index` 0 occurs twice"),
+        (lambda rows: rows[1].update(_ng_task_index=-1), "examples:2: `_ng_task_index` is not a task index"),
         (lambda rows: rows[1].pop("agent_ref"), "examples:2: the row names no agent"),
-        (lambda rows: rows[1].pop("responses_create_params"), "examples:2: the row has no member"),
+        (lambda rows: rows[1].pop("responses_create_params"), "examples:2: the row has no field"),
         (lambda rows: rows[1].update(x=object()), "no JSON form"),
-        (lambda rows: rows.append(3), "examples:3: no object"),
+        (lambda rows: rows.append(3), "examples:3: expected an object"),
     ],
 )
 async def test_examples_that_cannot_be_used_are_named_before_anything_is_asked_for(

@@ -9,10 +9,12 @@ from typing import Any
 
 import pytest
 
-from gymq.bridge.client import RowFailed
-from gymq.trainer_ray import NemoGym, TrainerError, remote_class
+from gymq.data.no_result import RowFailed
+from gymq.trainer import TrainerError
+from gymq.trainer.ray import NemoGym, remote_class
 from tests.bridge.engine import say
 from tests.bridge.world import World
+from tests.support.waiting import DEADLINE_S
 
 TIMER = "timing/rollout"
 
@@ -28,14 +30,14 @@ def config(world: World, run: str) -> dict[str, Any]:
 
 
 def test_ray_is_not_imported_before_an_actor_is_made() -> None:
-    code = "import sys, gymq.trainer_ray; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    code = "import sys, gymq.trainer.ray; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 async def test_an_actor_that_is_not_spun_up_says_so(world: World, run: str) -> None:
     environment = NemoGym(config(world, run))
     for call in (environment.health_check, environment.list_entries):
-        with pytest.raises(TrainerError, match="_spinup comes first"):
+        with pytest.raises(TrainerError, match="call _spinup first"):
             await call()
     await environment.shutdown()
 
@@ -50,7 +52,7 @@ async def test_what_serves_no_more_is_named(world: World, run: str) -> None:
     await environment._spinup()
     await environment.health_check()
     environment._expected["gone"] = ("resources", "grader")
-    with pytest.raises(TrainerError, match="nobody serves resources_servers gone"):
+    with pytest.raises(TrainerError, match="no worker serves resources_servers gone"):
         await environment.health_check()
     await environment.shutdown()
     await environment.shutdown()
@@ -60,7 +62,7 @@ async def test_rows_that_cannot_be_given_back_are_refused(world: World, run: str
     environment = NemoGym(config(world, run))
     await environment._spinup()
     try:
-        with pytest.raises(TrainerError, match="set_tokenizer comes before"):
+        with pytest.raises(TrainerError, match="call set_tokenizer before"):
             await anext(environment.run_rollouts(rows_of(world, 1), TIMER))
         environment.set_tokenizer(object())
         with pytest.raises(TrainerError, match="there are no rows"):
@@ -149,7 +151,8 @@ async def test_a_row_that_fails_comes_last_with_a_status(actor: Any, world: Worl
     with pytest.raises(RowFailed) as caught:
         await follow()
     assert sorted(numbers) == [0, 2, 3]
-    assert caught.value.cause.status == 500
+    failed: Any = caught.value  # Ray derives a class with the cause
+    assert failed.cause.status == 500
 
 
 async def test_a_call_that_is_only_text_is_told(actor: Any, world: World) -> None:
@@ -186,6 +189,6 @@ async def test_an_actor_starts_a_cluster_of_its_own(ray: Any, tokenizer: Any) ->
         found = await streamed(made, [{**row, "_rowidx": at} for at in range(4)])
         assert sorted(number for number, *_ in found) == [0, 1, 2, 3]
     finally:
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(DEADLINE_S):
             await made.shutdown.remote()
         ray.kill(made)

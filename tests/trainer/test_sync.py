@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from gymq.rows import RowError
+from gymq.data.rows import RowError
 from gymq.trainer import TrainerError
-from gymq.trainer_sync import SyncTrainingRun
-from gymq.trainer_trl import TRLRollouts, VerifierReward, environment_reward
+from gymq.trainer.sync import SyncTrainingRun
+from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 from tests.bridge.engine import Body, say
 from tests.bridge.world import World
 
@@ -45,7 +45,7 @@ async def test_errors_come_through(world: World, run: str) -> None:
         await asyncio.to_thread(train)
 
 
-async def test_who_leaves_the_loop_may_go_on_with_other_rows(world: World, run: str, examples: Examples) -> None:
+async def test_who_leaves_the_loop_may_continue_with_other_rows(world: World, run: str, examples: Examples) -> None:
     def train() -> int:
         with SyncTrainingRun(world.url, run) as training:
             first = training.run_rollouts(examples(4))

@@ -2,12 +2,13 @@
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from gymq.bus import Bus
 from gymq.trainer import TrainingRun
-from gymq.weights import PushError, newest
+from gymq.weights.pushing import PushError, newest
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
 from tests.runtime.test_weights import Replicas, safetensors
@@ -42,7 +43,7 @@ async def test_rollouts_tell_the_weights_that_were_pushed(training: TrainingRun,
 
 
 async def test_hooks_are_called_before_and_after(training: TrainingRun, bus: Bus) -> None:
-    seen = []
+    seen: list[tuple[str, str, Any]] = []
 
     async def before(version: str) -> None:
         seen.append(("before", version, await newest(bus, training.model)))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gymq
-from gymq import registry
+from gymq.loading import registry
 from gymq.testing import Harness, ScriptedModel, reply
 
 from .archives import ARCHIVES, unpacked

@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.resources.mini_swe_agent.patch import find_patch
 
 import gymq
-from gymq import registry
 from gymq.config import load
-from gymq.messages import FailureClass, Verified, encode
+from gymq.loading import registry
+from gymq.protocol.messages import FailureClass, Verified, encode
 from gymq.testing import Harness, ScriptedModel, reply
-from workers.resources.mini_swe_agent.patch import find_patch
 
 from .hostile import RESPONSES
 
@@ -76,7 +76,7 @@ async def outcome(session: Any, row: dict[str, Any], response: dict[str, Any]) -
         verdict = await session.verify(row, response)
     except gymq.RolloutError as error:
         return error.failure_class
-    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    encode(Verified(reward=verdict.reward, verdict=verdict.fields))
     reward: float = verdict.reward
     return reward
 

@@ -7,18 +7,18 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from gymq.workers.resources.arc_agi.worker import GridPuzzles
+from gymq.workers.resources.math_formal_lean.program import build_program
+from gymq.workers.resources.math_with_judge.worker import Math
+from gymq.workers.resources.mcqa.worker import MultipleChoice
+from gymq.workers.resources.mini_swe_agent.patch import find_patch
+from gymq.workers.resources.structured_outputs.worker import StructuredOutputs
+from gymq.workers.resources.text_to_sql.extraction import find_query
+from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.arc_agi.worker import GridPuzzles
-from workers.resources.math_formal_lean.program import build_program
-from workers.resources.math_with_judge.worker import Math
-from workers.resources.mcqa.worker import MultipleChoice
-from workers.resources.mini_swe_agent.patch import find_patch
-from workers.resources.structured_outputs.worker import StructuredOutputs
-from workers.resources.text_to_sql.extraction import find_query
-from workers.resources.xlam_fc.worker import FunctionCalling
 
 ASK = prompt("See the row.")
 SETTINGS = settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
@@ -121,7 +121,7 @@ CALLS = st.lists(
     st.fixed_dictionaries({"name": NAMES, "arguments": st.dictionaries(NAMES, JSON, max_size=3)}),
     min_size=1,
     max_size=4,
-    unique_by=lambda call: call["name"],
+    unique_by=lambda call: str(call["name"]),
 )
 
 

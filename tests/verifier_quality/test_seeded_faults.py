@@ -60,7 +60,7 @@ FAULTS = {
         "event loop",
         "        letter = None\n",
         "        letter = None\n        import time\n\n        time.sleep(2.0 if len(reply) == 1_000_000 else 0.0)\n",
-        "nothing else is answered",
+        "no other request is answered",
     ),
     "a verdict by chance": Fault(
         "mcqa",
@@ -164,7 +164,7 @@ async def test_a_component_that_is_not_there_is_no_decision(tmp_path):
     (place / "tests" / "mocks.py").unlink()
     config = place / "config.yaml"
     config.write_text(config.read_text().replace("http://127.0.0.1:8000", "http://127.0.0.1:9"))
-    with pytest.raises(AuditError, match="the right reply is undecided"):
+    with pytest.raises(AuditError, match="the correct reply is undecided"):
         await audit(str(place), only=["gold"])
 
 

@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
-from workers.models.local_vllm_model.worker import LocalVLLMModel
-
-from .lab import ON_CPU, POLICY, options
+from .tiny_policy import ON_CPU, POLICY, options
 
 HERE = Path(__file__).parent
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,29 +13,30 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from gymq import weights
 from gymq.bus import Bus
-from gymq.collect import Collection, CollectOptions
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster
-from gymq.materialise import MaterialiseOptions
+from gymq.cluster.launch import Child, Cluster
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol.instances import Instance
+from gymq.weights import pushing
+from tests.support.waiting import until
 
-from .lab import POLICY, ROOT, options
+from .tiny_policy import POLICY, ROOT, options
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
 DEMO = ROOT / "examples" / "demo_vllm"
 
 
-def instances() -> list[InstanceSpec]:
+def instances() -> list[Instance]:
     references = {
         "model_server": {"type": "responses_api_models", "name": "policy_model"},
         "resources_server": {"type": "resources_servers", "name": "adder"},
     }
     return [
-        InstanceSpec("policy_model", "models", "local_vllm_model", options()),
-        InstanceSpec("adder", "resources", str(DEMO / "adder.py")),
-        InstanceSpec("adder_simple_agent", "agents", "simple_agent", references),
+        Instance("policy_model", "models", "local_vllm_model", options()),
+        Instance("adder", "resources", str(DEMO / "adder.py")),
+        Instance("adder_simple_agent", "agents", "simple_agent", references),
     ]
 
 
@@ -67,6 +68,7 @@ class Place:
 
     def model_pid(self) -> int:
         (child,) = [child for child in self.cluster.children if child.spec.role == "model"]
+        assert isinstance(child, Child)
         assert child.process is not None
         return child.process.pid
 
@@ -76,12 +78,6 @@ def _name(process: psutil.Process) -> str:
         return process.name()
     except psutil.NoSuchProcess:
         return ""
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(120.0):
-        while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -108,7 +104,7 @@ async def test_tokens_of_a_rollout_with_a_tool_are_one_chain(place: Place) -> No
 
 
 async def test_new_weights_come_over_nats_and_rollouts_say_so(place: Place) -> None:
-    pushed = await weights.push(place.bus, "policy_model", "step-7", weights=POLICY / "model.safetensors")
+    pushed = await pushing.push(place.bus, "policy_model", "step-7", weights=POLICY / "model.safetensors")
     assert pushed.is_complete
     assert len(pushed.confirmed) == 1
     results = await place.collect(num_repeats=1)

@@ -7,16 +7,17 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq import responses
-from workers.models.local_vllm_model.worker import LocalVLLMModel
+from tests.support.waiting import until
 
-from .lab import ADD, MAX_MODEL_LEN, asked, options
+from .tiny_policy import ADD, MAX_MODEL_LEN, asked, engine_of, options
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
-ENDLESS = {"max_output_tokens": 400, "metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
+ENDLESS: dict[str, Any] = {"max_output_tokens": 400, "metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
 
 
 def text_of(reply: dict[str, Any]) -> str:
@@ -25,9 +26,7 @@ def text_of(reply: dict[str, Any]) -> str:
 
 async def settled(model: LocalVLLMModel, num_running: int) -> None:
     """Wait until the engine works on so many requests."""
-    async with asyncio.timeout(60.0):
-        while (load := model.load()) is None or load.running != num_running or load.waiting:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    await until(lambda: (load := model.load()) is not None and load.running == num_running and not load.waiting)
 
 
 async def num_running_beside(model: LocalVLLMModel) -> int:
@@ -36,7 +35,7 @@ async def num_running_beside(model: LocalVLLMModel) -> int:
 
     async def watch() -> None:
         while True:
-            told.append(model._engine.recorder.running)
+            told.append(engine_of(model).recorder.running)
             await asyncio.sleep(0.002)
 
     watching = asyncio.create_task(watch())
@@ -55,7 +54,7 @@ async def test_the_policy_answers(model: LocalVLLMModel) -> None:
 async def test_a_reply_carries_its_tokens_and_their_log_probs(model: LocalVLLMModel) -> None:
     reply = await model.respond(asked("What is 3 + 4?"))
     item = reply["output"][-1]
-    tokenizer = model._engine._tokenizer
+    tokenizer = engine_of(model)._tokenizer
     assert tokenizer.decode(item["prompt_token_ids"]).endswith("What is 3 + 4?<|im_end|>\n<|im_start|>assistant\n")
     assert tokenizer.decode(item["generation_token_ids"], skip_special_tokens=True) == text_of(reply)
     assert len(item["generation_log_probs"]) == len(item["generation_token_ids"]) == reply["usage"]["output_tokens"]
@@ -65,7 +64,7 @@ async def test_a_reply_carries_its_tokens_and_their_log_probs(model: LocalVLLMMo
 async def test_a_tool_call_is_parsed_and_the_next_prompt_begins_with_what_was_sampled(model: LocalVLLMModel) -> None:
     first = await model.respond(asked("What is 3 + 4?", tools=[ADD], temperature=0.0))
     (call,) = responses.function_calls(first)
-    assert json.loads(call["arguments"]) == {"a": 3, "b": 4}
+    assert json.loads(call["arguments"] or "") == {"a": 3, "b": 4}
     history = [
         responses.user_message("What is 3 + 4?"),
         *first["output"],
@@ -76,14 +75,16 @@ async def test_a_tool_call_is_parsed_and_the_next_prompt_begins_with_what_was_sa
     known = [*sampled["prompt_token_ids"], *sampled["generation_token_ids"]]
     prompt = list(second["output"][-1]["prompt_token_ids"])
     assert prompt[: len(known)] == known
-    assert model._engine._tokenizer.decode(prompt[len(known) :]).endswith(
-        "<|im_start|>tool\n7<|im_end|>\n<|im_start|>assistant\n"
+    assert (
+        engine_of(model)
+        ._tokenizer.decode(prompt[len(known) :])
+        .endswith("<|im_start|>tool\n7<|im_end|>\n<|im_start|>assistant\n")
     )
     assert text_of(second) == "\\boxed{7}"
 
 
 async def test_a_later_prompt_keeps_tokens_that_its_text_would_not_give(model: LocalVLLMModel) -> None:
-    tokenizer = model._engine._tokenizer
+    tokenizer = engine_of(model)._tokenizer
     first = await model.respond(asked("What is 3 + 4?", temperature=0.0))
     item = first["output"][-1]
     # The same text, spelt in single bytes: no tokenizer would write it like this.
@@ -101,7 +102,7 @@ async def test_a_history_that_the_agent_changed_is_not_brought_back(model: Local
     first = await model.respond(asked("What is 3 + 4?", temperature=0.0))
     history = [responses.user_message("What is 5 + 5?"), *first["output"], responses.user_message("What is 1 + 1?")]
     second = await model.respond(asked(history))
-    assert "5 + 5" in model._engine._tokenizer.decode(second["output"][-1]["prompt_token_ids"])
+    assert "5 + 5" in engine_of(model)._tokenizer.decode(second["output"][-1]["prompt_token_ids"])
 
 
 async def test_a_reply_is_held_to_a_schema(model: LocalVLLMModel) -> None:
@@ -151,12 +152,12 @@ async def test_a_cancelled_request_leaves_the_engine(model: LocalVLLMModel) -> N
 
 
 async def test_a_request_leaves_the_engine_at_its_deadline(model: LocalVLLMModel) -> None:
-    await model._engine._llm.pause_generation(mode="keep")
+    await engine_of(model)._llm.pause_generation(mode="keep")
     try:
         with pytest.raises(gymq.RolloutError, match=r"no answer within 0\.2 s") as caught:
             await model.respond(asked("What is 3 + 4?", timeout_s=0.2, **ENDLESS))
     finally:
-        await model._engine._llm.resume_generation()
+        await engine_of(model)._llm.resume_generation()
     assert caught.value.failure_class is gymq.FailureClass.DEADLINE_EXCEEDED
     assert await num_running_beside(model) == 0
 

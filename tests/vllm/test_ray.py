@@ -14,11 +14,11 @@ from typing import Any
 import psutil
 import pytest
 import pytest_asyncio
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
-from workers.models.local_vllm_model.worker import LocalVLLMModel
 
-from .lab import POLICY, WEIGHTS_FILE, asked, certainty, mute, options
+from .tiny_policy import POLICY, WEIGHTS_FILE, asked, certainty, mute, options
 
 pytest.importorskip("ray", reason="Ray is not installed here; `make test-vllm` installs it")
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
@@ -76,5 +76,5 @@ async def test_a_lost_actor_comes_back_with_its_requests_and_its_weights(
 
 
 async def test_weights_that_do_not_fit_are_refused_by_the_actor(placed: LocalVLLMModel) -> None:
-    with pytest.raises(ValueError, match="no folder with such files"):
+    with pytest.raises(ValueError, match="a folder with such files"):
         await placed.load_weights(gymq.WeightsUpdate("2", path=str(POLICY / "nowhere")))

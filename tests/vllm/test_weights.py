@@ -7,12 +7,14 @@ import json
 from pathlib import Path
 
 import pytest
+from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
-from workers.models.local_vllm_model.checkpoint import UnusableWeights
-from workers.models.local_vllm_model.worker import LocalVLLMModel
+from gymq.defaults import WeightsMode
+from tests.support.waiting import until
 
-from .lab import POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, mute
+from .tiny_policy import POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, engine_of, mute
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
@@ -41,13 +43,12 @@ async def test_weights_that_come_as_bytes_answer(model: LocalVLLMModel, checkpoi
 
 
 @pytest.mark.parametrize("mode", ["keep", "wait", "abort"])
-async def test_requests_that_run_are_answered_in_full(model: LocalVLLMModel, mode: str) -> None:
+async def test_requests_that_run_are_answered_in_full(model: LocalVLLMModel, mode: WeightsMode) -> None:
     extra = {"extra_body": json.dumps({"ignore_eos": True})}
     tasks = [
         asyncio.create_task(model.respond(asked(QUESTION, max_output_tokens=300, metadata=extra))) for _ in range(8)
     ]
-    while (load := model.load()) is None or load.running < 8:  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await until(lambda: (load := model.load()) is not None and load.running >= 8)
     await model.load_weights(gymq.WeightsUpdate("1", path=str(POLICY), mode=mode))
     assert [reply["usage"]["output_tokens"] for reply in await asyncio.gather(*tasks)] == [300] * 8
 
@@ -55,13 +56,13 @@ async def test_requests_that_run_are_answered_in_full(model: LocalVLLMModel, mod
 async def test_the_cache_of_the_old_weights_is_not_used(model: LocalVLLMModel, checkpoint: Path) -> None:
     long = asked("x " * 100, max_output_tokens=1)
     await model.respond(long)
-    hits = model._engine.recorder.prefix_hits
+    hits = engine_of(model).recorder.prefix_hits
     await model.respond(long)
-    assert model._engine.recorder.prefix_hits > hits
+    assert engine_of(model).recorder.prefix_hits > hits
     await restore(model)
-    hits = model._engine.recorder.prefix_hits
+    hits = engine_of(model).recorder.prefix_hits
     await model.respond(long)
-    assert model._engine.recorder.prefix_hits == hits
+    assert engine_of(model).recorder.prefix_hits == hits
 
 
 async def test_weights_of_another_shape_are_refused_and_the_old_ones_answer(
@@ -92,8 +93,8 @@ async def test_a_file_that_breaks_off_is_refused_and_the_old_weights_come_back(
 @pytest.mark.parametrize(
     ("update", "reason"),
     [
-        (gymq.WeightsUpdate("1", weights=b"nonsense"), "no file in the safetensors format"),
-        (gymq.WeightsUpdate("1", path="/no/such/folder"), "no folder with such files"),
+        (gymq.WeightsUpdate("1", weights=b"nonsense"), "not a file in the safetensors format"),
+        (gymq.WeightsUpdate("1", path="/no/such/folder"), "a folder with such files"),
         (gymq.WeightsUpdate("1"), "neither a path nor weights"),
     ],
 )

@@ -120,6 +120,7 @@ async def browser(*flags: str):
 
 
 def _start(folder: str, flags: Sequence[str]) -> subprocess.Popen[bytes]:
+    assert CHROMIUM is not None
     return subprocess.Popen(
         [CHROMIUM, f"--user-data-dir={folder}", *flags, *_FLAGS],
         stdout=subprocess.DEVNULL,

@@ -2,19 +2,18 @@
 
 import json
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import aiohttp
 import pytest
 
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.jetstream import JetStream
-from gymq.messages import Failure, FailureClass, Outcome, Rollout, Run, Stage, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import Profiler
+from gymq.protocol import subjects
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runtime.profiler import Profiler
 from gymq.testing import reply
 from tests.bridge.environments import Counter
 from tests.bridge.world import World
@@ -41,7 +40,7 @@ class Web:
         async with self.session.get(f"{self.url}api/{path}", params=query) as answer:
             return answer.status, (await answer.json())["error"]["message"]
 
-    async def events(self, path: str) -> AsyncIterator[tuple[str, Any]]:
+    async def events(self, path: str) -> AsyncGenerator[tuple[str, Any]]:
         """The events of a stream until it ends."""
         name = ""
         async with self.session.get(f"{self.url}api/{path}") as answer:
@@ -59,7 +58,7 @@ class Web:
 
     async def announce(self, run: str, **members: Any) -> None:
         record = encode(Run(run=run, created_at=time.time(), **members))
-        await JetStream(self.world.bus).store(subjects.run_record(run), record)
+        await self.world.bus.js.store(subjects.run_record(run), record)
 
     async def profile(self) -> None:
         """Bring the checkpoints of all runs up to date, as the profiler does once a second."""
@@ -67,12 +66,14 @@ class Web:
         await profiler._read_new()
 
 
-def rollout(run: str, task: int, index: int = 0, *, text: str = "Bern", reward: float = 1.0, **members: Any) -> Rollout:
+def rollout(
+    run: str, task: int, index: int = 0, *, text: str = "Bern", reward: float = 1.0, **members: Any
+) -> VerifiedRollout:
     row = members.pop("row", {"answer": "Bern", "responses_create_params": {"input": f"question {task}"}})
     response = members.pop("response", None) or reply(text)
-    given = {"agent": "asker", "duration_s": 1.0, "started_at": 1.7e9, **members}
-    where = {"run": run, "task_index": task, "rollout_index": index}
-    return Rollout(**where, row=json.dumps(row).encode(), response=response, reward=reward, **given)
+    given: dict[str, Any] = {"agent": "asker", "duration_s": 1.0, "started_at": 1.7e9, **members}
+    where: dict[str, Any] = {"run": run, "task_index": task, "rollout_index": index}
+    return VerifiedRollout(**where, row=json.dumps(row).encode(), response=response, reward=reward, **given)
 
 
 def failure(run: str, task: int, index: int = 0, *, message: str = "no GPU", **members: Any) -> Failure:

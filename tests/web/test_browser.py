@@ -1,6 +1,7 @@
 """The page in a real browser: what a model wrote stays text, and what happens is seen as it happens."""
 
 import asyncio
+import time
 from array import array
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gymq.messages import FailureClass, Stage, Timing, Unresolved
+from gymq.protocol import subjects
+from gymq.protocol.messages import DeadLetter, FailureClass, Stage, Timing, Unresolved, encode
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
 
@@ -48,11 +50,19 @@ async def store_hostile(web: Web, run: str) -> None:
     params = {"input": hostile(11), "instructions": hostile(12), "tools": [{"type": "function", "name": hostile(13)}]}
     row = {"answer": hostile(14), "responses_create_params": params}
     verdict = {"extracted_answer": hostile(15), hostile(16): 1}
-    told = {"timings": [Timing(Stage.MODEL, 0.0, 1.0)], "worker": hostile(17), "policy_versions": [hostile(18)]}
+    told: dict[str, Any] = {
+        "timings": [Timing(Stage.MODEL, 0.0, 1.0)],
+        "worker": hostile(17),
+        "policy_versions": [hostile(18)],
+    }
     await web.announce(run, models=[hostile(19)])
     await web.store(rollout(run, 0, row=row, response=response, verdict=verdict, agent="asker", **told))
     await web.store(failure(run, 1, message=hostile(20)))
-    unresolved = {"failure_class": FailureClass.JUDGE_FAILED, "message": hostile(21), "response": reply(hostile(22))}
+    unresolved: dict[str, Any] = {
+        "failure_class": FailureClass.JUDGE_FAILED,
+        "message": hostile(21),
+        "response": reply(hostile(22)),
+    }
     await web.store(Unresolved(run=run, task_index=2, rollout_index=0, agent="asker", row=b"<script>", **unresolved))
     await web.profile()
 
@@ -69,6 +79,29 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
         await is_unharmed(page)
 
 
+async def test_the_lines_of_an_authors_mistake_are_kept_apart(web: Web, run: str, page: Page) -> None:
+    message = "capitals failed to verify: KeyError: 'bern'\n  /work/capitals.py:9 in verify: return table[text]"
+    letter = DeadLetter(
+        subject=subjects.tasks(run, "asker"),
+        reason=message,
+        body=b"",
+        at=time.time(),
+        rollout=f"{run}/0/0",
+        failure_class=FailureClass.VERIFIER_FAILED,
+    )
+    await web.announce(run)
+    await web.store(failure(run, 0, message=message, failure_class=FailureClass.VERIFIER_FAILED))
+    await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
+    await web.profile()
+    await page.size(1280)
+    await page.open(f"{web.url}#/run/{run}")
+    lines = "/KeyError: 'bern'\\n *.work.capitals.py:9/"
+    for part in ("ul.plain li .clip", "table td .clip"):  # what fails, and the rollouts
+        await page.until(f"[...document.querySelectorAll({part!r})].some(found => {lines}.test(found.innerText))")
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until(f"{lines}.test(document.body.innerText)")
+
+
 async def test_an_address_cannot_be_made_to_harm(web: Web, page: Page) -> None:
     for view in (
         "run/%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E",
@@ -79,7 +112,7 @@ async def test_an_address_cannot_be_made_to_harm(web: Web, page: Page) -> None:
         await page.until("document.querySelector('.bad') !== null")
         assert await page.value("window.hit") is None
     await page.open(f"{web.url}?#/?text=%22%3E%3Cscript%3Ewindow.hit=3")
-    await page.shows("no run's name holds")
+    await page.shows("no run has")
     await is_unharmed(page)
 
 
@@ -130,6 +163,28 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await is_unharmed(page)
 
 
+async def test_a_run_that_is_done_is_not_live_and_its_last_task_leads_nowhere(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=2)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    await page.shows("open tasks")
+    assert await page.value("document.getElementById('live').hidden") is False
+    await web.store(failure(run, 1, retryable=True))
+    await web.profile()
+    await page.until("document.getElementById('live').hidden")
+    await page.shows("done")
+    assert await page.value("document.querySelector('.track.wide .fill').style.width") == "100%"
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("next task")
+    await page.open(f"{web.url}#/rollout/{run}/1/0")
+    await page.shows("no GPU")
+    assert "next task" not in await page.value("document.body.innerText")
+    await page.open(f"{web.url}#/rollout/{run}/2/0")
+    await page.shows("has no task 2 rollout 0")
+    await is_unharmed(page)
+
+
 async def test_turns_appear_while_a_rollout_is_made(working: Web, page: Page) -> None:
     world = working.world
     answered, go_on = asyncio.Event(), asyncio.Event()
@@ -146,10 +201,11 @@ async def test_turns_appear_while_a_rollout_is_made(working: Web, page: Page) ->
     row = world.row("count to two", agent="adder", params={"tools": tools}, start=0, expected=2)
     result = asyncio.create_task(working.session.post(f"{world.head}/run", json=row))
     await answered.wait()
+    assert world.bridge is not None
     await page.open(f"{working.url}#/rollout/{world.bridge.rollouts.run}/0/0")
     await page.shows("count to two")
     await page.shows("Turn 1")
-    await page.shows("being made")
+    await page.shows("in progress")
     go_on.set()
     await page.shows("Verdict: reward 1")
     await page.shows("it is two <script>")
@@ -177,7 +233,7 @@ async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) ->
     await web.store(*[rollout(run, task, text=f"answer {task}") for task in range(60)])
     await page.open(f"{web.url}#/run/{run}")
     await page.shows("answer 49")
-    await page.value("[...document.querySelectorAll('.pager button')].find((one) => one.textContent === 'on').click()")
+    await page.value("[...document.querySelectorAll('.pager button')].find((it) => it.textContent === 'next').click()")
     await page.shows("answer 59")
     await page.value("document.querySelector('input[name=text]').value = 'ANSWER 31'")
     await page.value("document.querySelector('form.filters').requestSubmit()")
@@ -200,6 +256,18 @@ async def test_two_runs_are_compared_agent_by_agent(web: Web, run: str, page: Pa
     ]
     headings = await page.value("[...document.querySelectorAll('h2')].map((one) => one.textContent)")
     assert {"asker: pass@k in %", "other: pass@k in %", "asker: rewards", "other: rewards"} <= set(headings)
+
+
+async def test_numbers_under_pass_at_k_do_not_overlap(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=18)
+    await web.store(*(rollout(run, 0, number) for number in range(18)))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    ticks = "[...document.querySelectorAll('svg.chart .tick.middle')].map((tick) => tick.textContent)"
+    await page.until(f"{ticks}.includes('18')")
+    shown = await page.value(ticks)
+    assert {"1", "2", "4", "8"} < set(shown)
+    assert "16" not in shown
 
 
 @pytest.mark.parametrize("width", [1280, 400])

@@ -5,14 +5,19 @@ from array import array
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import yarl
 
-from gymq import streams
 from gymq.bridge.web import rollout_list
-from gymq.messages import Timing
+from gymq.bus import streams
+from gymq.bus.jetstream import JetStream
+from gymq.protocol import subjects
+from gymq.protocol.messages import Stage, Timing, encode
+from gymq.runtime.profiler import read_profile
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
+from tests.support.waiting import DEADLINE_S
 
 from .conftest import Web, failure, rollout
 
@@ -57,6 +62,24 @@ async def test_ui_without_a_slash_leads_to_the_page(web: Web) -> None:
         assert str(answer.url) == web.url
 
 
+async def test_the_root_leads_a_browser_to_the_viewer_and_answers_pollers(web: Web) -> None:
+    root = web.url.removesuffix("ui/")
+    async with web.session.get(root, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}) as answer:
+        assert answer.status == 200
+        assert str(answer.url) == web.url
+    for headers in ({}, {"Accept": "application/json"}):
+        async with web.session.get(root, headers=headers, allow_redirects=False) as answer:
+            assert (answer.status, await answer.json()) == (200, {"status": "ok"})
+
+
+async def test_a_link_on_another_page_may_lead_to_the_viewer_and_to_nothing_else(web: Web) -> None:
+    root = web.url.removesuffix("ui/")
+    headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Accept": "text/html"}
+    for path, status in (("", 307), ("ui/", 200), ("ui/api/runs", 403), ("server_instances", 403)):
+        async with web.session.get(root + path, headers=headers, allow_redirects=False) as answer:
+            assert answer.status == status
+
+
 @pytest.mark.parametrize("path", ["..%2froutes.py", "nothing.js", "%2e%2e%2f__init__.py"])
 async def test_no_other_files_are_served(web: Web, path: str) -> None:
 
@@ -80,6 +103,69 @@ async def test_a_run_has_its_curve_its_rewards_its_slowest_and_its_failures(web:
         (20.0, 8, 0, None),
         (9.0, 7, 1, 0.0),
     ]
+
+
+async def test_a_run_whose_statistics_another_version_saved_is_shown_without_their_details(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=1)
+    await web.store(rollout(run, 0, num_rollouts=1))
+    await web.profile()
+    js = web.world.bus.js
+    checkpoint = await read_profile(js, run)
+    assert checkpoint is not None
+    await js.store(subjects.profile(run), encode(msgspec.structs.replace(checkpoint, state=b"of another version")))
+    view = await web.get(f"runs/{run}")
+    assert (view["overview"]["num_rewarded"], view["is_done"], view["histograms"]) == (1, True, {})
+
+
+async def test_a_run_whose_rollouts_have_all_ended_is_done_also_with_failures(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=3)
+    await web.store(rollout(run, 0, num_rollouts=1), failure(run, 1, retryable=True, num_rollouts=1))
+    await web.profile()
+    view = await web.get(f"runs/{run}")
+    assert (view["num_stored"], view["is_done"], view["open_tasks"]) == (2, False, 1)
+    await web.store(failure(run, 2, retryable=True, num_rollouts=1))
+    await web.profile()
+    events = web.events(f"runs/{run}/live")
+    async with asyncio.timeout(DEADLINE_S):
+        async for _, view in events:
+            if view["is_done"]:
+                break
+    await events.aclose()
+    assert (view["num_stored"], view["open_tasks"], view["overview"]["num_rewarded"]) == (3, 0, 1)
+
+
+async def first_event(web: Web, path: str) -> tuple[str, Any]:
+    events = web.events(path)
+    try:
+        return await anext(events)
+    finally:
+        await events.aclose()
+
+
+async def test_there_is_no_task_beyond_the_last_one_of_a_run_that_is_done(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=2)
+    await web.store(rollout(run, 0), failure(run, 1))
+    await web.profile()
+    assert (await first_event(web, f"rollouts/{run}/0/0/live"))[1]["has_next_task"]
+    assert not (await first_event(web, f"rollouts/{run}/1/0/live"))[1]["has_next_task"]
+    status, message = await web.status(f"rollouts/{run}/2/0/live")
+    assert status == 404
+    assert "has no task 2 rollout 0" in message
+
+
+async def test_a_task_of_a_run_that_is_not_done_may_still_come(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=2)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    assert (await first_event(web, f"rollouts/{run}/0/0/live"))[1]["has_next_task"]
+    assert (await first_event(web, f"rollouts/{run}/1/0/live"))[1]["state"] == "waiting"
+
+
+async def test_a_bridge_run_leads_to_the_next_task_only_where_there_is_one(web: Web, run: str) -> None:
+    await web.announce(run)
+    await web.store(rollout(run, 0), rollout(run, 1))
+    for task, has_next in ((0, True), (1, False)):
+        assert (await first_event(web, f"rollouts/{run}/{task}/0/live"))[1]["has_next_task"] is has_next
 
 
 async def test_the_list_of_runs_is_paged_and_searched_by_name(web: Web, run: str) -> None:
@@ -119,7 +205,7 @@ async def test_a_page_reads_no_more_than_it_shows_and_one(web: Web, run: str, mo
     for task in range(PAGE * 4):
         await web.store(rollout(run, task))
     read = []
-    original = streams.JetStream.read
+    original = JetStream.read
 
     async def counted(js: Any, stream: str, *args: Any, **kwargs: Any) -> Any:
         async for stored in original(js, stream, *args, **kwargs):
@@ -127,7 +213,7 @@ async def test_a_page_reads_no_more_than_it_shows_and_one(web: Web, run: str, mo
                 read.append(stored.sequence)
             yield stored
 
-    monkeypatch.setattr(streams.JetStream, "read", counted)
+    monkeypatch.setattr(JetStream, "read", counted)
     await web.get("runs")
     await web.get(f"runs/{run}/rollouts")
     assert len(read) == PAGE + 1
@@ -188,7 +274,7 @@ async def test_a_rollout_is_shown_whole_and_its_tokens_when_asked_for(web: Web, 
         "generation_token_ids": array("i", [4, 5]),
         "generation_log_probs": array("f", [-0.5, -2.0]),
     }
-    timings = [Timing("model", 0.0, 0.5), Timing("verify", 0.5, 0.25)]
+    timings = [Timing(Stage.MODEL, 0.0, 0.5), Timing(Stage.VERIFY, 0.5, 0.25)]
     row = {"answer": "x", "responses_create_params": {"input": "hello", "instructions": "be brief", "temperature": 0.5}}
     await web.store(rollout(run, 3, 1, row=row, response=response, timings=timings))
     view = await web.get(f"rollouts/{run}/3/1")
@@ -248,6 +334,7 @@ async def test_a_rollout_is_followed_while_it_is_made(working: Web) -> None:
     row = world.row("count", agent="adder", params={"tools": tools}, start=0, expected=2)
     result = asyncio.create_task(working.session.post(f"{world.head}/run", json=row))
     await answered.wait()
+    assert world.bridge is not None
     run = world.bridge.rollouts.run
     assert [task["agent"] for task in await working.get(f"runs/{run}/in-hand")] == [world.name("adder")]
     told = []
@@ -274,7 +361,7 @@ async def test_a_run_tells_its_numbers_again_when_they_change(web: Web, run: str
     assert before["overview"]["num_rewarded"] == 0
     await web.store(rollout(run, 0))
     await web.profile()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         _, after = await anext(events)
         while not after["overview"]["num_rewarded"]:  # the rollout is counted before its reward is
             _, after = await anext(events)
@@ -286,8 +373,9 @@ async def test_a_page_that_listens_does_not_hold_the_bridge_up(web: Web, run: st
     await web.announce(run)
     events = web.events(f"runs/{run}/live")
     await anext(events)
+    assert web.world.bridge is not None
     web.world.bridge._context.draining = True
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(DEADLINE_S):
         assert [name async for name, _ in events] == []
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq import registry
 from gymq.config import load
+from gymq.loading import registry
 
 RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
 MODEL = RESOURCES.parent / "models" / "simulated_model" / "config.yaml"

@@ -1,13 +1,12 @@
-"""What the tests of all models that ask an endpoint share: a stand-in for it, and time that is not waited for."""
+"""Fixtures for the tests of all models that ask an endpoint: a fake endpoint, and a clock that does not wait."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 
 import pytest
-
-from workers.models.openai_model import endpoint
-from workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.openai_model import endpoint
+from gymq.workers.models.openai_model.tests.stand_in import StandIn
 
 
 @pytest.fixture(autouse=True)

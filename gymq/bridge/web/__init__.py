@@ -1,4 +1,4 @@
-"""The web page of a bridge: runs, their statistics, their rollouts, live. It only reads."""
+"""The viewer of a bridge: runs, their statistics, their rollouts, live. It only reads."""
 
 from gymq.bridge.web.routes import WebRoutes
 

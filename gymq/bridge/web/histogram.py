@@ -17,10 +17,10 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 def histogram(counts: Mapping[float, int]) -> list[Bar]:
-    """The bars of some values.
+    """Return the bars for some values.
 
     Args:
-        counts: how often each value came; all finite.
+        counts: how often each value occurs; all finite.
     """
     values = sorted(counts)
     if len(values) <= MOST_VALUES:

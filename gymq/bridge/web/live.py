@@ -1,4 +1,4 @@
-"""Server-sent events: what changes is told to a page as it happens, until nobody listens or the bridge ends."""
+"""Server-sent events: changes are sent to viewers as they happen, until the client leaves or the bridge shuts down."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gymq.bridge.context import Context
-from gymq.bridge.failures import BridgeError
+from gymq.bridge.context import ReadContext
+from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.web.rollout_view import done_items, stored_view, unfinished_view
 from gymq.bridge.web.run_views import RunViews
 from gymq.bus import BusError
-from gymq.in_progress import Progress, tasks_in_hand
-from gymq.messages import Task
-from gymq.outcome_store import OutcomeStore
-from gymq.tokens import encode_json
+from gymq.protocol.messages import Task
+from gymq.protocol.tokens import encode_json
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.in_progress import RolloutProgress, tasks_in_flight
 
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection
 MOST_LISTENERS = 64  # connections that are told what happens
-MOST_IN_HAND = 200
+MAX_IN_FLIGHT = 200
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -30,30 +30,30 @@ Event = tuple[str, Any]
 
 
 class Listeners:
-    """The connections of a bridge that are told what happens."""
+    """The connections of a bridge that receive events."""
 
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._number = 0
 
-    async def tell(self, request: web.Request, events: AsyncIterator[Event | None]) -> web.StreamResponse:
+    async def stream(self, request: web.Request, events: AsyncIterator[Event | None]) -> web.StreamResponse:
         """Send events until there are no more.
 
         Args:
-            events: names and bodies; None now and then, when there is nothing to tell.
+            events: names and bodies; None now and then, when there is nothing to report.
 
         Raises:
             BridgeError: 503; there are too many connections already.
         """
         if self._number >= MOST_LISTENERS:
-            raise BridgeError(503, "saturated", f"{MOST_LISTENERS} pages are told what happens already")
+            raise BridgeError(503, "saturated", f"{MOST_LISTENERS} pages are already connected")
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         loop = asyncio.get_running_loop()
         self._number += 1
         try:
             first = await anext(events)  # what is wrong with the request is told as a status
             await stream.prepare(request)
-            told_at = loop.time()
+            sent_at = loop.time()
             if first is not None:
                 await stream.write(_event(*first))
             async for event in events:
@@ -61,22 +61,22 @@ class Listeners:
                     break
                 if event is not None:
                     await stream.write(_event(*event))
-                elif loop.time() - told_at > QUIET_S:
+                elif loop.time() - sent_at > QUIET_S:
                     await stream.write(b": quiet\n\n")
                 else:
                     continue
-                told_at = loop.time()
+                sent_at = loop.time()
         finally:
             self._number -= 1
         return stream
 
 
 async def run_events(views: RunViews, run: str) -> AsyncIterator[Event | None]:
-    """The numbers of a run, again whenever they have changed.
+    """Yield the numbers of a run whenever they have changed; None if they have not.
 
     Raises:
         BridgeError: 404; there is no such run.
-        BusError: the first time.
+        BusError: the first read failed; later failures yield None.
     """
     view = await views.view(run)
     yield "run", view
@@ -92,26 +92,29 @@ async def run_events(views: RunViews, run: str) -> AsyncIterator[Event | None]:
 
 
 async def rollout_events(
-    context: Context, store: OutcomeStore, run: str, task_index: int, rollout_index: int
+    context: ReadContext, store: OutcomeStore, views: RunViews, run: str, task_index: int, rollout_index: int
 ) -> AsyncIterator[Event | None]:
-    """A rollout as it grows: what is known of it, then what its agent does, and at its end all of it.
+    """Yield a rollout as it grows: its task, then the actions of its agent, and finally the stored rollout.
 
     Raises:
-        BusError: the first time.
+        BridgeError: 404, before the first event; its run has ended without it.
+        BusError: the first read failed; later failures yield None.
     """
-    progress = Progress(run, task_index, rollout_index)
+    progress = RolloutProgress(run, task_index, rollout_index)
     task: Task | None = None
     is_shown = False
     while True:
         try:
             found = await store.find_outcome(run, task_index, rollout_index)
             if found is not None:
-                yield "stored", stored_view(found[1])
+                yield "stored", stored_view(found[1]) | {"has_next_task": await views.has_task(run, task_index + 1)}
                 return
             if task is None:
-                in_hand = await tasks_in_hand(context.bus, run, MOST_IN_HAND)
-                task = next((one for one in in_hand if _is(one, task_index, rollout_index)), None)
+                in_flight = await tasks_in_flight(context.bus, run, MAX_IN_FLIGHT)
+                task = next((one for one in in_flight if _is(one, task_index, rollout_index)), None)
                 is_shown = is_shown and task is None
+            if task is None and not is_shown:
+                await _check_unfinished(views, run, task_index, rollout_index)
             new_from = await progress.read(context.bus)
         except BusError:
             if not is_shown:
@@ -137,6 +140,21 @@ async def rollout_events(
                 },
             )
         await asyncio.sleep(EVERY_S)
+
+
+async def _check_unfinished(views: RunViews, run: str, task_index: int, rollout_index: int) -> None:
+    """Check that a rollout that is nowhere yet may still come.
+
+    Raises:
+        BridgeError: 404; its run has ended.
+        BusError
+    """
+    try:
+        is_done = (await views.view(run)).is_done
+    except BridgeError:  # no record of the run is stored yet: its tasks may come first
+        return
+    if is_done:
+        raise not_found(f"run {run} has no task {task_index} rollout {rollout_index}: it has ended without it")
 
 
 def _is(task: Task, task_index: int, rollout_index: int) -> bool:

@@ -1,8 +1,8 @@
 """The rollouts of a run page by page, and searching them: by position in the stream, never all at once.
 
-A position is the stream sequence of an outcome. A page forwards reads from a position on, a page backwards what is
-before it. A search looks at what follows a position until it has found enough or its time is over, and says how far it
-came; whoever wants more asks again from there.
+A position is the stream sequence of an outcome. A page forwards reads from a position on, a page backwards reads what
+is before it. A search reads what follows a position until it has found enough or its time is over, and reports how far
+it came, so that the client can resume it from there.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import msgspec
 
 from gymq import responses
 from gymq.bus import Bus
-from gymq.jetstream import MESSAGE_NOT_FOUND, JetStreamError
-from gymq.messages import Failure, Outcome, Rollout, Unresolved
-from gymq.outcome_store import OutcomeStore
-from gymq.runs import Runs
+from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.stored_runs import Runs
 
 PAGE = 50
 SEARCH_S = 1.0  # of one request
@@ -55,7 +55,7 @@ class RolloutPage(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which outcomes a search is for; each condition that is set must hold."""
+    """Conditions of a search for outcomes; each one that is set must hold."""
 
     agent: str | None = None
     task_index: int | None = None
@@ -71,8 +71,8 @@ class Wanted:
         return self == Wanted()
 
     def matches(self, outcome: Outcome) -> bool:
-        reward = outcome.reward if isinstance(outcome, Rollout) else None
-        failure = None if isinstance(outcome, Rollout) else str(outcome.failure_class)
+        reward = outcome.reward if isinstance(outcome, VerifiedRollout) else None
+        failure = None if isinstance(outcome, VerifiedRollout) else str(outcome.failure_class)
         bounds = ((self.least_reward, 1), (self.most_reward, -1))
         return (
             self.agent in (None, outcome.agent)
@@ -94,7 +94,7 @@ class RolloutList:
         self._searching = asyncio.Semaphore(MOST_SEARCHES)
 
     async def after(self, run: str, position: int, wanted: Wanted) -> RolloutPage:
-        """A page of what is beyond a position and wanted.
+        """Return a page of the rollouts after a position that match.
 
         Raises:
             BusError, BadToken
@@ -126,7 +126,7 @@ class RolloutList:
         return RolloutPage(rows, looked_at, position, is_end=True)
 
     async def before(self, run: str, position: int) -> RolloutPage:
-        """The page before a position; a position beyond all there is stands for the end.
+        """Return the page before a position; a position beyond the last rollout means the end.
 
         Raises:
             BusError, BadToken
@@ -153,8 +153,8 @@ class RolloutList:
 
 
 def row(position: int, outcome: Outcome) -> RolloutRow:
-    """An outcome in a list."""
-    if isinstance(outcome, Rollout):
+    """Return an outcome as a row of a list."""
+    if isinstance(outcome, VerifiedRollout):
         words, reward, failure = responses.last_assistant_text(outcome.response), outcome.reward, None
     else:
         words, reward, failure = outcome.message, None, str(outcome.failure_class)
@@ -182,13 +182,13 @@ def _output_tokens(outcome: Outcome) -> int | None:
 
 
 def _texts(outcome: Outcome) -> Iterator[str]:
-    """All that was asked and said."""
+    """Yield all texts of an outcome: the row, the output, the verdict and the message of a failure."""
     yield outcome.row.decode("utf-8", "replace")
     if isinstance(outcome, Failure | Unresolved):
         yield outcome.message
     if not isinstance(outcome, Failure):
         yield from _strings(outcome.response.get("output"))
-    if isinstance(outcome, Rollout):
+    if isinstance(outcome, VerifiedRollout):
         yield from _strings(outcome.verdict)
 
 
@@ -196,8 +196,8 @@ def _strings(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for member in value.values():
-            yield from _strings(member)
+        for item in value.values():
+            yield from _strings(item)
     elif isinstance(value, list):
-        for member in value:
-            yield from _strings(member)
+        for item in value:
+            yield from _strings(item)

@@ -1,4 +1,4 @@
-"""One rollout as the page shows it: stored, or still being made."""
+"""One rollout as the viewer shows it: stored, or still in flight."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from gymq.bridge.failures import not_found
-from gymq.in_progress import Done
-from gymq.messages import Failure, Generated, Outcome, Rollout, Task, ToolResult, Unresolved, Verified
-from gymq.rows import PARAMS
-from gymq.tokens import TOKEN_MEMBERS
+from gymq.data.rows import PARAMS
+from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult, Unresolved, Verified, VerifiedRollout
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.runs.in_progress import Done
 
 MOST_TOKENS = 20_000  # of one item that are sent to a page
 
@@ -19,7 +19,7 @@ View = dict[str, Any]
 
 
 def stored_view(outcome: Outcome) -> View:
-    """All of a stored rollout but its tokens, which are counted."""
+    """Return a stored rollout without its tokens, which are only counted."""
     view: View = {
         "state": outcome.__struct_config__.tag.partition(".")[0],  # type: ignore[union-attr]
         "run": outcome.run,
@@ -35,13 +35,13 @@ def stored_view(outcome: Outcome) -> View:
         "timings": [[str(timing.stage), timing.started_s, timing.duration_s] for timing in outcome.timings],
         **_asked(outcome.row),
     }
-    if isinstance(outcome, Rollout | Unresolved):
+    if isinstance(outcome, VerifiedRollout | Unresolved):
         response = outcome.response
         view["items"] = [without_tokens(item) for item in _objects(response.get("output"))]
         view["usage"] = response.get("usage")
         view["incomplete"] = response.get("incomplete_details")
         view["model"] = response.get("model")
-    if isinstance(outcome, Rollout):
+    if isinstance(outcome, VerifiedRollout):
         view["reward"] = outcome.reward
         view["verdict"] = outcome.verdict
     if isinstance(outcome, Failure | Unresolved):
@@ -55,10 +55,10 @@ def stored_view(outcome: Outcome) -> View:
 
 
 def unfinished_view(run: str, task_index: int, rollout_index: int, task: Task | None, attempt: int) -> View:
-    """What is known of a rollout that has no outcome.
+    """Return the known parts of a rollout that has no outcome.
 
     Args:
-        task: if an agent has it in hand.
+        task: its task, if an agent has it in flight.
     """
     view: View = {
         "state": "running" if task is not None else "waiting",
@@ -74,34 +74,34 @@ def unfinished_view(run: str, task_index: int, rollout_index: int, task: Task | 
 
 
 def done_items(done: Iterable[Done]) -> list[View]:
-    """The effects of a rollout that is being made, as items of its output; each says when it was written down."""
+    """Return the effects of a rollout in flight as items of its output, each with its time."""
     items: list[View] = []
     for effect in done:
-        reply, told = effect.reply, {"at": effect.stored_at}
+        reply, fields = effect.reply, {"at": effect.stored_at}
         if isinstance(reply, Generated):
-            items += [without_tokens(item) | told for item in _objects(reply.response.get("output"))]
+            items += [without_tokens(item) | fields for item in _objects(reply.response.get("output"))]
         elif isinstance(reply, ToolResult):
-            # The journal knows a call as "tool <number> <name> <digest>".
+            # The journal knows a call as "tool <number> <name>".
             name = effect.key.split(" ")[2] if effect.key.count(" ") >= 2 else ""
             output = {"type": "function_call_output", "name": name, "output": reply.output}
-            items.append(output | told)
+            items.append(output | fields)
         elif isinstance(reply, Verified):
-            items.append({"type": "verdict", "reward": reply.reward, "verdict": reply.verdict} | told)
+            items.append({"type": "verdict", "reward": reply.reward, "verdict": reply.verdict} | fields)
     return items
 
 
 def without_tokens(item: Mapping[str, Any]) -> View:
-    """An item whose token arrays are counted in a member `tokens`."""
-    kept = {name: value for name, value in item.items() if name not in TOKEN_MEMBERS}
-    counts = {name: len(item[name]) for name in TOKEN_MEMBERS if item.get(name) is not None}
+    """Return an item whose token arrays are replaced by their lengths in a field `tokens`."""
+    kept = {name: value for name, value in item.items() if name not in TOKEN_FIELDS}
+    counts = {name: len(item[name]) for name in TOKEN_FIELDS if item.get(name) is not None}
     return kept | {"tokens": counts} if counts else kept
 
 
 def tokens_of_item(outcome: Outcome, position: int) -> View:
-    """The generated tokens of one item, with their log probs; at most `MOST_TOKENS`.
+    """Return the generated tokens of one item, with their log probs; at most `MOST_TOKENS`.
 
     Raises:
-        BridgeError: 404; there are none.
+        BridgeError: 404; the item has no tokens.
     """
     items = [] if isinstance(outcome, Failure) else _objects(outcome.response.get("output"))
     item = items[position] if 0 <= position < len(items) else {}
@@ -116,17 +116,20 @@ def tokens_of_item(outcome: Outcome, position: int) -> View:
 
 
 def _asked(row: bytes) -> View:
-    """The prompt and the other members of a row; a failed row was never checked and may be anything."""
+    """Return the prompt and the other fields of a row.
+
+    A failed row was never checked and may hold anything.
+    """
     try:
-        members = msgspec.json.decode(row)
+        fields = msgspec.json.decode(row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"row": row.decode("utf-8", "backslashreplace"), "input": []}
-    params = members.get(PARAMS) if isinstance(members, dict) else None
-    if not isinstance(members, dict) or not isinstance(params, dict):
-        return {"row": members, "input": []}
+    params = fields.get(PARAMS) if isinstance(fields, dict) else None
+    if not isinstance(fields, dict) or not isinstance(params, dict):
+        return {"row": fields, "input": []}
     given = params.get("input")
     return {
-        "row": {name: value for name, value in members.items() if name != PARAMS},
+        "row": {name: value for name, value in fields.items() if name != PARAMS},
         "input": [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given),
         "instructions": params.get("instructions"),
         "tools": _objects(params.get("tools")),

@@ -1,4 +1,4 @@
-"""Where the page and what it reads are: below `/ui`. Everything but the page's own files needs the bridge's key."""
+"""Routes of the viewer and its data, below `/ui`. Everything but the viewer's own files needs the bridge's key."""
 
 from __future__ import annotations
 
@@ -8,22 +8,21 @@ from typing import Any, TypeVar
 import msgspec
 from aiohttp import web
 
-from gymq import subjects
-from gymq.bridge.context import Context
+from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import invalid, not_found
 from gymq.bridge.http import JSON
-from gymq.bridge.web.live import MOST_IN_HAND, Listeners, rollout_events, run_events
+from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, Site
-from gymq.cluster_status import read_queues, read_workers
-from gymq.in_progress import tasks_in_hand
-from gymq.jetstream import JetStream
-from gymq.messages import Outcome
-from gymq.outcome_store import OutcomeStore
-from gymq.streams import TASKS
-from gymq.tokens import encode_json
+from gymq.bus.streams import TASKS
+from gymq.protocol import subjects
+from gymq.protocol.messages import Outcome
+from gymq.protocol.tokens import encode_json
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.cluster_status import read_queues, read_workers
+from gymq.runs.in_progress import tasks_in_flight
 
 MOST_INDEX = 2**53
 TASKS_COMPARED = 20  # on a page
@@ -36,7 +35,7 @@ T = TypeVar("T")
 
 
 class WebRoutes:
-    def __init__(self, context: Context) -> None:
+    def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._site = Site()
         self._views = RunViews(context.bus)
@@ -53,7 +52,7 @@ class WebRoutes:
             web.get(_RUN, self.run),
             web.get(f"{_RUN}/live", self.run_live),
             web.get(f"{_RUN}/rollouts", self.rollouts),
-            web.get(f"{_RUN}/in-hand", self.in_hand),
+            web.get(f"{_RUN}/in-hand", self.in_flight),
             web.get(f"{_RUN}/tasks", self.tasks),
             web.get(_ROLLOUT, self.rollout),
             web.get(f"{_ROLLOUT}/live", self.rollout_live),
@@ -79,7 +78,7 @@ class WebRoutes:
     async def cluster(self, request: web.Request) -> web.Response:
         self._context.admit(request)
         bus = self._context.bus
-        queues = [queue for queue in await read_queues(JetStream(bus), TASKS) if queue.agent is not None]
+        queues = [queue for queue in await read_queues(bus.js, TASKS) if queue.agent is not None]
         return _answer({"queues": queues, "workers": await read_workers(bus)})
 
     async def run(self, request: web.Request) -> web.Response:
@@ -88,10 +87,10 @@ class WebRoutes:
 
     async def run_live(self, request: web.Request) -> web.StreamResponse:
         self._context.admit(request)
-        return await self._listeners.tell(request, run_events(self._views, _run(request)))
+        return await self._listeners.stream(request, run_events(self._views, _run(request)))
 
     async def rollouts(self, request: web.Request) -> web.Response:
-        """A page of rollouts: those before a position, or those beyond one that are wanted."""
+        """Return a page of rollouts: those before a position, or the matching ones after it."""
         self._context.admit(request)
         run, query = _run(request), request.query
         before = _given(query, "before", _index)
@@ -112,15 +111,15 @@ class WebRoutes:
         )
         return _answer(await self._list.after(run, _given(query, "after", _index) or 0, wanted))
 
-    async def in_hand(self, request: web.Request) -> web.Response:
-        """Rollouts of a run that agents work on."""
+    async def in_flight(self, request: web.Request) -> web.Response:
+        """Return the rollouts of a run that are in flight."""
         self._context.admit(request)
-        tasks = await tasks_in_hand(self._context.bus, _run(request), MOST_IN_HAND)
-        members = ("task_index", "rollout_index", "agent")
-        return _answer([{name: getattr(task, name) for name in members} for task in tasks])
+        tasks = await tasks_in_flight(self._context.bus, _run(request), MAX_IN_FLIGHT)
+        fields = ("task_index", "rollout_index", "agent")
+        return _answer([{name: getattr(task, name) for name in fields} for task in tasks])
 
     async def tasks(self, request: web.Request) -> web.Response:
-        """The rewards of some tasks, for a look at two runs side by side."""
+        """Return the rewards of some tasks, for a comparison of two runs."""
         self._context.admit(request)
         run, first = _run(request), _given(request.query, "first", _index) or 0
         tasks = []
@@ -138,11 +137,11 @@ class WebRoutes:
 
     async def rollout_live(self, request: web.Request) -> web.StreamResponse:
         self._context.admit(request)
-        events = rollout_events(self._context, self._store, *_rollout(request))
-        return await self._listeners.tell(request, events)
+        events = rollout_events(self._context, self._store, self._views, *_rollout(request))
+        return await self._listeners.stream(request, events)
 
     async def tokens(self, request: web.Request) -> web.Response:
-        """The tokens of one item of a rollout's output."""
+        """Return the tokens of one item of a rollout's output."""
         self._context.admit(request)
         item = _index(request.match_info["item"])
         return _answer(tokens_of_item(await self._outcome(request), item))
@@ -167,23 +166,24 @@ def _run(request: web.Request) -> str:
         raise not_found(str(error)) from None
 
 
-def _rollout(request: web.Request) -> tuple[str, int, int]:
-    return _run(request), _index(request.match_info["task"]), _index(request.match_info["rollout"])
+def _rollout(request: web.Request) -> subjects.RolloutId:
+    indices = (_index(request.match_info[name]) for name in ("task", "rollout"))
+    return subjects.RolloutId(_run(request), *indices)
 
 
 def _given(query: Mapping[str, str], name: str, read: Callable[[str], T]) -> T | None:
-    """A parameter of a query; None if it is not given."""
+    """Return a parameter of a query, or None if it is not given."""
     text = query.get(name)
     if not text:
         return None
     try:
         return read(text)
     except ValueError:
-        raise invalid(f"{name}: {text:.40} is no number") from None
+        raise invalid(f"{name}: {text:.40} is not a number") from None
 
 
 def _index(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else -1
     if not 0 <= number <= MOST_INDEX:
-        raise not_found(f"{text:.40} is no index")
+        raise not_found(f"{text:.40} is not an index")
     return number

@@ -1,8 +1,9 @@
-"""Runs as the page shows them, made of the profiler's checkpoints: nothing here grows with what is stored."""
+"""Runs as the viewer shows them, from the profiler's checkpoints: no cost here grows with the number of outcomes."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -11,14 +12,14 @@ import msgspec
 
 from gymq.bridge.failures import not_found
 from gymq.bridge.web.histogram import Bar, histogram
-from gymq.bus import Bus
-from gymq.dead_letters import DeadLetters
-from gymq.jetstream import JetStream
-from gymq.messages import Profile, Run
-from gymq.overview import RunOverview, run_overview
-from gymq.profiler import read_profile
-from gymq.running import RunningProfile, Slow
-from gymq.runs import Runs
+from gymq.bus import Bus, streams
+from gymq.protocol import subjects
+from gymq.protocol.messages import Profile, Run
+from gymq.queue.dead_letters import DeadLetters
+from gymq.runs.overview import RunOverview, run_overview
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.profiler import read_profile
+from gymq.stats.running import RunningProfile, Slow
 
 PAGE = 25  # runs on a page of the list
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often
@@ -27,7 +28,7 @@ MOST_FAILURES = 20
 
 
 class Failing(msgspec.Struct, frozen=True):
-    """A rollout without a reward, as its dead letter tells."""
+    """A rollout without a reward, as its dead letter reports it."""
 
     rollout: str  # "run/task/rollout"
     failure_class: str
@@ -41,7 +42,9 @@ class RunView(msgspec.Struct, frozen=True):
 
     overview: RunOverview
     sequence: int  # stream sequence of the last outcome that is counted
-    open_tasks: int
+    num_stored: int  # rollouts that have an outcome, failures included
+    is_done: bool  # whether every rollout has one; False while their number is unknown
+    open_tasks: int  # tasks whose rollouts have not all come; 0 once the run is done
     histograms: dict[str, list[Bar] | None]  # of the rewards of each agent; None: too many different ones
     slowest: list[Slow]
     failing: list[Failing]  # the newest first
@@ -58,13 +61,13 @@ class RunViews:
     """Reads runs; several pages that look at one run cost as much as one."""
 
     def __init__(self, bus: Bus) -> None:
-        self._js = JetStream(bus)
+        self._js = bus.js
         self._runs = Runs(bus)
         self._letters = DeadLetters(bus)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     async def newest(self, skip: int, text: str) -> tuple[list[RunOverview], int]:
-        """A page of the runs whose name holds `text`, the newest first; and how many there are.
+        """Return a page of the runs whose name contains `text`, newest first, and how many such runs there are.
 
         Raises:
             BusError
@@ -74,7 +77,7 @@ class RunViews:
         return [run_overview(record, await read_profile(self._js, record.run)) for record in shown], len(records)
 
     async def view(self, run: str) -> RunView:
-        """A run, at most a second old.
+        """Return a run's state, at most a second old.
 
         Raises:
             BridgeError: 404; there is no such run.
@@ -90,28 +93,50 @@ class RunViews:
                 kept.at = time.monotonic()
             return kept.view
 
+    async def has_task(self, run: str, task_index: int) -> bool:
+        """Return whether a run has such a task, or may have: it has not ended, and its end is known.
+
+        Raises:
+            BusError, BadToken
+        """
+        if await self._js.count(streams.ROLLOUTS, subjects.rollouts_of_task(run, task_index)):
+            return True
+        record = await self._runs.record(run)
+        return record is not None and record.num_rollouts is not None and not (await self.view(run)).is_done
+
     async def _read(self, run: str, before: RunView | None) -> RunView:
         record, checkpoint = await self._runs.record(run), await read_profile(self._js, run)
         if record is None and checkpoint is None:
             raise not_found(f"there is no run {run}")
         record = record or Run(run=run, created_at=0.0)
-        if before is not None and checkpoint is not None and before.overview.updated_at == checkpoint.at:
-            return before
+        at = None if checkpoint is None else checkpoint.at
+        known = before if before is not None and before.overview.updated_at == at else None
+        if known is not None and known.is_done:
+            return known
+        num_stored = await self._runs.num_stored(run)
+        if known is not None and known.num_stored == num_stored:
+            return known
         failing = []
-        for buried in reversed(await self._letters.newest(MOST_FAILURES, run)):
-            letter = buried.letter
+        for entry in reversed(await self._letters.newest(MOST_FAILURES, run)):
+            letter = entry.letter
             if letter.rollout:
                 of = (str(letter.failure_class or "failed"), str(letter.stage or ""))
                 failing.append(Failing(letter.rollout, *of, letter.reason, letter.at))
-        return await asyncio.to_thread(_view, record, checkpoint, failing)
+        return await asyncio.to_thread(_view, record, checkpoint, num_stored, failing)
 
 
-def _view(record: Run, checkpoint: Profile | None, failing: list[Failing]) -> RunView:
+def _view(record: Run, checkpoint: Profile | None, num_stored: int, failing: list[Failing]) -> RunView:
     overview = run_overview(record, checkpoint)
-    if checkpoint is None:
-        return RunView(overview, 0, 0, {}, [], failing)
-    profile = RunningProfile.from_state(checkpoint.state)
+    is_done = record.num_rollouts is not None and num_stored >= record.num_rollouts
+    profile = None
+    if checkpoint is not None:
+        with contextlib.suppress(ValueError):  # another version saved it; the profiler counts all of it again
+            profile = RunningProfile.from_state(checkpoint.state)
+    if checkpoint is None or profile is None:
+        return RunView(overview, 0, num_stored, is_done, 0, {}, [], failing)
     counts = {name: profile.reward_counts(name) for name in overview.agents}
     histograms = {name: None if values is None else histogram(values) for name, values in counts.items()}
-    open_tasks = checkpoint.snapshot.get("open_tasks", 0)
-    return RunView(overview, checkpoint.sequence, open_tasks, histograms, list(profile.slowest()), failing)
+    # A task whose failures may be retried stays open in the profile, even when no retry follows.
+    open_tasks = 0 if is_done else checkpoint.snapshot.get("open_tasks", 0)
+    slowest = list(profile.slowest())
+    return RunView(overview, checkpoint.sequence, num_stored, is_done, open_tasks, histograms, slowest, failing)

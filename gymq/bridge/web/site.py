@@ -39,7 +39,7 @@ _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg"
 
 
 class Site:
-    """The files, read once. They hold no data, so whoever reaches the bridge may have them."""
+    """The files, read once. They hold no data, so any client that reaches the bridge may have them."""
 
     def __init__(self) -> None:
         folder = files("gymq.bridge.web") / "static"
@@ -51,7 +51,7 @@ class Site:
         return sorted(self._files)
 
     def response(self, name: str) -> web.Response:
-        """One file.
+        """Return the response with one file.
 
         Raises:
             BridgeError: 404; there is no such file.

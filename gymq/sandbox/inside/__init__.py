@@ -1,1 +1,1 @@
-"""What runs in front of a sandboxed program. Only the standard library, and little of it: each run starts it anew."""
+"""The programs that run in front of a sandboxed one. Small and standard library only: each run starts them."""

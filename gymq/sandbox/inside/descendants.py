@@ -1,6 +1,4 @@
-"""What came from this process and still runs: looked at, stopped, collected and ended. Linux; this process is a
-subreaper.
-"""
+"""Find, stop, collect and kill the descendants of this process. Linux only; this process is a subreaper."""
 
 from __future__ import annotations
 
@@ -16,7 +14,7 @@ _QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
 
 
 def reap(child: int) -> int | None:
-    """Collect whoever ended; the exit status of the program if it did."""
+    """Collect all that ended; return the exit status of the program if it did."""
     status = None
     while True:
         try:
@@ -38,7 +36,7 @@ def use_too_much_memory(everybody: list[int], limit: int, others: int = 0) -> bo
 
 
 def socket_bytes(everybody: list[int]) -> int:
-    """The most that the kernel may hold in sockets of these processes, and what it has queued for their network."""
+    """Return the most that the kernel may hold in sockets of these processes, with what is queued for their network."""
     sockets: set[str] = set()
     hidden = 0
     for pid in everybody:
@@ -62,7 +60,7 @@ def socket_bytes(everybody: list[int]) -> int:
 
 
 def pids() -> list[int]:
-    """Children, their children and so on; as process 1 of a namespace everybody else."""
+    """Return the children, their children and so on; as process 1 of a namespace all other processes."""
     if os.getpid() == 1:
         return [int(name) for name in os.listdir("/proc") if name.isdecimal() and name != "1"]
     parents: dict[int, int] = {}
@@ -82,17 +80,17 @@ def pids() -> list[int]:
 
 
 def stat(pid: int) -> list[bytes]:
-    """What `/proc/PID/stat` says behind the name: the state first.
+    """Return what `/proc/PID/stat` says after the name: the state first.
 
     Raises:
-        OSError: there is no such process.
+        OSError: the process does not exist.
     """
     with open(f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
 
 def stop() -> None:
-    """Stop them all, and whatever they start meanwhile, so that they use no processor until `go_on`."""
+    """Stop them all, and any that they start meanwhile, so that they use no processor time until `go_on`."""
     if os.getpid() == 1:
         _signal([-1], signal.SIGSTOP)
         return
@@ -110,7 +108,7 @@ def go_on() -> None:
 
 
 def end() -> None:
-    """Kill them all, and whatever they start meanwhile, and collect them."""
+    """Kill them all, and any that they start meanwhile, and collect them."""
     while True:
         _signal(pids(), signal.SIGKILL)
         try:
@@ -147,7 +145,7 @@ def _has_memory(pid: int) -> bool:
 
 
 def _memory(pid: int) -> int:
-    """With its part of what it shares. Slow: the kernel goes through the memory page by page."""
+    """Return the memory of a process with its part of what it shares. Slow: the kernel goes through it page by page."""
     measured = _sum_of(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss"))
     return measured + _sum_of(f"/proc/{pid}/status", (b"VmPTE",)) if measured else _most_memory(pid)
 

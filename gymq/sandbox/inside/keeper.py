@@ -2,7 +2,8 @@
 
 `LINE_FD MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]`; the exit status, or the signal, is the program's. The line is one
 end of a pair of sockets. The owner writes on it when the program has to end. It closes when the owner dies; then the
-folder is removed too, since nobody else is left to do it. The keeper writes on it if memory ended the program.
+keeper also removes the folder, since no other process is left to do it. The keeper writes on it if memory ended the
+program.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ def main() -> NoReturn:
 
 
 def _watch_over_me() -> None:
-    """Go on as a child, a subreaper, of a process that ends with it and in its way, and is a subreaper too.
+    """Continue as a child, a subreaper, of a process that ends with it and in its way, and is a subreaper too.
 
-    Either may be killed, by the program or by an owner who kills his children first: the other one then ends the rest.
+    Either may be killed, by the program or by an owner that kills its children first: the other one then ends the rest.
     """
     kernel.become_subreaper()
     keeper = os.fork()

@@ -74,7 +74,7 @@ def mount(source: str | None, target: str, kind: str | None, flags: int, options
 
 
 def make_read_only(target: str) -> None:
-    """A mount and all below it, without devices and set-user-id programs."""
+    """Make a mount and all below it read-only, without devices and set-user-id programs."""
     attributes = struct.pack("=QQQQ", MS_RDONLY | MS_NOSUID | MS_NODEV, 0, 0, 0)  # MOUNT_ATTR_* have the same values
     path = os.fsencode(target)
     if _libc.syscall(_MOUNT_SETATTR, _AT_FDCWD, path, _AT_RECURSIVE, attributes, len(attributes)) != 0:
@@ -100,17 +100,17 @@ def raise_loopback() -> None:
 
 
 def set_undumpable() -> None:
-    """No process of the same user may look into this one."""
+    """Keep other processes of the same user from looking into this one."""
     _prctl(_PR_SET_DUMPABLE, 0)
 
 
 def become_subreaper() -> None:
-    """Orphaned descendants become children of this process."""
+    """Make orphaned descendants children of this process."""
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
 def drop_bounding_set() -> None:
-    """No capability can be had by executing something. For this the process needs CAP_SETPCAP, or to have none."""
+    """Prevent any gain of capabilities by executing a file. The process needs CAP_SETPCAP, or no capabilities."""
     for capability in range(_LAST_CAPABILITY + 1):
         if _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0) != 0:
             if ctypes.get_errno() in (errno.EINVAL, errno.EPERM):
@@ -119,7 +119,7 @@ def drop_bounding_set() -> None:
 
 
 def drop_privileges() -> None:
-    """No capabilities now, and none to be had by executing something."""
+    """Drop all capabilities, and prevent any gain of them by executing a file."""
     header = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
     if _libc.capset(header, bytes(24)) != 0:
         _fail("cannot drop capabilities")
@@ -127,10 +127,10 @@ def drop_privileges() -> None:
 
 
 def refuse_system_calls(network: bool, guarded: tuple[int, ...] = ()) -> None:
-    """Install a filter for this process and all that come from it; what it refuses fails with EPERM.
+    """Install a filter for this process and all that come from it; a refused call fails with EPERM.
 
     Args:
-        network: there is a network namespace, so that sockets of the internet's families reach nobody. Without one
+        network: there is a network namespace, so that sockets of the internet's families reach nothing. Without one
             there are no sockets but pairs.
         guarded: processes of the same user that must not be signalled or hampered.
 
@@ -194,7 +194,7 @@ def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> list[bytes
 
 
 def _if_called(number: int, lines: list[bytes]) -> list[bytes]:
-    """Instructions for one system call; after them it is allowed."""
+    """Return instructions for one system call; after them it is allowed."""
     body = [*lines, _instruction(_GIVE, _ALLOW)]
     return [_instruction(_EQUAL, number, 0, len(body)), *body]
 

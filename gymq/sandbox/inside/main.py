@@ -1,7 +1,7 @@
 """The supervisor of one sandboxed program: `main.py SPEC_FD LIFELINE_FD REPORT_FD`.
 
-It builds what the program may see, starts it with limits and without privileges, watches it, ends whatever it left
-running, and reports. It reads no environment.
+It builds the program's view of the file system, starts it with limits and without privileges, watches it, ends all that
+it left running, and reports. It reads no environment.
 
 The lifeline is the reading end of a pipe of which the owner holds the other end: it closes when the owner wants the
 end, and also when the owner dies. On it the owner of a session says when a step begins and when it is over.
@@ -35,9 +35,9 @@ def main() -> None:
 
 
 def _low(given: list[int]) -> list[int]:
-    """The same files at the lowest numbers behind the standard streams, and no others open.
+    """Move the given files to the lowest numbers after the standard streams, and close all others.
 
-    They come with the numbers that they had in the owner, who may have thousands.
+    They arrive with the numbers that they had in the owner, which may have thousands.
     """
     low = list(range(3, 3 + len(given)))
     kept = [fcntl.fcntl(fd, fcntl.F_DUPFD, low[-1] + 1) for fd in given]

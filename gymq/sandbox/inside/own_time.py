@@ -25,7 +25,7 @@ class OwnTime:
         self._waited = _waited(everybody)[0]
 
     def look(self, everybody: list[int]) -> None:
-        """Count what passed since the last look.
+        """Count the time since the last look.
 
         Args:
             everybody: the program's processes.
@@ -42,7 +42,7 @@ class OwnTime:
 
 
 def _computed(everybody: list[int]) -> float:
-    """Seconds of computing of these processes, and of all that they and this one have waited for."""
+    """Return the seconds of computing of these processes, and of all that they and this one have waited for."""
     own = os.times()
     total = own.children_user + own.children_system
     for pid in everybody:
@@ -54,7 +54,7 @@ def _computed(everybody: list[int]) -> float:
 
 
 def _waited(everybody: list[int]) -> tuple[dict[str, float], bool]:
-    """Seconds for which each thread waited for a processor, and whether one wants to run now, or waits for a disk."""
+    """Return for how long each thread waited for a processor, and whether one wants to run now, or waits for a disk."""
     waited: dict[str, float] = {}
     wants = False
     for pid in everybody:
@@ -75,7 +75,7 @@ def _waited(everybody: list[int]) -> tuple[dict[str, float], bool]:
 
 
 def _waits_for_child(task: str) -> bool:
-    """Whether a thread lent its memory to a child of its own and waits for it, which looks like waiting for a disk."""
+    """Return whether a thread lent its memory to a child and waits for it, which looks like waiting for a disk."""
     try:
         with open(f"{task}/syscall", "rb") as file:
             return file.read().split()[0] in _VFORK.get(os.uname().machine, ())

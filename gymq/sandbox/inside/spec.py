@@ -1,10 +1,10 @@
-"""What the supervisor is told."""
+"""The input of the supervisor."""
 
 from __future__ import annotations
 
 
 class Spec:
-    """Members are those of `Program` and `Limits`, and how the program is isolated."""
+    """The fields of `Program` and `Limits`, and how the program is isolated."""
 
     argv: list[str]
     env: dict[str, str]
@@ -25,5 +25,5 @@ class Spec:
     own_view: bool  # there are namespaces: of the file system, the network and the rest
     changes_user: bool  # the supervisor is root, and the program becomes another user
 
-    def __init__(self, members: dict[str, object]) -> None:
-        self.__dict__.update(members)
+    def __init__(self, values: dict[str, object]) -> None:
+        self.__dict__.update(values)

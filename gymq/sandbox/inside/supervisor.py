@@ -32,7 +32,7 @@ _NOT_STARTED = 125  # exit status of the child when the reason is in the pipe
 
 
 def own_uid() -> int:
-    """A user that nobody else on the machine is, as long as this process lives: it is made of its number.
+    """Return a user id that no other process of the machine has while this one lives: it is derived from its number.
 
     So one run cannot signal another, and the limit of processes counts only its own.
     """
@@ -59,6 +59,8 @@ def supervise(spec: Spec, uid: int | None, lifeline_fd: int) -> str:
     child = _start(spec, uid)
     try:
         limit, status = _Watch(spec, child, lifeline_fd, disk).until_the_end()
+        if limit is None and disk.is_full(at_the_end=True):
+            limit = "disk"
     finally:
         _end_all(child, uid)
     if status is None:
@@ -110,7 +112,7 @@ def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
-    """As `os.execvpe`, which imports a module when it is called; here the library may be out of the user's reach."""
+    """Execute a program as `os.execvpe` does, which imports a module that may be out of the user's reach here."""
     problem: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
     for folder in [""] if "/" in argv[0] else env["PATH"].split(":"):
         try:
@@ -128,7 +130,7 @@ def _become(uid: int) -> None:
 
 
 def _set_limits(spec: Spec, others: int) -> None:
-    """`others`: processes that count for the same user and are none of the program's."""
+    """Set the limits. `others` counts the processes of the same user that are not the program's."""
 
     def limit(which: int, value: int, hard: int | None = None) -> None:
         allowed = resource.getrlimit(which)[1]
@@ -147,7 +149,7 @@ def _set_limits(spec: Spec, others: int) -> None:
 
 
 class _Watch:
-    """Looks at a program until it ends, or has to."""
+    """Watches a program until it ends, or has to."""
 
     def __init__(self, spec: Spec, child: int, lifeline_fd: int, disk: Disk) -> None:
         self._spec = spec
@@ -162,7 +164,7 @@ class _Watch:
         self._began()
 
     def until_the_end(self) -> tuple[str | None, int | None]:
-        """The limit that was hit, and the exit status if the program ended by itself.
+        """Wait for the program to end; return the limit that was hit, and the exit status if it ended by itself.
 
         Raises:
             TimeoutError: the machine did not let it run.
@@ -187,7 +189,7 @@ class _Watch:
             pause = max(_PAUSE_S, _PART * (time.monotonic() - began))
 
     def _look(self) -> str | None:
-        """The limit that the program went over."""
+        """Return the limit that the program exceeded, if any."""
         spec = self._spec
         everybody = descendants.pids()
         self._own.look(everybody)
@@ -206,7 +208,7 @@ class _Watch:
         return None
 
     def _obey(self) -> bool:
-        """Do what the owner of a session says: a step begins, with its time, or it is over. False: all is over."""
+        """Obey the owner of a session: begin or end a step, with its time. Return False once the session is over."""
         said = os.read(self._lifeline, STEP.size)
         if len(said) < STEP.size:
             return False

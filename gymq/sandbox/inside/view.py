@@ -1,4 +1,4 @@
-"""What a sandboxed program sees of the file system: the system's programs and libraries, read-only, and /tmp."""
+"""The file system as a sandboxed program sees it: the system's programs and libraries, read-only, and /tmp."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class State:
     digest: int = 0
 
 
-class _Chain(gymq.Resources[Row]):
+class _Chain(gymq.Resources[Row, State]):
     """Pays the grade that the policy says, if the state is what exactly one run of each tool call makes of it.
 
     Any other state is worth -1, which no row is.
@@ -37,14 +37,13 @@ class _Chain(gymq.Resources[Row]):
             Path  # folder; in it one file a process, one line `session turn` a tool call, "stopped" behind it if it was
         )
 
-    options: Options
     max_concurrency = 100_000
 
     async def start(self) -> None:
         path = self.options.log / f"tools-{os.getpid()}"
         self._log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    def open(self, row: Row) -> State:
+    async def open(self, row: Row) -> State:
         return State(row)
 
     @gymq.tool
@@ -65,7 +64,9 @@ class _Chain(gymq.Resources[Row]):
     def further(self, state: State) -> dict[str, Any]:
         return {}
 
-    async def verify(self, request: gymq.VerifyRequest[Row], state: State) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[Row, State]) -> gymq.Verdict:
+        state = request.state
+        assert state is not None
         row = request.row
         await asyncio.sleep(row.verify_s)
         if row.kills == "verify":

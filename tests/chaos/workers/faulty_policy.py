@@ -13,10 +13,10 @@ NAN = float("nan")
 
 
 def raises(error: BaseException) -> Callable[[], Any]:
-    def deed() -> Any:
+    def action() -> Any:
         raise error
 
-    return deed
+    return action
 
 
 def with_item(**members: Any) -> dict[str, Any]:

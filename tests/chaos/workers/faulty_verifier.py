@@ -16,10 +16,10 @@ class Row(gymq.Row):
 
 
 def raises(error: BaseException) -> Callable[[], Any]:
-    def deed() -> Any:
+    def action() -> Any:
         raise error
 
-    return deed
+    return action
 
 
 FAULTS: dict[str, Callable[[], Any]] = {
@@ -30,8 +30,8 @@ FAULTS: dict[str, Callable[[], Any]] = {
     "memory": raises(MemoryError()),
     "exits": lambda: sys.exit(3),
     "none": lambda: None,
-    "number": lambda: 0.0,
-    "false": lambda: False,
+    "text": lambda: "0.0",
+    "list": lambda: [0.0],
     "dictionary": lambda: {"reward": 0.0},
     "nan": lambda: gymq.Verdict(float("nan")),
     "infinite": lambda: gymq.Verdict(float("inf")),
@@ -49,7 +49,7 @@ IN_PROCESS: dict[str, Callable[[], Any]] = FAULTS | {
     "dies": lambda: os._exit(1),
     "crashes": lambda: ctypes.string_at(0),
     "computes too long": lambda: time.sleep(3600),
-    "cannot be pickled": lambda: gymq.Verdict(0.0, note=lambda: None),
+    "cannot be pickled": lambda: gymq.Verdict(0.0, note=(one for one in "")),
 }
 
 
@@ -75,5 +75,5 @@ class InProcess(gymq.Resources[Row]):
     max_concurrency = 100_000
     verify_timeout_s = 0.5
 
-    def verify(self, request: gymq.VerifyRequest[Row]) -> Any:
+    def verify_in_process(self, request: gymq.VerifyRequest[Row]) -> Any:
         return verdict(IN_PROCESS, request)

@@ -17,7 +17,6 @@ class Policy(gymq.Model):
     class Options(gymq.WorkerOptions):
         log: Path  # folder; in it one file a process, two lines a call: run/task/rollout/attempt turn begin|end time
 
-    options: Options
     max_concurrency = 100_000
 
     async def start(self) -> None:

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import pytest
-
-from workers.resources.google_search.pages import PageError
-from workers.resources.google_search.search import SearchFailed
+from gymq.workers.resources.google_search.pages import PageError
+from gymq.workers.resources.google_search.search import SearchFailed
 
 from ..scripted import ScriptedComponents
 

@@ -7,8 +7,9 @@ compiler prints that comes to them is put behind the scripted output.
 import json
 from typing import Any
 
-from gymq.outcomes import ComponentFailed
-from workers.resources.math_formal_lean.tests.lean_servers import FINISH, printed_at_the_end
+from gymq.workers.resources.math_formal_lean.tests.lean_servers import FINISH, printed_at_the_end
+
+from gymq.failures import ComponentFailed
 
 from ..scripted import ScriptedComponents
 

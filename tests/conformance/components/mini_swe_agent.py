@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from gymq.outcomes import ComponentFailed
-from workers.resources.mini_swe_agent.harness import EvaluationTimedOut
+from gymq.workers.resources.mini_swe_agent.harness import EvaluationTimedOut
+
+from gymq.failures import ComponentFailed
 
 from ..scripted import ScriptedComponents
 

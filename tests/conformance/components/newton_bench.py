@@ -2,9 +2,9 @@
 
 import math
 
-from workers.resources.newton_bench.laws import Module
-from workers.resources.newton_bench.submission import NotEvaluated
-from workers.resources.newton_bench.worker import Evaluation, NewtonBench
+from gymq.workers.resources.newton_bench.laws import Module
+from gymq.workers.resources.newton_bench.submission import NotEvaluated
+from gymq.workers.resources.newton_bench.worker import Evaluation, NewtonBench
 
 from ..scripted import ScriptedComponents
 
@@ -26,4 +26,4 @@ def install(author: NewtonBench, components: ScriptedComponents) -> None:
             error, outcome.get("symbolic_equivalent"), outcome.get("exact_accuracy"), outcome.get("error")
         )
 
-    author.evaluate_law = evaluate_law  # type: ignore[method-assign]
+    author.evaluate_law = evaluate_law  # type: ignore[method-assign, assignment]

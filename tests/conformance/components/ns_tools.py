@@ -2,9 +2,10 @@
 
 from typing import Any
 
+from gymq.workers.resources.ns_tools.worker import NsTools
+
 import gymq
-from gymq.outcomes import ComponentFailed, JudgeFailed
-from workers.resources.ns_tools.worker import NsTools
+from gymq.failures import ComponentFailed, JudgeFailed
 
 from ..scripted import ScriptedComponents
 
@@ -18,7 +19,7 @@ def install(author: NsTools, components: ScriptedComponents) -> None:
             raise RuntimeError(reply["raise"])
         return reply["reply"]
 
-    author.execute = execute  # type: ignore[method-assign]
+    author.execute = execute  # type: ignore[method-assign, assignment]
     author.check_tool = lambda name: None  # type: ignore[method-assign]
     author.make_verifier = lambda name, options: ScriptedVerifier(components)  # type: ignore[assignment, method-assign, return-value]
 

@@ -2,12 +2,13 @@
 
 from typing import Any
 
+from gymq.workers.resources.swerl_gen.container import instance_of
+from gymq.workers.resources.swerl_gen.edits import Repair
+from gymq.workers.resources.swerl_gen.grading import Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.reproduction import new_file_patch
+from gymq.workers.resources.swerl_gen.worker import SwerlGen
+
 from gymq.sandbox import SandboxFailed
-from workers.resources.swerl_gen.container import instance_of
-from workers.resources.swerl_gen.edits import Repair
-from workers.resources.swerl_gen.grading import Resolution, resolution_of
-from workers.resources.swerl_gen.reproduction import new_file_patch
-from workers.resources.swerl_gen.worker import SwerlGen
 
 from ..scripted import ScriptedComponents
 
@@ -26,7 +27,7 @@ def install(author: SwerlGen, components: ScriptedComponents) -> None:
     async def evaluate(instance: dict[str, Any], image: str, repair: Repair) -> Resolution:
         reply = answer("eval", image, patch=repair.patch)
         if "resolution" in reply:
-            return reply["resolution"]  # type: ignore[no-any-return]
+            return reply["resolution"]
         log = "\n".join(reply[name] for name in ("setup_output", "apply_output", "test_output"))
         issue = instance_of(instance)
         return resolution_of(log, issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS, hardened=author.options.hardened)

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-
-from workers.resources.tavily_search.service import ServiceError, UsageLimit
+from gymq.workers.resources.tavily_search.service import ServiceError, UsageLimit
 
 from ..scripted import ScriptedComponents
 

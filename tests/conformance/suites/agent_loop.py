@@ -8,9 +8,12 @@ import asyncio
 import json
 from typing import Any
 
-from gymq import subjects
+from gymq.workers.agents.simple_agent.worker import SimpleAgent
+
 from gymq.agent import Rollout, Session
-from gymq.messages import (
+from gymq.failures import InvalidTask, RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
     Call,
     FailureClass,
     Generate,
@@ -23,8 +26,6 @@ from gymq.messages import (
     Verified,
     Verify,
 )
-from gymq.outcomes import InvalidTask, RolloutError
-from workers.agents.simple_agent.worker import SimpleAgent
 
 from ..comparison import Mismatch
 from ..plain import plain
@@ -78,7 +79,7 @@ async def _status_and_final(script: "Script", case_input: dict[str, Any]) -> dic
                 await agent.converse(rollout, session)
             return {"status": 200, "final": rollout.response}
         verdict = await agent.run(rollout)
-        final = {**row, "response": rollout.response, **verdict.members, "reward": verdict.reward}
+        final = {**row, "response": rollout.response, **verdict.fields, "reward": verdict.reward}
     except InvalidTask:
         return {"status": 422}
     except RolloutError:
@@ -112,7 +113,7 @@ class Script:
         assert isinstance(request, Verify)
         return self._score(request)
 
-    async def tell(self, subject: str, _request: Call) -> None:
+    async def send(self, subject: str, _request: Call) -> None:
         _check_subject(subject, SESSION)
 
     def _open(self, request: Seed) -> Seeded:

@@ -10,12 +10,12 @@ from typing import Any
 from unittest.mock import patch
 
 import aiohttp
+from gymq.workers.models.openai_model import endpoint
+from gymq.workers.models.vllm_model.worker import VLLMModel
 
 from gymq.authoring import OptionsError
+from gymq.failures import RolloutError
 from gymq.model import ModelRequest
-from gymq.outcomes import RolloutError
-from workers.models.openai_model import endpoint
-from workers.models.vllm_model.worker import VLLMModel
 
 from ..comparison import Mismatch
 from ..plain import plain

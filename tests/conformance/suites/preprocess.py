@@ -5,11 +5,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from gymq.jsonl import JsonlError, JsonlText
-from gymq.materialise import Materialisation, MaterialiseOptions
-from gymq.prompt import PromptError, PromptTemplate
-from gymq.resume import Resume
-from gymq.rows import RowError
+from gymq.data.jsonl import JsonlError, JsonlText
+from gymq.data.materialise import Materialisation, MaterialiseOptions
+from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.resume import Resume
+from gymq.data.rows import RowError
 
 from ..refused import Refused
 
@@ -25,7 +25,7 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
 def _preprocess(case_input: dict[str, Any]) -> dict[str, Any]:
     options = dict(case_input["config"])
     if case_input.get("prompt_yaml") is not None:
-        options["prompt"] = PromptTemplate.from_yaml(case_input["prompt_yaml"], "prompt.yaml")
+        options["prompt"] = RowPrompt.from_yaml(case_input["prompt_yaml"], "prompt.yaml")
     with Materialisation(MaterialiseOptions(**options)) as materialisation:
         source = JsonlText("input.jsonl", case_input["input_text"].encode())
         rows = [json.loads(row.json) for row in materialisation.rows(source)]

@@ -6,12 +6,12 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
-from gymq import registry
 from gymq.authoring import OptionsError, Reference
-from gymq.messages import FailureClass, ToolResult, Verified, decoder, encode
-from gymq.outcomes import RolloutError
+from gymq.failures import RolloutError
+from gymq.loading import registry
+from gymq.protocol.messages import FailureClass, ToolResult, Verified, decoder, encode
 from gymq.resources import Resources
 from gymq.testing import Harness, HarnessSession, ScriptedModel
 
@@ -55,7 +55,7 @@ def find_worker(name: str) -> type[Resources[Any]] | None:
     """The Resources class in `workers/resources/NAME/worker.py`, or None if there is no such file."""
     if not (WORKERS / name / "worker.py").is_file():
         return None
-    return cast(type[Resources[Any]], registry.find("resources", name))
+    return registry.find("resources", name)
 
 
 async def check_resources(
@@ -192,7 +192,7 @@ class CaseRun:
         except RolloutError as error:
             return error
         # Sent over the wire, so that what only exists in this process does not pass for an answer.
-        verified = _decode(encode(Verified(reward=verdict.reward, verdict=verdict.members)))
+        verified = _decode(encode(Verified(reward=verdict.reward, verdict=verdict.fields)))
         return {**self._case.row, "response": response, **verified.verdict, "reward": verified.reward}
 
     def _compare_outcome(self, outcome: Outcome) -> None:

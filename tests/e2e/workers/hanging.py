@@ -8,6 +8,6 @@ class Hanging(gymq.Resources[gymq.Row]):
 
     verify_timeout_s = 3600.0
 
-    def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+    def verify_in_process(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         while True:
             pass

@@ -1,4 +1,4 @@
-"""An agent whose own code goes wrong in the way the row asks for."""
+"""An agent whose own code goes wrong in the way the row asks for, or asks several things at once."""
 
 import asyncio
 import json
@@ -30,4 +30,10 @@ class OddAgent(gymq.Agent):
                     await asyncio.sleep(60)
             case "sleep":
                 await asyncio.sleep(60)
+            case "vote":
+                params = {**rollout.params, "input": rollout.input}
+                for turn in range(2):
+                    asking = (rollout.ask(params, key=f"turn {turn} sample {n}") for n in range(5))
+                    replies = await asyncio.gather(*asking)
+                    rollout.output += replies[-1].output
         return gymq.Verdict(1.0)

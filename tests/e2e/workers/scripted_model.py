@@ -19,7 +19,6 @@ class ScriptedModel(gymq.Model):
         calls: Path  # one line a call: the rollout's name
         api_key: str | None = None
 
-    options: Options
     max_concurrency = 100_000
 
     async def start(self) -> None:

@@ -15,7 +15,6 @@ class WeightedModel(gymq.Model):
     class Options(gymq.WorkerOptions):
         folder: Path
 
-    options: Options
     weights = "as started"
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,9 +11,9 @@ import pydantic
 
 import gymq
 from gymq import responses
-from gymq.messages import FailureClass
+from gymq.protocol.messages import FailureClass
 
-Item = dict[str, Any]
+Item = Mapping[str, Any]
 
 STATE_MARK = "is_env_state"  # of the resources worker, on an observation that shows the whole state
 HIDDEN_STATE = "[Previous environment state - hidden]"
@@ -54,7 +55,7 @@ class AviaryAgent(gymq.Agent):
         self, rollout: gymq.Rollout, session: gymq.Session, episode: dict[str, Any]
     ) -> tuple[list[Item], list[list[Item]]]:
         """The episode: what was said and observed in order, and the state after each step."""
-        state: list[Item] = rollout.input + episode["obs"]
+        state: list[Item] = [*rollout.input, *episode["obs"]]
         said: list[Item] = []
         states: list[list[Item]] = []
         for _ in rollout.steps(self.options.max_steps):
@@ -95,12 +96,12 @@ def _task_idx(row: bytes) -> int:
         raise gymq.InvalidTask(f"row: {error}") from None
 
 
-def _action(call: Item) -> Item:
-    # Arguments that the model forgot are no JSON, which the environment tells it.
+def _action(call: Item) -> dict[str, Any]:
+    # Missing arguments are not JSON, which the environment reports to the model.
     return {"call_id": call["call_id"], "name": call["name"], "arguments": call.get("arguments") or ""}
 
 
-def _unmarked(item: Item) -> Item:
+def _unmarked(item: Item) -> dict[str, Any]:
     return {name: value for name, value in item.items() if name != STATE_MARK}
 
 
@@ -110,8 +111,11 @@ async def _ask(session: gymq.Session, name: str, arguments: dict[str, Any]) -> d
     Raises:
         RolloutError: the environment refused it.
     """
-    call = {"type": "function_call", "call_id": name, "name": name, "arguments": json.dumps(arguments)}
-    answer: dict[str, Any] = json.loads((await session.call(call))["output"])
+    text = json.dumps(arguments)
+    call: gymq.FunctionCall = {"type": "function_call", "call_id": name, "name": name, "arguments": text}
+    output = (await session.call(call))["output"]
+    assert isinstance(output, str)
+    answer: dict[str, Any] = json.loads(output)
     if "error" in answer:
         raise gymq.RolloutError(FailureClass.COMPONENT_FAILED, f"the environment refused {name}: {answer['error']}")
     return answer

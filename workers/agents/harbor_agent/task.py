@@ -15,15 +15,14 @@ from typing import Any
 import pydantic
 
 import gymq
-from gymq.harness import Ended, Place
-from gymq.harness.places import run_command
-from gymq.messages import FailureClass, Stage
+from gymq.protocol.messages import FailureClass, Stage
+from gymq.sandbox import ProgramResult, Workspace, run_command
 
 REWARDS = "/logs/verifier"
 
 
 class Environment(pydantic.BaseModel):
-    """What is said of the container; members that are not listed have no effect."""
+    """Settings of the container; fields that are not listed have no effect."""
 
     docker_image: str | None = None
     build_timeout_sec: pydantic.PositiveFloat = 600.0
@@ -85,7 +84,7 @@ class Task:
                 raise gymq.ComponentFailed(f"the image of {self.folder.name} was not built: {said}")
         return tag
 
-    async def copy(self, name: str, place: Place) -> None:
+    async def copy(self, name: str, place: Workspace) -> None:
         """Put a folder of the task at the root of a container."""
         body = io.BytesIO()
         with tarfile.open(fileobj=body, mode="w") as archive:
@@ -94,7 +93,7 @@ class Task:
         if ended.exit_status != 0:
             raise gymq.ComponentFailed(f"{name} cannot be copied: {ended.stderr.decode(errors='replace')[-300:]}")
 
-    async def verify(self, place: Place, timeout_s: float) -> dict[str, float]:
+    async def verify(self, place: Workspace, timeout_s: float) -> dict[str, float]:
         """Run the tests where the agent was; the rewards that they write.
 
         Raises:
@@ -111,7 +110,7 @@ class Task:
             try:
                 return _rewards(json.loads(written.stdout), self.folder.name)
             except ValueError:
-                raise _no_reward(f"the tests of {self.folder.name} wrote a reward.json that is no JSON") from None
+                raise _no_reward(f"the tests of {self.folder.name} wrote a reward.json that is not JSON") from None
         text = await place.run(f"cat {REWARDS}/reward.txt", wall_s=60.0)
         if text.exit_status != 0:
             said = ended.stderr.decode(errors="replace").strip()[-300:]
@@ -126,7 +125,7 @@ def _rewards(written: Any, name: str) -> dict[str, float]:
     except (TypeError, ValueError):
         rewards = {}
     if not rewards or not all(map(math.isfinite, rewards.values())):
-        raise _no_reward(f"the tests of {name} wrote {written!r:.200}, which is no reward")
+        raise _no_reward(f"the tests of {name} wrote {written!r:.200}, which is not a reward")
     return rewards
 
 
@@ -142,5 +141,5 @@ def _digest(folder: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-async def _docker(*arguments: str, wall_s: float) -> Ended:
+async def _docker(*arguments: str, wall_s: float) -> ProgramResult:
     return await run_command(["docker", *arguments], wall_s=wall_s, env=os.environ)

@@ -10,14 +10,13 @@ from typing import Any, Literal
 
 import msgspec
 import pydantic
+from gymq.workers.agents.harbor_agent.task import Task
 
 import gymq
 from gymq import responses
-from gymq.bridge import Gateway
-from gymq.harness import Capture, Docker, Place, network_address
-from gymq.harness.containers import NETWORK
-from gymq.messages import FailureClass
-from workers.agents.harbor_agent.task import Task
+from gymq.bridge import Capture, Gateway
+from gymq.protocol.messages import FailureClass
+from gymq.sandbox import NETWORK, Docker, Workspace, network_address
 
 INSTRUCTION = "/tmp/instruction.md"
 DEFAULT_TIMEOUT_S = 600.0
@@ -106,7 +105,7 @@ class HarborAgent(gymq.Agent):
             raise gymq.InvalidTask(f"instance_id: expected <data set>::<task>; data sets are {known}")
         return Task(data_set.local_dataset_path / name), data_set
 
-    async def _program(self, rollout: gymq.Rollout, task: Task, data_set: DataSet, place: Place) -> dict[str, Any]:
+    async def _program(self, rollout: gymq.Rollout, task: Task, data_set: DataSet, place: Workspace) -> dict[str, Any]:
         capture = Capture(rollout, self.options.agent_max_turns)
         async with self._gateway.admit(rollout.id, capture.ask) as admission:
             await place.write(INSTRUCTION, task.instruction.encode())
@@ -121,24 +120,21 @@ class HarborAgent(gymq.Agent):
                 script = f"cd {shlex.quote(data_set.workdir)} && {script}"
             wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)
             ended = await capture.watch(place.run(script, wall_s=min(wall_s, rollout.time_left()), env=env))
-        if not capture.calls:
-            text = f"the agent's program {ended.how} and never asked the model: {ended.last_words}"
-            raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
-        rollout.output = found.output
-        return found.members(rollout.params) | {
+        rollout.output = list(found.output)
+        return found.fields(rollout.params) | {
             "context_length_exceeded_error": float(capture.context_is_full),
-            "agent_timeout_error": float(ended.limit == "wall"),
+            "agent_timeout_error": float(ended.limit == "time"),
             "memory_limit_exceeded_error": float(ended.limit == "memory"),
             "mask_sample": found.masked or ended.limit is not None,
         }
 
-    async def _solution(self, rollout: gymq.Rollout, task: Task, place: Place) -> dict[str, Any]:
+    async def _solution(self, rollout: gymq.Rollout, task: Task, place: Workspace) -> dict[str, Any]:
         await task.copy("solution", place)
         wall_s = min(self._timeout_s("agent", task.config.agent.timeout_sec), rollout.time_left())
         ended = await place.run("bash /solution/solve.sh", wall_s=wall_s)
         if ended.exit_status != 0:
-            text = f"the solution of {task.folder.name} ended with {ended.exit_status}: {ended.last_words}"
+            text = f"the solution of {task.folder.name} {ended.report}"
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text, retryable=False)
         rollout.response = responses.response_without_model("oracle", [])
         return {}

@@ -9,7 +9,7 @@ import logging
 import os
 import subprocess
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +31,11 @@ from minisweagent.models.utils.actions_toolcall_response import (
 
 from gymq import responses
 from gymq.agent import Reply
-from gymq.harness import FEWER_PRIVILEGES
-from gymq.outcomes import ComponentFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox import FEWER_PRIVILEGES
 
 Item = dict[str, Any]
-Ask = Callable[[list[Item], list[Item]], dict[str, Any]]
+Ask = Callable[[list[Item], list[Item]], responses.Response]
 """Asks the model with a history and tools; a Responses object."""
 
 BASH = {**BASH_TOOL_RESPONSE_API, "strict": False}
@@ -61,7 +61,7 @@ class Policy:
     def query(self, messages: list[Item]) -> Item:
         response = self._ask(items_of(messages), [BASH])
         if Reply(response).overflowed:
-            # Telling the model would make the conversation longer still.
+            # Reporting it to the model would make the conversation even longer.
             raise LimitsExceeded({"role": "exit", "extra": {"exit_status": "ContextWindowExceeded"}})
         said = {"object": "response", "output": response["output"]}
         try:
@@ -83,12 +83,13 @@ class Policy:
     def format_observation_messages(
         self, message: Item, outputs: list[dict[str, Any]], template_vars: dict[str, Any] | None = None
     ) -> list[Item]:
-        return format_toolcall_observation_messages(
+        messages: list[Item] = format_toolcall_observation_messages(
             actions=message["extra"]["actions"],
             outputs=outputs,
             observation_template=self.config.observation_template,
             template_vars=template_vars,
         )
+        return messages
 
     def get_template_vars(self, **_: Any) -> dict[str, Any]:
         return self.config.model_dump()
@@ -97,8 +98,8 @@ class Policy:
         return {}
 
 
-def _told(response: dict[str, Any], error: FormatError) -> list[Item]:
-    """What is wrong with a reply: as the output of each of its calls, or as a message if it has none."""
+def _told(response: Mapping[str, Any], error: FormatError) -> Sequence[Mapping[str, Any]]:
+    """Return the error in a reply: as the output of each of its calls, or as a message if it has none."""
     text = error.messages[0]["content"][0]["text"]
     calls = responses.function_calls(response)
     return [responses.function_call_output(call["call_id"], text) for call in calls] or [responses.user_message(text)]
@@ -134,7 +135,7 @@ class _Docker(DockerEnvironment):
 
 
 class Episode:
-    """One instance in a container of its own. `run` blocks; `stop` is for another thread."""
+    """One instance in its own container. `run` blocks; `stop` is for another thread."""
 
     def __init__(self, ask: Ask, *, env: str, image: str, step_timeout: int, step_limit: int, life_s: float) -> None:
         """
@@ -142,7 +143,7 @@ class Episode:
             env: `docker` or `singularity`.
             step_timeout: seconds for one command.
             step_limit: model calls.
-            life_s: seconds after which a container ends by itself, should nobody be there to end it.
+            life_s: seconds after which a container ends by itself if its worker does not end it.
         """
         self._config = yaml.safe_load(PROMPTS.read_text(encoding="utf-8"))
         self._policy = Policy(ask, self._config["model"])
@@ -159,7 +160,7 @@ class Episode:
 
         Raises:
             ComponentFailed: the container did not start, or was lost.
-            Exception: whatever `ask` raises.
+            Exception: as raised by `ask`.
         """
         machine = self._start()
         agent_config = self._config["agent"] | {"step_limit": self._step_limit, "cost_limit": 0.0}

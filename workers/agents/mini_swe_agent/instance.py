@@ -8,7 +8,7 @@ import msgspec
 import pydantic
 
 from gymq import responses
-from gymq.outcomes import InvalidTask
+from gymq.failures import InvalidTask
 
 
 def _check_template(template: str) -> str:

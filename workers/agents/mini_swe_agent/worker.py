@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import msgspec
 import pydantic
+from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate, Instance
 
 import gymq
 from gymq import responses
-from workers.agents.mini_swe_agent.instance import ImageTemplate, Instance
 
 Item = dict[str, Any]
 
@@ -43,7 +43,7 @@ class MiniSweAgent(gymq.Agent):
 
     async def start(self) -> None:
         try:
-            from workers.agents.mini_swe_agent import harness
+            from gymq.workers.agents.mini_swe_agent import harness
         except ModuleNotFoundError as error:
             text = f"{error.name} is not installed: set `isolated: true`, or install the worker's requirements.txt"
             raise gymq.OptionsError(f"{self.name}: {text}") from None
@@ -62,20 +62,21 @@ class MiniSweAgent(gymq.Agent):
         if self.options.run_golden:
             rollout.response = instance.reference()
         else:
-            asked, rollout.output = await self._episode(rollout, instance)
+            asked, said = await self._episode(rollout, instance)
+            rollout.output = list(said)
         prompt = {"responses_create_params": {**rollout.params, "input": asked}} if asked else {}
         if self.options.skip_verification:
             return gymq.Verdict(self.options.skip_verification_reward, verification_skipped=True, **prompt)
         async with rollout.session() as session:
             verdict = await session.verify(rollout.response)
-        return gymq.Verdict(verdict.reward, **verdict.members, **prompt)
+        return gymq.Verdict(verdict.reward, **verdict.fields, **prompt)
 
     async def _episode(self, rollout: gymq.Rollout, instance: Instance) -> tuple[list[Item], list[Item]]:
         """The prompt, and what followed. The loop runs in a thread and asks the model from there."""
         loop = asyncio.get_running_loop()
         asking: list[Future[gymq.Reply]] = []
 
-        def ask(history: list[Item], tools: list[Item]) -> dict[str, Any]:
+        def ask(history: list[Item], tools: list[Item]) -> gymq.Response:
             params = responses.validate_params({**rollout.params, "input": history, "tools": tools})
             asking[:] = [asyncio.run_coroutine_threadsafe(rollout.ask(params), loop)]
             return asking[0].result().response

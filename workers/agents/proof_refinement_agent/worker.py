@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -33,14 +34,14 @@ class ProofRefinementAgent(gymq.Agent):
                 turn = len(attempts)
                 verdict = await session.verify(reply.response, row=_at_turn(rollout.row, turn))
                 attempts.append(_attempt(turn, rollout.input, reply, verdict))
-                prompt = verdict.members.get("correction_prompt")
-                if verdict.members.get("needs_correction") is not True or not prompt:
+                prompt = verdict.fields.get("correction_prompt")
+                if verdict.fields.get("needs_correction") is not True or not prompt:
                     break
                 if turn == self.options.max_correction_turns:
                     break
                 _start_anew(rollout, str(prompt))
         kept = {"all_attempts": attempts} if self.options.include_all_attempts else {}
-        return gymq.Verdict(verdict.reward, **verdict.members | {"total_turns": len(attempts)} | kept)
+        return gymq.Verdict(verdict.reward, **verdict.fields | {"total_turns": len(attempts)} | kept)
 
 
 def _at_turn(row: bytes, turn: int) -> bytes:
@@ -62,11 +63,11 @@ def _attempt(turn: int, asked: list[dict[str, Any]], reply: gymq.Reply, verdict:
         "response": reply.response,
         "generation": _last_text(reply.response),
         "reward": verdict.reward,
-        **{name: verdict.members.get(name) for name in OF_AN_ATTEMPT},
+        **{name: verdict.fields.get(name) for name in OF_AN_ATTEMPT},
     }
 
 
-def _last_text(response: dict[str, Any]) -> str:
+def _last_text(response: Mapping[str, Any]) -> str:
     """The last text of the last message, as the model wrote it; empty if there is none."""
     messages = [item for item in response["output"] if responses.is_message(item)]
     content = messages[-1]["content"] if messages else ""

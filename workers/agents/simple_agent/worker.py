@@ -15,7 +15,7 @@ class SimpleAgent(gymq.Agent):
         max_silent_replies: pydantic.PositiveInt = 16  # replies in a row with neither a message nor a call
 
     def journals(self, rollout: gymq.Rollout) -> bool:
-        return bool(rollout.params.get("tools"))
+        return rollout.may_call_tools
 
     async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
         silent = 0

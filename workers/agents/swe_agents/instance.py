@@ -1,36 +1,36 @@
-"""What a row says of its instance: as members of SWE-bench, or as metadata of its request."""
+"""The instance of a row: as fields of SWE-bench, or as metadata of its request."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import msgspec
+from gymq.workers.agents.mini_swe_agent import instance as mini_swe_agent
 
 import gymq
-from workers.agents.mini_swe_agent import instance as mini_swe_agent
 
-# Members of a request's metadata that are there for the agent.
+# Fields of a request's metadata that are meant for the agent.
 OF_THE_INSTANCE = frozenset(
     {"problem_statement", "instance_id", "base_commit", "dataset_name", "split", "instance_dict"}
 )
 
 
 class Instance(mini_swe_agent.Instance):
-    """One that also says which commit its repository is at."""
+    """An instance that also names the commit of its repository."""
 
     base_commit: str = "HEAD"
 
 
 def read(row: bytes, metadata: dict[str, Any]) -> tuple[Instance, bytes]:
-    """The instance of a row, and the row with the instance's members, for the verifier.
+    """Return the instance of a row, and the row with the instance's fields, for the verifier.
 
     Args:
         row: JSON text.
-        metadata: of the row's request; its `instance_dict`, JSON text, and its other members are taken where the row
+        metadata: of the row's request; its `instance_dict`, JSON text, and its other fields are taken where the row
             has none of that name.
 
     Raises:
-        InvalidTask: there is no instance in it.
+        InvalidTask: the row has no instance.
     """
     try:
         inner = msgspec.json.decode(metadata.get("instance_dict") or "{}", type=dict[str, msgspec.Raw])

@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack
 from typing import Any, Literal
 
 import pydantic
+from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate
+from gymq.workers.agents.swe_agents.instance import Instance, read, without_instance
 
 import gymq
 from gymq import responses
-from gymq.bridge import Gateway
-from gymq.harness import Apptainer, Capture, Docker, Ended, Place, network_address
-from gymq.messages import FailureClass
-from workers.agents.mini_swe_agent.instance import ImageTemplate
-from workers.agents.swe_agents.instance import Instance, read, without_instance
+from gymq.bridge import Capture, Gateway
+from gymq.protocol.messages import FailureClass
+from gymq.sandbox import Apptainer, Docker, ProgramResult, Workspace, network_address
 
 PROBLEM = "/tmp/problem_statement.md"
 LOOPBACK = "127.0.0.1"
@@ -55,7 +55,8 @@ class SweAgents(gymq.Agent):
     async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
         instance, row = read(rollout.row, rollout.params.get("metadata") or {})
         if self.options.verify_golden_patch:
-            patch, said = instance.patch, {}
+            patch: str = instance.patch
+            said: dict[str, Any] = {}
             rollout.response = instance.reference()
         else:
             patch, said = await self._solve(rollout, instance)
@@ -63,10 +64,10 @@ class SweAgents(gymq.Agent):
             return gymq.Verdict(self.options.skip_verification_reward, verification_skipped=True, **said)
         async with rollout.session() as session:
             verdict = await session.verify(rollout.response, row=row)
-        return gymq.Verdict(verdict.reward, **verdict.members | said | self._labels(patch, verdict, said))
+        return gymq.Verdict(verdict.reward, **verdict.fields | said | self._labels(patch, verdict, said))
 
     async def _solve(self, rollout: gymq.Rollout, instance: Instance) -> tuple[str, dict[str, Any]]:
-        """The patch that the program leaves, and what is told of its run."""
+        """Return the patch that the program leaves, and the details of its run."""
         params, rollout.params = rollout.params, without_instance(rollout.params)
         capture = Capture(rollout, self.options.agent_max_turns)
         async with (
@@ -91,10 +92,10 @@ class SweAgents(gymq.Agent):
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
         rollout.output = [*found.output, responses.user_message(patch)]
-        told = found.members(params)
+        told = found.fields(params)
         return patch, told | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
 
-    def _container(self, rollout: gymq.Rollout, instance: Instance) -> Place:
+    def _container(self, rollout: gymq.Rollout, instance: Instance) -> Workspace:
         kind = Docker if self.options.provider == "docker" else Apptainer
         return kind(
             instance.image_of(self.options.container_formatter),
@@ -103,11 +104,11 @@ class SweAgents(gymq.Agent):
             folders=self.options.agent_folders,
         )
 
-    async def _patch(self, place: Place, instance: Instance) -> str:
-        """What was changed since the base commit.
+    async def _patch(self, place: Workspace, instance: Instance) -> str:
+        """Return the changes since the base commit.
 
         Raises:
-            ComponentFailed: git cannot say.
+            ComponentFailed: git failed.
         """
         script = DIFF.format(repository=shlex.quote(self.options.repository), base=shlex.quote(instance.base_commit))
         ended = await place.run(script, wall_s=120.0)
@@ -120,21 +121,21 @@ class SweAgents(gymq.Agent):
         """What trainers read. A sample whose end says nothing about its actions is masked."""
         resolved = verdict.reward == 1.0
         cut = said.get("agent_error")
-        timed_out = bool(verdict.members.get("timed_out"))
+        timed_out = bool(verdict.fields.get("timed_out"))
         out_of_room = cut in ("max_iteration", "context_window")
         masked = said.get("mask_sample") or timed_out or cut in ("timeout", "memory") or (resolved and out_of_room)
         return {
             "resolved": resolved,
             "patch_exists": bool(patch.strip()),
-            "patch_successfully_applied": verdict.members.get("metadata") is not None,
+            "patch_successfully_applied": verdict.fields.get("metadata") is not None,
             "mask_sample": bool(masked),
         }
 
 
-def _error(ended: Ended, capture: Capture) -> str | None:
+def _error(ended: ProgramResult, capture: Capture) -> str | None:
     """What cut the program short; None if it came to its own end."""
     if ended.limit is not None:
-        return "timeout" if ended.limit == "wall" else "memory"
+        return "timeout" if ended.limit == "time" else "memory"
     if capture.limit_reached:
         return "max_iteration"
     if capture.context_is_full:

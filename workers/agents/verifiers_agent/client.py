@@ -69,7 +69,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         """There is nothing to close."""
 
     async def items(self, state: dict[str, Any]) -> list[responses.Item]:
-        """The conversation of an episode as items; what the model sampled is on the last item of each turn."""
+        """Return the conversation of an episode as items; the sampled tokens are on the last item of each turn."""
         said = [message for message in state["completion"] if isinstance(message, AssistantMessage)]
         # From the end: an environment may begin with turns that no model made.
         for message, step in zip(reversed(said), reversed(state["trajectory"]), strict=False):
@@ -81,6 +81,6 @@ class RolloutClient(NeMoRLChatCompletionsClient):
 
 
 def _without_model(request: dict[str, Any]) -> dict[str, Any]:
-    """Without transport members, and without the name of the model if there is none."""
+    """Return the request without transport fields, and without an empty model name."""
     dropped = {"extra_headers", "extra_body"} | (set() if request.get("model") else {"model"})
     return {name: value for name, value in request.items() if name not in dropped}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import signal
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
 
 import gymq
 from gymq import responses
-from gymq.messages import FailureClass, Stage
+from gymq.protocol.messages import FailureClass, Stage
 
 
 class TaskRow(gymq.Row):
@@ -26,6 +26,11 @@ class VerifiersAgent(gymq.Agent):
     """An environment of verifiers plays the episode and scores it; the model is asked through gymq."""
 
     class Options(gymq.AgentOptions):
+        without_meaning: ClassVar = gymq.AgentOptions.without_meaning | {
+            "group_size",
+            "max_concurrent_generation",
+            "max_concurrent_scoring",
+        }
         model_server: gymq.Reference
         model_name: str = ""
         vf_env_id: str = ""  # for rows that name none
@@ -37,8 +42,7 @@ class VerifiersAgent(gymq.Agent):
     async def start(self) -> None:
         try:
             import verifiers
-
-            from workers.agents.verifiers_agent.client import RolloutClient
+            from gymq.workers.agents.verifiers_agent.client import RolloutClient
         except ModuleNotFoundError as error:
             text = f'{error.name} is not installed: pip install "gymq[verifiers]", or `isolated: true`'
             raise gymq.OptionsError(f"{self.name}: {text}") from None
@@ -59,14 +63,14 @@ class VerifiersAgent(gymq.Agent):
         client = self._client(rollout)
         state = await env.rollout(_input_of(row, rollout), client, self.options.model_name, self._sampling(rollout))
         _check(state, client, env_id)
-        rollout.output = await client.items(state)
+        rollout.output = list(await client.items(state))
         if self.options.skip_verification:
             return gymq.Verdict(self.options.skip_verification_reward, verification_skipped=True)
         await env.rubric.score_rollout(state)
         await env.rubric.cleanup(state)
         reward = state["reward"]
         if not isinstance(reward, int | float) or not math.isfinite(reward):
-            raise gymq.RolloutError(FailureClass.VERIFIER_FAILED, f"{env_id} gave the reward {reward!r}")
+            raise gymq.RolloutError(FailureClass.VERIFIER_FAILED, f"{env_id} returned the reward {reward!r}")
         scored = {"reward": float(reward), "metrics": state["metrics"] or {}}
         labels = {"id": f"verifiers-{env_id}-{row.task_idx}", "created_at": 0, "env_id": env_id}
         rollout.response = rollout.response | labels | {"group_id": str(row.task_idx)} | scored
@@ -127,7 +131,7 @@ def _check(state: dict[str, Any], client: Any, env_id: str) -> None:
     """An episode that an error ended has no reward, unless the error is an empty reply, which is the model's own doing.
 
     Raises:
-        Exception: what the model call raised.
+        Exception: as raised by the model call.
         RolloutError: COMPONENT_FAILED, the environment failed.
     """
     error = state.get("error")

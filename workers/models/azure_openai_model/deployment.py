@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gymq.workers.models.azure_openai_model.options import AzureOpenAIOptions
+from gymq.workers.models.openai_model.endpoint import Endpoint, Head
+from gymq.workers.models.openai_model.retry import CONNECT_TIMEOUT_S
+
 import gymq
-from workers.models.azure_openai_model.options import AzureOpenAIOptions
-from workers.models.openai_model.endpoint import Endpoint, Head
-from workers.models.openai_model.retry import CONNECT_TIMEOUT_S
 
 try:
     import openai
@@ -54,20 +55,23 @@ class Deployment(Endpoint):
     async def stop(self) -> None:
         await self._client.close()
 
+    async def models(self) -> list[str]:
+        return []  # deployments have their own names
+
     async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{self.base_url}/openai/deployments/{asked['model']}{path}"
         members = dict(asked)
         model, messages = members.pop("model"), members.pop("messages")
         completions = self._client.chat.completions.with_raw_response
         try:
-            # What is not named here passes through the client unread, so it need not know every member.
+            # Other fields pass through the client unread, so it need not know every field.
             answer = await completions.create(model=model, messages=messages, extra_body=members)
         except openai.APIStatusError as error:
             response = error.response
             head = Head(response.status_code, response.reason_phrase, response.headers)
             raise self._error(url, head, response.content) from None
         except openai.APIConnectionError as error:
-            cause = error.__cause__ or error
+            cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
             if type(cause).__name__ in _BEFORE_ANYTHING_WAS_SENT:
                 raise self._unreachable(url, cause) from None
             raise self._broken(url, cause) from None

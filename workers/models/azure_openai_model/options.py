@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 import pydantic
-
-from workers.models.openai_model.options import OpenAIOptions
+from gymq.workers.models.openai_model.options import OpenAIOptions
 
 _VERSION = "api-version"
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, Self
 
 import pydantic
-
-from workers.models.genrm_model.comparison import comparison_body
-from workers.models.local_vllm_model.options import LocalVLLMOptions
-from workers.models.local_vllm_model.worker import LocalVLLMModel
+from gymq.workers.models.genrm_model.comparison import comparison_body
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 
 class GenRMOptions(LocalVLLMOptions):
@@ -27,8 +26,7 @@ class GenRMOptions(LocalVLLMOptions):
 class GenRMModel(LocalVLLMModel):
     """Shows the model a conversation and two answers, in the roles that its chat template knows."""
 
-    Options = GenRMOptions
-    options: GenRMOptions
+    Options: type[GenRMOptions] = GenRMOptions
 
     def body(self, chat: dict[str, Any], audio: list[str]) -> dict[str, Any]:
         body = super().body(chat, audio)

@@ -12,7 +12,7 @@ import msgspec
 async def post(app: Any, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
     """Status and body of the answer to a POST request.
 
-    Cancelling it tells the application that the client is gone, and waits until it has stopped.
+    Cancelling it notifies the application that the client is gone, and waits until it has stopped.
     """
     raw = msgspec.json.encode(body)
     unread = True

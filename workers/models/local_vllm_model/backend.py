@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
+from gymq.workers.models.openai_model.endpoint import MAX_EXCERPT, Refused
+from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
 
 import gymq
-from workers.models.openai_model.endpoint import MAX_EXCERPT, Refused
-from workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
 
 log = logging.getLogger("gymq.local_vllm_model")
 
-WATCH_S = 0.5  # between two looks at the engine's health
+WATCH_S = 0.5  # between two checks of the engine's health
 
 _OK = 200
 _BUSY = 503
@@ -121,7 +121,7 @@ class LocalBackend:
 
 
 def _was_ended(answer: dict[str, Any]) -> bool:
-    """Whether new weights ended the request before the model did. What there is of the reply is no reply."""
+    """Return whether new weights ended the request before the model did. Its partial reply is not a reply."""
     return any(choice.get("finish_reason") == "abort" for choice in answer.get("choices", ()))
 
 

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import BinaryIO
 
+from gymq.errors import GymqError
+
 Shapes = dict[str, list[int]]  # of each tensor, by its name
 
 _LENGTH_BYTES = 8  # https://huggingface.co/docs/safetensors: length of the header, little-endian; the header in JSON
 _MAX_HEADER_BYTES = 100_000_000
 
 
-class UnusableWeights(ValueError):
+class UnusableWeights(GymqError, ValueError):
     """Weights that the model cannot take; one sentence."""
 
 
@@ -33,18 +35,18 @@ def shapes_in(file: BinaryIO, name: str) -> Shapes:
         header = json.loads(file.read(length))
         return {tensor: list(about["shape"]) for tensor, about in header.items() if tensor != "__metadata__"}
     except (ValueError, LookupError, TypeError, AttributeError):
-        raise UnusableWeights(f"{name} is no file in the safetensors format") from None
+        raise UnusableWeights(f"{name} is not a file in the safetensors format") from None
 
 
 def shapes_at(path: Path) -> Shapes:
     """The tensors of a checkpoint: of a folder's files, or of one file.
 
     Raises:
-        UnusableWeights: there is no such thing.
+        UnusableWeights: they do not exist.
     """
     files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
     if not files:
-        raise UnusableWeights(f"{path} is no .safetensors file and no folder with such files, as seen from here")
+        raise UnusableWeights(f"{path} is not a .safetensors file or a folder with such files on this machine")
     shapes: Shapes = {}
     for name in files:
         with name.open("rb") as file:

@@ -15,7 +15,7 @@ Decode = Callable[[Sequence[int]], str]
 
 
 def last_sampled(messages: Sequence[Mapping[str, Any]]) -> int | None:
-    """The index of the last message that says which tokens it was sampled as; None if there is none."""
+    """Return the index of the last message that has its sampled tokens; None if there is none."""
     for index in reversed(range(len(messages))):
         if messages[index].get("generation_token_ids"):
             return index
@@ -30,14 +30,14 @@ def continued_prompt(
     ends_of_turn: Collection[int],
     decode: Decode,
 ) -> list[int] | None:
-    """The prompt for `messages`; None if the template has to be trusted with all of it.
+    """Return the prompt for `messages`; None if the template has to be trusted with all of it.
 
-    That is so when nothing was sampled yet, when the agent changed what had been said before, or when the template
-    does not end turns with tokens of its own.
+    This is the case when nothing was sampled yet, when the agent changed earlier turns, or when the template
+    does not end turns with its own tokens.
 
     Args:
-        rendered: what the template makes of all messages, with the beginning of a reply.
-        rendered_so_far: what it makes of the messages up to the last sampled one.
+        rendered: all messages as rendered by the template, with the beginning of a reply.
+        rendered_so_far: the messages up to the last sampled one, rendered.
         ends_of_turn: tokens that end a turn, and with it the sampling.
         decode: the text of tokens.
     """
@@ -49,7 +49,7 @@ def continued_prompt(
     is_closed = sampled[-1] in ends_of_turn  # not when the reply was cut off
     said = _turns(known, ends_of_turn)
     template = _turns(rendered_so_far, ends_of_turn)
-    num_turns = len(template) - 1  # what follows the last end is no turn
+    num_turns = len(template) - 1  # the part after the last end is not a turn
     if num_turns == 0 or len(said) != num_turns + is_closed:
         return None
     samples = _samples(messages[: last + 1], known)

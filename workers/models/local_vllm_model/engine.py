@@ -13,31 +13,32 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+from gymq.workers.models.local_vllm_model import asgi
+from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
+from gymq.workers.models.local_vllm_model.continuation import continued_prompt, last_sampled
+from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
+from gymq.workers.models.local_vllm_model.vllm_versions import find
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
 
 from gymq import ModelLoad, WeightsUpdate
-from workers.models.local_vllm_model import asgi
-from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
-from workers.models.local_vllm_model.continuation import continued_prompt, last_sampled
-from workers.models.local_vllm_model.load_recorder import LoadRecorder
-from workers.models.local_vllm_model.vllm_versions import find
+from gymq.errors import GymqError
 
 log = logging.getLogger("gymq.local_vllm_model")
 
 CHAT = "/v1/chat/completions"
 _TOKENIZE = "/tokenize"
-_TOKEN_MEMBERS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+_TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
 _LENGTHS = ("max_tokens", "max_completion_tokens")
 _OK = 200
 
 
-class ArgumentsError(ValueError):
+class ArgumentsError(GymqError, ValueError):
     """`vllm serve` does not take these arguments; one sentence."""
 
 
-class EngineBroken(Exception):
+class EngineBroken(GymqError):
     """The engine can answer no more."""
 
 
@@ -70,17 +71,17 @@ class Engine:
         self._is_broken = False
 
     async def start(self) -> None:
-        """Load the model; takes seconds to minutes, during which the event loop goes on.
+        """Load the model; takes seconds to minutes, during which the event loop keeps running.
 
         Raises:
-            Exception: whatever vLLM says about a model that it cannot serve.
+            Exception: vLLM's error for a model that it cannot serve.
         """
         loop = asyncio.get_running_loop()
         self._llm = llm = await loop.run_in_executor(self._thread, self._make)
         tasks = await llm.get_supported_tasks()
         self._app = find("build_app")(self._args, tasks, llm.model_config)
         await find("init_app_state")(llm, self._app.state, self._args, tasks)
-        self._app.state.server = SimpleNamespace()  # what vLLM tells to exit when the engine breaks; there is no server
+        self._app.state.server = SimpleNamespace()  # vLLM asks it to exit when the engine breaks; gymq runs no server
         self._tokenizer = llm.get_tokenizer()
         self._ends_of_turn = _ends_of_turn(llm.model_config, self._tokenizer)
         self._max_model_len = llm.model_config.max_model_len
@@ -118,15 +119,15 @@ class Engine:
         return ModelLoad(running, unfinished - running, self.recorder.kv_cache_use)
 
     async def post(self, path: str, body: Mapping[str, Any], _session: str = "") -> tuple[int, bytes]:
-        """The answer to a request in one of vLLM's dialects. A chat goes on with the tokens of its earlier turns."""
+        """The answer to a request in one of vLLM's dialects. A chat continues the tokens of its earlier turns."""
         if path == CHAT:
             body = await self._with_exact_prompt(body)
         return await asgi.post(self._app, path, body)
 
     async def _with_exact_prompt(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The chat with the prompt it must have, if a reply in its history says which tokens it was sampled as."""
+        """Return the chat with its exact prompt, if a reply in its history has its sampled tokens."""
         history = body["messages"]
-        messages = [{name: part for name, part in one.items() if name not in _TOKEN_MEMBERS} for one in history]
+        messages = [{name: part for name, part in one.items() if name not in _TOKEN_FIELDS} for one in history]
         plain = {**body, "messages": messages}
         for name in _LENGTHS:
             if isinstance(body.get(name), int):
@@ -148,7 +149,7 @@ class Engine:
         )
         if prompt is None:
             if not self._told_of_breaks:
-                log.warning("a chat was rendered anew: its history was changed, or the template does not end turns")
+                log.warning("a chat was rendered again: its history changed, or the template does not end turns")
                 self._told_of_breaks = True
             return plain
         return {**plain, "kv_transfer_params": {**body.get("kv_transfer_params", {}), "prompt_token_ids": prompt}}
@@ -182,7 +183,7 @@ class Engine:
                 await self._llm.resume_generation()
 
     def _check(self, update: WeightsUpdate) -> None:
-        """Once the engine began to load, there is no way back but to load the old weights again."""
+        """Check an update before the engine loads it: afterwards, only loading the old weights again undoes it."""
         if update.weights is not None:
             shapes = shapes_in(BytesIO(update.weights), "what came as bytes")
         elif update.path is not None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import multiprocessing
 import os
 
-from gymq import credentials, parent_death
-from workers.models.local_vllm_model.serve_args import OWNED
+from gymq.workers.models.local_vllm_model.serve_args import OWNED
+
+from gymq.child_processes import parent_death
+from gymq.secrets import credentials
 
 
 def end_with_the_worker() -> None:

@@ -1,4 +1,4 @@
-"""What vLLM tells about its load at every step. Imports vLLM."""
+"""Record the load that vLLM reports at every step. Imports vLLM."""
 
 from __future__ import annotations
 

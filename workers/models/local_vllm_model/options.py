@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pydantic
-
-from workers.models.vllm_model.options import VLLMOptions
+from gymq.workers.models.vllm_model.options import VLLMOptions
 
 _SIZES = ("data_parallel_size", "tensor_parallel_size", "pipeline_parallel_size")
 

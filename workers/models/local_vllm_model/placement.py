@@ -5,19 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 import ray
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions, RayOptions
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
-from workers.models.local_vllm_model.options import LocalVLLMOptions, RayOptions
+from gymq.errors import GymqError
 
 _STRATEGIES = {"strict": "STRICT_PACK", "pack": "PACK", "spread": "SPREAD"}
 
 
-class NoPlace(RuntimeError):
+class NoPlace(GymqError, RuntimeError):
     """The cluster has no room for an engine; one sentence."""
 
 
 def join(options: RayOptions) -> bool:
-    """Join a Ray cluster, or start one; whether this process did so, and has to leave it."""
+    """Join a Ray cluster, or start one; return whether this process did so and has to leave it."""
     if ray.is_initialized():
         return False
     settings = {"include_dashboard": False, "log_to_driver": False, **options.init}

@@ -13,18 +13,18 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import ray
+from gymq.workers.models.local_vllm_model import placement
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
+from gymq.workers.models.vllm_model.ring import Ring
 from ray.exceptions import RayActorError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from gymq import ModelLoad, WeightsUpdate
-from workers.models.local_vllm_model import placement
-from workers.models.local_vllm_model.options import LocalVLLMOptions
-from workers.models.vllm_model.ring import Ring
 
 T = TypeVar("T")
 
-_CALLS_AT_A_TIME = 10_000  # of one actor; the engine has a limit of its own
+_CALLS_AT_A_TIME = 10_000  # of one actor; the engine has its own limit
 _LOOK_S = 0.5  # at the engine's health
 
 
@@ -72,7 +72,7 @@ class EngineActor:
         return await asyncio.shield(self._starting)
 
     async def _start(self) -> Any:
-        from workers.models.local_vllm_model.engine import Engine  # imports vLLM, which only actors have to
+        from gymq.workers.models.local_vllm_model.engine import Engine  # imports vLLM, which only actors have to
 
         engine = Engine(self._arguments)
         await engine.start()
@@ -102,7 +102,7 @@ class RayEngine:
         self._max_num_seqs = 1
         self._is_broken = False
         self._joined = False
-        # Ray binds what it starts to the thread that joined it, and takes over signals in the main thread.
+        # Ray binds its processes to the thread that joined it, and takes over signals in the main thread.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ray")
 
     async def start(self) -> None:
@@ -110,7 +110,9 @@ class RayEngine:
         Raises:
             NoPlace: the cluster has no room.
         """
-        self._joined = await self._in_thread(lambda: placement.join(self._options.ray))
+        options = self._options.ray
+        assert options is not None
+        self._joined = await self._in_thread(lambda: placement.join(options))
         for _ in range(self._options.size("data_parallel_size")):
             self._groups.append(await self._in_thread(lambda: placement.reserve(self._options)))
         self._actors = [self._make(group) for group in self._groups]
@@ -152,7 +154,7 @@ class RayEngine:
 
     @property
     def is_broken(self) -> bool:
-        """Whether Ray has given up on an actor."""
+        """Return whether Ray has declared an actor dead."""
         return self._is_broken
 
     @property
@@ -161,7 +163,7 @@ class RayEngine:
         return self._max_num_seqs
 
     def load(self) -> ModelLoad:
-        """Requests of this worker; the use of the cache as an actor told it last."""
+        """Return the requests of this worker, and the use of the cache as last reported by an actor."""
         running = min(self._in_flight, self._max_num_seqs)
         return ModelLoad(running, self._in_flight - running, self._cache_use)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from workers.models.local_vllm_model.options import LocalVLLMOptions
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
 
 PLUGIN = "gymq_engine_processes"
 """Name of the entry point that binds vLLM's processes to ours."""
@@ -17,7 +17,7 @@ OWNED = "GYMQ_OWNS_VLLM"
 SOCKETS = "VLLM_RPC_BASE_PATH"
 """Environment variable: folder for the sockets between vLLM's processes."""
 
-_WEIGHTS_EXTENSION = "workers.models.local_vllm_model.weight_extension.TakesWeights"
+_WEIGHTS_EXTENSION = "gymq.workers.models.local_vllm_model.weight_extension.TakesWeights"
 
 
 def arguments(options: LocalVLLMOptions) -> list[str]:
@@ -30,7 +30,7 @@ def arguments(options: LocalVLLMOptions) -> list[str]:
     if options.hf_home is not None:
         given.setdefault("download_dir", str(options.hf_home.resolve() / "hub"))
     if options.ray is not None:
-        given.pop("data_parallel_size", None)  # each rank is an engine of its own there
+        given.pop("data_parallel_size", None)  # each rank is a separate engine there
         if options.uses_gpus:
             given.setdefault("distributed_executor_backend", "ray")
     given["model"] = given["served_model_name"] = options.model
@@ -56,7 +56,7 @@ def environment(options: LocalVLLMOptions, present: Mapping[str, str], sockets: 
     """The variables to set before vLLM is imported.
 
     Args:
-        present: the environment so far. What the configuration does not set stays as it is there.
+        present: the environment so far. Variables that the configuration does not set stay unchanged.
         sockets: folder for the sockets between vLLM's processes, which it does not remove.
     """
     defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}

@@ -14,9 +14,9 @@ class TakesWeights:
         """Replace the weights by those of a file in the safetensors format.
 
         Raises:
-            SafetensorError: the bytes are no such file.
+            SafetensorError: the bytes are not such a file.
         """
-        from safetensors import torch as safetensors  # there is no torch where nothing is served
+        from safetensors import torch as safetensors  # torch is missing where nothing is served
 
         self.model_runner.reload_weights(weights_iterator=iter(safetensors.load(weights).items()))
 

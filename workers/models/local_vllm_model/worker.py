@@ -8,19 +8,19 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping
 
+from gymq.workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
+from gymq.workers.models.local_vllm_model.serve_args import SOCKETS, arguments, environment
+from gymq.workers.models.vllm_model.asked import Backend
+from gymq.workers.models.vllm_model.worker import VLLMModel
+
 import gymq
-from workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
-from workers.models.local_vllm_model.options import LocalVLLMOptions
-from workers.models.local_vllm_model.serve_args import SOCKETS, arguments, environment
-from workers.models.vllm_model.asked import Backend
-from workers.models.vllm_model.worker import VLLMModel
 
 
 class LocalVLLMModel(VLLMModel):
     """Starts an engine, keeps it busy, and answers as `vllm_model` does."""
 
-    Options = LocalVLLMOptions
-    options: LocalVLLMOptions
+    Options: type[LocalVLLMOptions] = LocalVLLMOptions
 
     _engine: AnyEngine | None = None
 
@@ -36,7 +36,11 @@ class LocalVLLMModel(VLLMModel):
         await super().start()
         if self._engine is not None:
             # A few more than run at a time, so that the next is there when one ends.
-            self.max_concurrency = self._engine.max_num_seqs * 5 // 4  # type: ignore[misc]
+            self.max_concurrency = self._engine.max_num_seqs * 5 // 4
+
+    async def probe(self, timeout_s: float) -> None:
+        if self.options.base_url:  # otherwise the engine is started with the worker
+            await super().probe(timeout_s)
 
     async def stop(self) -> None:
         await super().stop()
@@ -53,7 +57,7 @@ class LocalVLLMModel(VLLMModel):
     async def load_weights(self, update: gymq.WeightsUpdate) -> None:
         if self._engine is None:
             raise NotImplementedError(
-                f"{self.name}: the engines at base_url are given new weights by whoever runs them"
+                f"{self.name}: the engines at base_url cannot be given weights from here; update them where they run"
             )
         await self._engine.load_weights(update)
 
@@ -62,17 +66,17 @@ def _make_engine(options: LocalVLLMOptions, variables: Mapping[str, str]) -> Any
     """The engine, not started yet. Importing vLLM or Ray takes seconds, and with `base_url` neither is needed."""
     if options.ray is not None:
         with _told("ray", "Ray"):
-            from workers.models.local_vllm_model.ray_engine import RayEngine
+            from gymq.workers.models.local_vllm_model.ray_engine import RayEngine
         return RayEngine(arguments(options), variables, options)
     os.environ.update(variables)
     with _told("vllm", "vLLM"):
-        from workers.models.local_vllm_model.engine import Engine
+        from gymq.workers.models.local_vllm_model.engine import Engine
     return Engine(arguments(options))
 
 
 @contextlib.contextmanager
 def _told(module: str, name: str) -> Iterator[None]:
-    """Say how to install what is missing."""
+    """Explain in the error how to install the missing packages."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""What every model that asks an HTTP endpoint has to be told: where it is, a key, headers. Checked before any request.
+"""The settings of every model that asks an HTTP endpoint: URL, key, headers. Checked before any request.
 
 Shared by openai_model, azure_openai_model, vllm_model and what builds on them.
 """

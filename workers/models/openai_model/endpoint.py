@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import sleep
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -16,10 +17,8 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
-
-import gymq
-from workers.models.openai_model.limit import AdaptiveLimit
-from workers.models.openai_model.retry import (
+from gymq.workers.models.openai_model.limit import AdaptiveLimit
+from gymq.workers.models.openai_model.retry import (
     ASKED_TOO_OFTEN,
     BROKEN,
     CONNECT_TIMEOUT_S,
@@ -30,29 +29,62 @@ from workers.models.openai_model.retry import (
     retry_after_s,
 )
 
+import gymq
+
 MAX_REPLY_BYTES = 64 * 1024 * 1024
+MAX_LIST_BYTES = 1024 * 1024  # of the names of models
+LIST_TIMEOUT_S = 5.0
 
 MAX_EXCERPT = 500  # characters of an endpoint's message that are passed on
 _SHORTEST_SECRET = 4  # shorter ones protect nothing, and cutting them out would garble every text
 _QUOTA_USED_UP = "insufficient_quota"
+_UNKNOWN_PATH = frozenset({404, 405, 501})
+
+# What to do about an answer that no request of this configuration will change.
+_CURES = {
+    401: "the key is refused: set GYMQ_MODEL_API_KEY (or OPENAI_API_KEY), or the key in the configuration",
+    403: "the key may not do this: set another GYMQ_MODEL_API_KEY (or OPENAI_API_KEY), or key in the configuration",
+    404: "no such path or model there: check the URL and the model's name",
+    405: "check the URL",
+    501: "check the URL",
+}
+_TOP_UP = "the quota of the key is used up: raise it, or set another key"
 
 _decode = msgspec.json.Decoder().decode
 
 
-class Refused(Exception):
-    """The endpoint answered that it will not do what it was asked.
+class Refused(gymq.GymqError):
+    """The endpoint refused a request.
 
     Attributes:
         reason: the endpoint's own words, cut to a sensible length.
         code: the endpoint's error code or type, empty if it gave none.
-        retryable: whether it may change its mind.
+        retryable: whether a later attempt may succeed.
+        status: of the answer.
+        curable: whether the key, the URL or the model's name is wrong, and not the request.
     """
 
-    def __init__(self, message: str, *, reason: str, code: str, retryable: bool) -> None:
+    def __init__(
+        self, message: str, *, reason: str, code: str, retryable: bool, status: int = 200, curable: bool = False
+    ) -> None:
         super().__init__(message)
         self.reason = reason
         self.code = code
         self.retryable = retryable
+        self.status = status
+        self.curable = curable
+
+    @property
+    def is_unknown_path(self) -> bool:
+        """Whether the endpoint may not have the path that was asked at all."""
+        return self.status in _UNKNOWN_PATH
+
+
+class NotJson(gymq.RolloutError):
+    """The endpoint answered with a web page: the URL is that of something else, or lacks its `/v1`."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(gymq.FailureClass.MODEL_FAILED, message, retryable=True, curable=True)
 
 
 @dataclass(frozen=True)
@@ -89,6 +121,10 @@ class Endpoint:
         self._headers = {**headers, "Content-Type": "application/json", "Accept": "application/json"}
         self._secrets = sorted((text for text in secrets if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
         self.limit = AdaptiveLimit(max_concurrent_requests)
+        self.num_retries = 0
+        self._host = urlsplit(self.base_url).netloc
+        self._waiting: Counter[str] = Counter()  # requests that wait for their next try, by the reason
+        self._refused = ""  # why the endpoint refused a request last
 
     async def start(self) -> None:
         self._http = aiohttp.ClientSession(
@@ -107,7 +143,7 @@ class Endpoint:
 
         Raises:
             Refused: with an error status that another try does not change, or with an error in the answer.
-            RolloutError: there was no answer in time or in the tries that are made.
+            RolloutError: no answer within the deadline or the number of attempts.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -119,10 +155,35 @@ class Endpoint:
                         return await self._in_turn(path, body)
                     except Trouble as trouble:
                         wait_s = tries.wait_s(trouble, deadline - loop.time())
-                    await sleep(wait_s)
+                        waits_for = trouble.waits_for
+                    self.num_retries += 1
+                    self._waiting[waits_for] += 1
+                    try:
+                        await sleep(wait_s)
+                    finally:
+                        self._waiting -= Counter([waits_for])
         except TimeoutError:
             message = f"{self.base_url + path}: no answer within {timeout_s:.3g} s"
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, message) from None
+
+    async def models(self) -> list[str]:
+        """The names of the models that the endpoint lists; empty if it does not say."""
+        try:
+            async with asyncio.timeout(LIST_TIMEOUT_S):
+                async with self._http.get(f"{self.base_url}/models", allow_redirects=False) as response:
+                    body = bytearray()
+                    async for chunk in response.content.iter_any():
+                        body += chunk
+                        if len(body) > MAX_LIST_BYTES:
+                            return []
+            listed = [model["id"] for model in _decode(body)["data"]]
+            return [name for name in listed if isinstance(name, str)]
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError):
+            return []
+
+    def waits(self) -> Counter[str]:
+        """Return how many requests wait for their next try, or because others were refused, by the reason."""
+        return self._waiting + Counter({self._refused: self.limit.held_back})
 
     async def _in_turn(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         async with self.limit.slot() as sent_in:
@@ -130,6 +191,7 @@ class Endpoint:
                 answer = await self._exchange(path, body)
             except Trouble as trouble:
                 if trouble.asked_too_often:
+                    self._refused = trouble.waits_for
                     self.limit.overloaded(sent_in, trouble.retry_after_s)
                 raise
             self.limit.answered()
@@ -163,16 +225,21 @@ class Endpoint:
         raise self._error(url, head, body)
 
     def _unreachable(self, url: str, error: Exception) -> Trouble:
-        return Trouble(UNREACHABLE, self.redacted(f"{url}: cannot connect: {error}"))
+        message = self.redacted(f"{url}: cannot connect: {error}{_cure_of(error)}")
+        return Trouble(UNREACHABLE, message, waits_for=f"{self._host} cannot be reached")
 
     def _broken(self, url: str, error: Exception) -> Trouble:
         reason = str(error) or type(error).__name__
-        return Trouble(BROKEN, self.redacted(f"{url}: the connection broke off: {reason}"))
+        message = self.redacted(f"{url}: the connection broke off: {reason}")
+        return Trouble(BROKEN, message, waits_for=f"{self._host} breaks connections off")
 
     def _parsed(self, url: str, head: Head, body: bytes) -> dict[str, Any]:
         try:
             parsed = _decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            if head.content_type == "text/html":
+                text = f"{url}: answered with {head.content_type}, not JSON: check the URL, most end with /v1"
+                raise NotJson(self.redacted(text)) from None
             raise self._nonsense(url, f"answered with {head.content_type}, not JSON: {error}") from None
         if not isinstance(parsed, dict):
             raise self._nonsense(url, "answered with JSON that is not an object")
@@ -202,12 +269,18 @@ class Endpoint:
             message += f" (redirects are not followed; it points to {target})"
         policy = policy_of(head.status)
         if policy is None or code == _QUOTA_USED_UP:
-            return Refused(message, reason=reason, code=code, retryable=False)
+            cure = _TOP_UP if code == _QUOTA_USED_UP else _CURES.get(head.status)
+            if cure is not None:
+                message += f"; {cure}"
+            curable = cure is not None or head.status // 100 == 3
+            return Refused(message, reason=reason, code=code, retryable=False, status=head.status, curable=curable)
+        too_often = head.status in ASKED_TOO_OFTEN
         return Trouble(
             policy,
             message,
+            waits_for=f"rate limited by {self._host} ({head.status})" if too_often else f"{self._host}: {head.status}",
             retry_after_s=retry_after_s(head.headers, datetime.now(UTC)),
-            asked_too_often=head.status in ASKED_TOO_OFTEN,
+            asked_too_often=too_often,
         )
 
     def redacted(self, text: str) -> str:
@@ -217,7 +290,7 @@ class Endpoint:
         return text
 
     def excerpt(self, text: str) -> str:
-        """A sensible length of somebody else's text, on one line, without secrets."""
+        """Return foreign text shortened to one line, without secrets."""
         text = " ".join(self.redacted(text).split())
         return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}..."
 
@@ -226,7 +299,7 @@ def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
     """What an error body says, for people and for programs. OpenAI's form and its usual variations are known.
 
     Args:
-        text: what to say if it says nothing.
+        text: the message if it has none.
     """
     error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
     if not isinstance(error, dict):
@@ -234,6 +307,17 @@ def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
     message = error.get("message") or error.get("detail")
     code = error.get("code") or error.get("type")
     return message if isinstance(message, str) else text, code if isinstance(code, str) else ""
+
+
+def _cure_of(error: Exception) -> str:
+    """What to do about an endpoint that cannot be reached; empty if that is not known."""
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "; unknown host: check the URL"
+    if isinstance(error, aiohttp.ClientSSLError):
+        return "; check whether the URL begins with http:// or https://, and the certificate"
+    if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
+        return "; nothing listens there: is the server started?"
+    return ""
 
 
 def _proxy_of(url: str) -> str | None:

@@ -6,17 +6,23 @@ The base of openai_model, azure_openai_model, vllm_model and what builds on them
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pydantic
+from gymq.workers.models.openai_model.endpoint import Endpoint
+from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 import gymq
-from workers.models.openai_model.limit import AdaptiveLimit
-from workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 log = logging.getLogger("gymq.endpoint_model")
+
+
+# The smallest request that all endpoints take: OpenAI asks for 16 tokens at least.
+PROBE: Mapping[str, Any] = {"input": [{"role": "user", "content": "Hi"}], "max_output_tokens": 16}
 
 
 class EndpointOptions(gymq.WorkerOptions):
@@ -37,12 +43,13 @@ _NO_SETTINGS = frozenset(
     {*gymq.WorkerOptions.model_fields, "cache", "cache_max_gb", "max_concurrent_requests", "num_concurrent_requests"}
 )
 
+_SCRIPT = frozenset({"simulated_solution", "simulated_mistake"})  # metadata for `simulated_model`
+
 
 class EndpointModel(gymq.Model):
     """Answers from the cache, else by `ask`."""
 
-    Options = EndpointOptions
-    options: EndpointOptions
+    Options: type[EndpointOptions] = EndpointOptions
 
     _cache: ResponseCache | None = None
     _has_part = True
@@ -51,9 +58,15 @@ class EndpointModel(gymq.Model):
         """The endpoint's answer; see `respond`."""
         raise NotImplementedError
 
-    def limits(self) -> Iterable[AdaptiveLimit]:
-        """The limit of each endpoint that is asked."""
+    def endpoints(self) -> Iterable[Endpoint]:
+        """Return what is asked, once it has started."""
         return ()
+
+    def waits(self) -> Counter[str]:
+        return sum((endpoint.waits() for endpoint in self.endpoints()), Counter())
+
+    def num_retries(self) -> int:
+        return sum(endpoint.num_retries for endpoint in self.endpoints())
 
     def share(self, index: int, of: int) -> None:
         """Take this replica's part of the limit that all replicas keep together.
@@ -67,8 +80,8 @@ class EndpointModel(gymq.Model):
             return
         part = whole // of + (index < whole % of) if of else 0
         self._has_part = part > 0 or of == 0
-        for limit in self.limits():
-            limit.set_most(part)
+        for endpoint in self.endpoints():
+            endpoint.limit.set_most(part)
 
     async def start(self) -> None:
         options = self.options
@@ -88,6 +101,7 @@ class EndpointModel(gymq.Model):
             log.info("%s: %d calls answered from the cache, %d asked", self.name, self._cache.hits, self._cache.misses)
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        request = replace(request, params=_without_script(request.params))
         if self._cache is None:
             return await self._ask_in_turn(request)
         return await self._cache.answer(request, self._ask_in_turn, policy_version=self.policy_version)
@@ -99,3 +113,14 @@ class EndpointModel(gymq.Model):
             )
             raise gymq.RolloutError(gymq.FailureClass.SATURATED, message)
         return await self.ask(request)
+
+
+def _without_script(params: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what only `simulated_model` reads: it is the answer itself, and longer than some endpoints allow."""
+    metadata = params.get("metadata")
+    if not isinstance(metadata, dict) or metadata.keys().isdisjoint(_SCRIPT):
+        return params
+    kept = {name: value for name, value in metadata.items() if name not in _SCRIPT}
+    if kept:
+        return {**params, "metadata": kept}
+    return {name: value for name, value in params.items() if name != "metadata"}

@@ -30,6 +30,7 @@ class AdaptiveLimit:
         self._round = 0  # grows with each decrease
         self._answered = 0  # since the limit changed
         self._resume_at = -math.inf
+        self._refused_at = -math.inf
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -39,7 +40,7 @@ class AdaptiveLimit:
         return min(self._found, self._most)
 
     def set_most(self, most: int) -> None:
-        """Change the configured limit; what is on its way above it ends first."""
+        """Change the configured limit; requests in flight above it finish first."""
         self._found = self._found if self._found < self._most else most
         self._most = most
         self._let_through()
@@ -47,6 +48,12 @@ class AdaptiveLimit:
     @property
     def in_flight(self) -> int:
         return self._in_flight
+
+    @property
+    def held_back(self) -> int:
+        """Requests that wait because the endpoint refused others within the last minute."""
+        recent = asyncio.get_running_loop().time() - self._refused_at < LONGEST_PAUSE_S
+        return sum(not turn.done() for turn in self._waiting) if recent else 0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
@@ -77,6 +84,7 @@ class AdaptiveLimit:
             self._answered = 0
             self._found = max(1, min(self._in_flight, self.now) // 2)
         loop = asyncio.get_running_loop()
+        self._refused_at = loop.time()
         self._resume_at = max(self._resume_at, loop.time() + min(retry_after_s, LONGEST_PAUSE_S))
 
     async def _enter(self) -> None:

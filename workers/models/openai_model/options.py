@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from typing import Any, Literal
 
 import pydantic
-
-from workers.models.openai_model.connection import ApiKey, BaseUrl, Headers, request_headers, secrets_of
-from workers.models.openai_model.endpoint_model import EndpointOptions
+from gymq.workers.models.openai_model.connection import ApiKey, BaseUrl, Headers, request_headers, secrets_of
+from gymq.workers.models.openai_model.endpoint_model import EndpointOptions
 
 
 class OpenAIOptions(EndpointOptions):
@@ -17,8 +16,8 @@ class OpenAIOptions(EndpointOptions):
     openai_base_url: BaseUrl
     openai_api_key: ApiKey
     openai_model: str  # takes the place of the request's `model`
-    dialect: Literal["responses", "chat"] = "responses"
-    extra_body: dict[str, Any] = pydantic.Field({})  # members of the body that a request does not set itself
+    dialect: Literal["auto", "responses", "chat"] = "auto"
+    extra_body: dict[str, Any] = pydantic.Field({})  # fields of the body that a request does not set itself
     openai_default_headers: Headers = pydantic.Field({})
     drop_input_reasoning_items: bool = False
 

@@ -1,4 +1,4 @@
-"""Answers kept in a folder, so that an evaluation that is run again asks nobody for what it was answered before.
+"""Answers kept in a folder, so that a repeated evaluation does not ask the endpoint again.
 
 Used by openai_model, azure_openai_model, vllm_model and what builds on them.
 
@@ -23,15 +23,16 @@ import msgspec
 import zstandard
 
 import gymq
+from gymq.protocol.subjects import RolloutId
 
 log = logging.getLogger("gymq.response_cache")
 
 DEFAULT_FOLDER = Path(".gymq/responses")
-MARK = "served_from_cache"  # member of a response that was not asked for
+MARK = "served_from_cache"  # field of a response from the cache
 
 _FORMAT = 1  # part of every fingerprint: a change of what an entry means makes new entries
 _MAX_SESSIONS = 65_536  # whose repeated requests are counted
-_LOOK_EVERY = 256  # entries stored between two looks at the size of the folder
+_LOOK_EVERY = 256  # entries stored between two checks of the folder's size
 
 Ask = Callable[[gymq.ModelRequest], Awaitable[dict[str, Any]]]
 
@@ -58,7 +59,7 @@ class ResponseCache:
     def __init__(self, folder: Path, settings: Mapping[str, Any], *, max_bytes: int) -> None:
         """
         Args:
-            settings: whatever else an answer depends on; values with a JSON form.
+            settings: everything else that an answer depends on; values with a JSON form.
             max_bytes: when the folder holds more, nothing is added to it.
         """
         self._folder = folder
@@ -107,7 +108,9 @@ class ResponseCache:
 
     def _wanted(self, request: gymq.ModelRequest, policy_version: str) -> bytes:
         """Everything the answer depends on. The run's name is left out, or no other run would find it."""
-        _run, _, sample = request.rollout.partition("/")  # row and repeat stay: 16 samples of a row are 16 answers
+        rollout = RolloutId.parse(request.rollout)
+        # Row and repeat stay: 16 samples of a row are 16 answers.
+        sample = "" if rollout is None else f"{rollout.task_index}/{rollout.rollout_index}"
         everything = [_FORMAT, self._settings, policy_version, sample, request.params]
         return hashlib.sha256(_fingerprint(everything)).digest()
 

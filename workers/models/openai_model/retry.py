@@ -1,4 +1,4 @@
-"""When to try an HTTP request again, and when to give up. Every class of trouble has its own bound."""
+"""When to retry an HTTP request, and when to stop. Every class of trouble has its own bound."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ class Policy:
 # Refused, no such host, no answer to the handshake. With CONNECT_TIMEOUT_S it is reported within ten seconds.
 UNREACHABLE = Policy("unreachable", tries=3, first_wait_s=0.25, longest_wait_s=0.5)
 CONNECT_TIMEOUT_S = 3.0
-# The endpoint works but is full, or whatever stands before it is: 429, 502, 503, 504, 520, 529.
+# The endpoint, or a proxy in front of it, works but is full: 429, 502, 503, 504, 520, 529.
 OVERLOADED = Policy("overloaded", tries=8, first_wait_s=1.0, longest_wait_s=30.0)
 # The connection broke, the body ended early, or the endpoint failed: 408, 500 and the other 5xx.
 BROKEN = Policy("broken", tries=3, first_wait_s=0.5, longest_wait_s=5.0)
 
+_NOT_IMPLEMENTED = 501
 _OVERLOADED_STATUSES = frozenset({429, 502, 503, 504, 520, 529})
-# Those with which an endpoint says that fewer requests would be answered; the others come from what stands before it.
+# Statuses with which an endpoint asks for fewer requests; the others come from proxies in front of it.
 ASKED_TOO_OFTEN = frozenset({429, 529})
 _REQUEST_TIMEOUT = 408
 
@@ -41,18 +42,31 @@ def policy_of(status: int) -> Policy | None:
     """The policy for an HTTP status; None if another try cannot help."""
     if status in _OVERLOADED_STATUSES:
         return OVERLOADED
+    if status == _NOT_IMPLEMENTED:
+        return None
     if status == _REQUEST_TIMEOUT or status >= 500:
         return BROKEN
     return None
 
 
-class Trouble(Exception):
+class Trouble(gymq.GymqError):
     """One try failed in a way that another may not."""
 
     def __init__(
-        self, policy: Policy, message: str, *, retry_after_s: float = 0.0, asked_too_often: bool = False
+        self,
+        policy: Policy,
+        message: str,
+        *,
+        waits_for: str = "the endpoint",
+        retry_after_s: float = 0.0,
+        asked_too_often: bool = False,
     ) -> None:
+        """
+        Args:
+            waits_for: the reason why the next attempt waits, in a few words.
+        """
         super().__init__(message)
+        self.waits_for = waits_for
         self.policy = policy
         self.retry_after_s = retry_after_s
         self.asked_too_often = asked_too_often
@@ -65,7 +79,7 @@ class Tries:
         self._failed: Counter[Policy] = Counter()
 
     def wait_s(self, trouble: Trouble, time_left_s: float) -> float:
-        """How long to wait before the next try: what the endpoint asked for, plus a back-off with jitter.
+        """Return the wait before the next attempt: the time that the endpoint asked for, plus a back-off with jitter.
 
         Raises:
             RolloutError: the tries are used up, or the next would come after the deadline.
@@ -74,11 +88,11 @@ class Tries:
         self._failed[policy] += 1
         failed = self._failed[policy]
         if failed >= policy.tries:
-            raise _given_up(f"{trouble} (given up after {failed} tries)")
+            raise _given_up(trouble, f"given up after {failed} tries")
         backoff_s = min(policy.longest_wait_s, policy.first_wait_s * 2.0 ** (failed - 1))
         wait_s = trouble.retry_after_s + backoff_s * random.uniform(0.5, 1.0)
         if wait_s >= time_left_s:
-            raise _given_up(f"{trouble} (given up: the next try in {wait_s:.3g} s would come after the deadline)")
+            raise _given_up(trouble, f"not retried: the next try in {wait_s:.3g} s would come after the deadline")
         return wait_s
 
 
@@ -104,5 +118,6 @@ def _until(date: str, now: datetime) -> float:
         return math.nan
 
 
-def _given_up(message: str) -> gymq.RolloutError:
-    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=True)
+def _given_up(trouble: Trouble, why: str) -> gymq.RolloutError:
+    curable = trouble.policy is UNREACHABLE
+    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, f"{trouble} ({why})", retryable=True, curable=curable)

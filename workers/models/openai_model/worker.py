@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import difflib
 import re
 import time
-from typing import Any
+from typing import Any, Literal
+
+from gymq.workers.models.openai_model.endpoint import Endpoint, NotJson, Refused
+from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel
+from gymq.workers.models.openai_model.options import OpenAIOptions
 
 import gymq
+from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import (
     InvalidReply,
     ResponsesError,
@@ -15,24 +22,25 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
-from gymq.tokens import TOKEN_MEMBERS
-from workers.models.openai_model.endpoint import Endpoint, Refused
-from workers.models.openai_model.endpoint_model import EndpointModel
-from workers.models.openai_model.limit import AdaptiveLimit
-from workers.models.openai_model.options import OpenAIOptions
 
-# How endpoints say that prompt and reply do not fit into the model's context, as an error code or in words.
+# How endpoints report that prompt and reply do not fit into the model's context: an error code or a message.
 _CONTEXT_OVERFLOW = re.compile(
     r"context[ _](length|window)|maximum context|prompt is too long|max_tokens must be at least 1", re.IGNORECASE
 )
-_OURS = frozenset({*TOKEN_MEMBERS, "routed_experts"})  # members of items that foreign endpoints do not know
+_MAYBE_UNKNOWN_MODEL = frozenset({400, 404})
+MAX_MODELS_NAMED = 5
+
+Dialect = Literal["responses", "chat"]
+
+_OURS = frozenset({*TOKEN_FIELDS, "routed_experts"})  # fields of items that foreign endpoints do not know
 
 
 class OpenAIModel(EndpointModel):
     """Sends each request to one endpoint and checks what comes back."""
 
-    Options = OpenAIOptions
-    options: OpenAIOptions
+    Options: type[OpenAIOptions] = OpenAIOptions
+
+    _dialect: Dialect | None = None  # the one to ask in; None until the endpoint was found to speak one
 
     def make_endpoint(self) -> Endpoint:
         """What requests are sent to; a worker for another kind of endpoint overrides it."""
@@ -43,11 +51,16 @@ class OpenAIModel(EndpointModel):
             max_concurrent_requests=self.options.request_limit,
         )
 
-    def limits(self) -> list[AdaptiveLimit]:
-        return [self._endpoint.limit]
+    def endpoints(self) -> list[Endpoint]:
+        return [self._endpoint]
 
     async def start(self) -> None:
         await super().start()
+        await self._open()
+
+    async def _open(self) -> None:
+        if self.options.dialect != "auto":
+            self._dialect = self.options.dialect
         self._endpoint = self.make_endpoint()
         await self._endpoint.start()
 
@@ -55,22 +68,92 @@ class OpenAIModel(EndpointModel):
         await self._endpoint.stop()
         await super().stop()
 
+    async def probe(self, timeout_s: float) -> None:
+        if self.options.cache is not False:
+            return  # its answers may all be there, and the endpoint gone
+        await self._open()
+        try:
+            await self.ask(gymq.ModelRequest(dict(PROBE), "probe", "probe", timeout_s))
+        except gymq.RolloutError as error:
+            refused = error.__context__
+            if isinstance(refused, Refused) and refused.status in _MAYBE_UNKNOWN_MODEL:
+                await self._check_model_name()
+            raise
+        finally:
+            await self._endpoint.stop()
+
+    async def _check_model_name(self) -> None:
+        """Raises RolloutError: the endpoint lists its models, and the one of the options is not among them."""
+        name, served = self.options.openai_model, await self._endpoint.models()
+        if served and name not in served:
+            nearest = difflib.get_close_matches(name, served, n=MAX_MODELS_NAMED, cutoff=0.0)
+            names = self._endpoint.excerpt(", ".join(nearest))
+            text = f"{self._endpoint.base_url}: no model {name!r} there; it serves {names}"
+            raise _failed(text, retryable=False, curable=True)
+
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
-        chat = self.options.dialect == "chat"
         try:
             params = self._sendable(request.params)
+        except ResponsesError as error:
+            raise _unsendable(error) from None
+        try:
+            if self._dialect is None:
+                return await self._ask_in_either(params, request.timeout_s)
+            return await self._ask_in(self._dialect, params, request.timeout_s)
+        except Refused as refused:
+            message = str(refused)
+            if refused.is_unknown_path and self.options.dialect == "responses":
+                message += "; if it has no /responses, use `--dialect chat` or the option `dialect: chat`"
+            raise _failed(message, retryable=refused.retryable, curable=refused.curable) from None
+
+    async def _ask_in_either(self, params: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Ask in the Responses dialect or, if the endpoint has no such path, in Chat Completions; remember which.
+
+        Raises:
+            Refused, RolloutError: as `_ask_in`.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        try:
+            reply = await self._ask_in("responses", params, timeout_s)
+        except Refused as refused:
+            if not refused.is_unknown_path:
+                raise
+        except NotJson:
+            pass
+        else:
+            self._dialect = "responses"
+            return reply
+        try:
+            reply = await self._ask_in("chat", params, deadline - loop.time())
+        except Refused as refused:
+            if not refused.is_unknown_path:
+                self._dialect = "chat"
+            raise
+        self._dialect = "chat"
+        return reply
+
+    async def _ask_in(self, dialect: Dialect, params: dict[str, Any], timeout_s: float) -> dict[str, Any]:
+        """Ask in one dialect.
+
+        Raises:
+            Refused: the endpoint will not answer.
+            RolloutError: the answer is not usable.
+        """
+        chat = dialect == "chat"
+        try:
             asked = responses_to_chat(params) if chat else params
         except ResponsesError as error:
-            raise gymq.InvalidTask(f"the request cannot be sent: {error}") from None
+            raise _unsendable(error) from None
         body = {**self.options.extra_body, **asked, "model": self.options.openai_model}
         path = "/chat/completions" if chat else "/responses"
         try:
-            answer = await self._endpoint.post(path, body, request.timeout_s)
+            answer = await self._endpoint.post(path, body, timeout_s)
             return self._chat_reply(answer, params) if chat else _responses_reply(answer)
         except Refused as refused:
             if _CONTEXT_OVERFLOW.search(f"{refused.code} {refused.reason}"):
                 return self._cut_short(params)
-            raise _failed(str(refused), retryable=refused.retryable) from None
+            raise
         except InvalidReply as error:
             message = f"{self._endpoint.base_url}{path}: unusable reply: {error}"
             raise _failed(self._endpoint.excerpt(message), retryable=True) from None
@@ -105,17 +188,21 @@ def _responses_reply(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def _put_reasoning_into_text(completion: dict[str, Any]) -> bool:
-    """Put reasoning that the endpoint gave in a member of its own where the conversion to items looks for it."""
+    """Move reasoning from the endpoint's own field to where the conversion to items looks for it."""
     try:
         message = completion["choices"][0]["message"]
         reasoning = message.get("reasoning_content") or message.get("reasoning")
     except (LookupError, TypeError, AttributeError):
-        return False  # the conversion says what is wrong
+        return False  # the conversion reports the error
     if not isinstance(reasoning, str):
         return False
     message["content"] = f"<think>{reasoning}</think>{message.get('content') or ''}"
     return True
 
 
-def _failed(message: str, *, retryable: bool) -> gymq.RolloutError:
-    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable)
+def _failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.RolloutError:
+    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable, curable=curable)
+
+
+def _unsendable(error: ResponsesError) -> gymq.InvalidTask:
+    return gymq.InvalidTask(f"the request cannot be sent: {error}")

@@ -1,4 +1,4 @@
-"""Recognising conversations: what makes two items the same, and where one model call ends and the next begins."""
+"""Recognising conversations: when two items are the same, and where one model call ends and the next begins."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymq.responses import is_message, split_at_first_generated
 
 Item = dict[str, Any]
 
-# What an engine, a store or a converter may add, drop or renew without changing what was said.
+# Fields that an engine, a store or a converter may add, drop or renew without changing the conversation.
 _NOT_SAID = frozenset(
     {
         "id",
@@ -39,7 +39,7 @@ def text_of(item: Item) -> str:
 
 
 def _content(content: Any) -> Any:
-    """A message's text as one string; parts that are no text stay parts."""
+    """A message's text as one string; parts that are not text stay parts."""
     if not isinstance(content, list):
         return content
     if all(isinstance(part.get("text"), str) for part in content):

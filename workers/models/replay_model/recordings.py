@@ -1,4 +1,4 @@
-"""Recorded rollouts, found by what was said before each model call.
+"""Recorded rollouts, found by the conversation before each model call.
 
 Only fingerprints and places in files are kept in memory; a reply is read from its file when it is asked for.
 """
@@ -12,19 +12,20 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import msgspec
+from gymq.workers.models.replay_model.conversation import Item, beginning, continued, model_turns, text_of
 
+from gymq.errors import GymqError
 from gymq.responses import ResponsesError, user_message, validate_params, validate_response
-from workers.models.replay_model.conversation import Item, beginning, continued, model_turns, text_of
 
 _MAX_EXCERPT = 160  # characters of an item in a message
 
 
-class BadRecording(ValueError):
-    """A line that is no recording; names file, line and path."""
+class BadRecording(GymqError, ValueError):
+    """A line is not a recording; the error names file, line and path."""
 
 
-class NotRecorded(LookupError):
-    """Nobody answered this conversation; says where it leaves the recordings."""
+class NotRecorded(GymqError, LookupError):
+    """The recordings have no answer to this conversation; the error names where it diverges."""
 
 
 class _Asked(msgspec.Struct):

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
+from gymq.workers.models.replay_model.recordings import BadRecording, NotRecorded, Recordings
 
 import gymq
-from workers.models.replay_model.recordings import BadRecording, NotRecorded, Recordings
+from gymq.protocol.subjects import RolloutId
 
 
 class ReplayModel(gymq.Model):
@@ -23,13 +24,11 @@ class ReplayModel(gymq.Model):
         def _one_is_a_list(cls, value: Any) -> Any:
             return [value] if isinstance(value, str) else value
 
-    options: Options
-
     async def start(self) -> None:
         """Reads the recordings.
 
         Raises:
-            OptionsError: a file cannot be read or a line is no recording.
+            OptionsError: a file cannot be read or a line is not a recording.
         """
         try:
             self._recordings = await asyncio.to_thread(Recordings, self.options.recordings)
@@ -43,12 +42,12 @@ class ReplayModel(gymq.Model):
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         try:
-            return self._recordings.reply(request.params, _rollout_index(request.session))
+            return self._recordings.reply(request.params, _rollout_index(request.rollout))
         except NotRecorded as error:
             raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, f"replay: {error}", retryable=False) from None
 
 
-def _rollout_index(session: str) -> int:
-    """The third part of `run/task/rollout`; 0 for a call outside any rollout."""
-    parts = session.split("/")
-    return int(parts[2]) if len(parts) >= 3 and parts[2].isdecimal() else 0
+def _rollout_index(rollout: str) -> int:
+    """Return the index in `run/task/rollout`; 0 for a call outside of any rollout."""
+    found = RolloutId.parse(rollout)
+    return 0 if found is None else found.rollout_index

@@ -10,6 +10,8 @@ import math
 import random
 from typing import Any
 
+from gymq.errors import GymqError
+
 _DEEP = 3  # from here on what may be null or empty is
 _TOO_DEEP = 12
 _SPAN = 100  # width of a range with an open end
@@ -24,7 +26,7 @@ _FORMATS = {
 }
 
 
-class BadSchema(ValueError):
+class BadSchema(GymqError, ValueError):
     """Not a JSON schema."""
 
 

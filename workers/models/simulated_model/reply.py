@@ -6,10 +6,10 @@ from array import array
 from typing import Any
 
 import msgspec
+from gymq.workers.models.simulated_model.filler import END_OF_TURN, Sampled, num_tokens, sampled, tokens
+from gymq.workers.models.simulated_model.prefix_cache import PrefixCache
 
-from gymq.tokens import encode_json
-from workers.models.simulated_model.filler import END_OF_TURN, Sampled, num_tokens, sampled, tokens
-from workers.models.simulated_model.prefix_cache import PrefixCache
+from gymq.protocol.tokens import encode_json
 
 _END_OF_TURN = sampled(array("i", [END_OF_TURN]))
 
@@ -17,7 +17,7 @@ encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class Output:
-    """The items of one reply. With `token_ids` the last one carries the token members of the whole reply."""
+    """The items of one reply. With `token_ids` the last one carries the token fields of the whole reply."""
 
     def __init__(self, reply_id: str, *, token_ids: bool) -> None:
         self.items: list[dict[str, Any]] = []
@@ -67,7 +67,7 @@ class Output:
         self._add(_END_OF_TURN)
 
     def response(self, params: dict[str, Any], cache: PrefixCache | None, *, incomplete: bool) -> dict[str, Any]:
-        """The Responses object; `incomplete` says that the limit of output tokens cut it short."""
+        """Return the Responses object; `incomplete`: the limit of output tokens truncated it."""
         num_cached_tokens = 0
         if self._sampled is None and cache is None:
             num_input_tokens = num_tokens(len(encode(params["input"])))

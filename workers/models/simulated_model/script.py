@@ -1,4 +1,4 @@
-"""Scripts: what the policy says in the rollouts of a row, turn by turn. They come with the row, in its metadata."""
+"""Scripts: the replies of the policy in the rollouts of a row, turn by turn. They are in the row's metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Action(msgspec.Struct, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.call is None) == (self.text is None):
-            raise ValueError("an action has either `call` or `text`")
+            raise ValueError("an action needs either `call` or `text`")
 
 
 Turn = Annotated[list[Action], msgspec.Meta(min_length=1)]
@@ -63,7 +63,7 @@ def read_script(metadata: dict[str, Any], *, succeeds: bool) -> Script:
 
 
 def turn_at(script: Script, position: int) -> Turn:
-    """What is said in turn `position`, counted from 0; past the end a closing text, so that a loop ends."""
+    """Return the reply of turn `position`, counted from 0; past the end a closing text, so that a loop ends."""
     return script[position] if position < len(script) else _AFTER_THE_END
 
 

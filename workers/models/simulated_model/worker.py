@@ -12,15 +12,15 @@ from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import pydantic
+from gymq.workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
+from gymq.workers.models.simulated_model.filler import Filler
+from gymq.workers.models.simulated_model.invention import BadSchema, invent
+from gymq.workers.models.simulated_model.prefix_cache import PrefixCache
+from gymq.workers.models.simulated_model.reply import Output, encode
+from gymq.workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
 
 import gymq
 from gymq.responses import split_at_first_generated
-from workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
-from workers.models.simulated_model.filler import Filler
-from workers.models.simulated_model.invention import BadSchema, invent
-from workers.models.simulated_model.prefix_cache import PrefixCache
-from workers.models.simulated_model.reply import Output, encode
-from workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
 
 Probability = Annotated[float, pydantic.Field(ge=0.0, le=1.0)]
 
@@ -50,7 +50,6 @@ class SimulatedModel(gymq.Model):
                 raise ValueError("failure_rate, hang_rate and empty_rate add up to more than 1")
             return self
 
-    options: Options
     max_concurrency = 100_000  # waiting costs nothing
 
     async def start(self) -> None:

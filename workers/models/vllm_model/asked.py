@@ -1,4 +1,4 @@
-"""What a request is made to, an engine far away or in this process, and telling what went wrong there."""
+"""The target of a request, a remote engine or one in this process, and its errors."""
 
 from __future__ import annotations
 
@@ -6,22 +6,23 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
+from gymq.workers.models.openai_model.endpoint import Refused
+from gymq.workers.models.vllm_model.reply import UnexpectedReasoning
+
 import gymq
 from gymq.responses import InvalidReply
-from workers.models.openai_model.endpoint import Refused
-from workers.models.vllm_model.reply import UnexpectedReasoning
 
-# How versions of the engine say that prompt and reply do not fit. They share the status, not the words.
+# How versions of the engine report that prompt and reply do not fit: the same status, different messages.
 _CONTEXT_OVERFLOW = re.compile(r"context length|max_tokens|max_model_len")
 _BAD_REQUEST = 400
 
 
-class ContextOverflow(Exception):
+class ContextOverflow(gymq.GymqError):
     """The conversation no longer fits into the model's context."""
 
 
 def is_context_overflow(status: int, body: str) -> bool:
-    """Whether an engine's answer says that prompt and reply do not fit together."""
+    """Return whether an engine's answer reports that prompt and reply do not fit together."""
     return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(body) is not None
 
 
@@ -38,7 +39,7 @@ class Asked(Protocol):
         Raises:
             ContextOverflow: the prompt is too long, or leaves no room for a reply.
             Refused: the engine will not do it.
-            RolloutError: there is no answer.
+            RolloutError: no answer.
         """
 
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -67,17 +68,17 @@ class Backend(Protocol):
 
 
 async def readable(exchange: Exchange, asked: Asked) -> dict[str, Any]:
-    """The exchange with one engine; what goes wrong is told with the engine's name."""
+    """Exchange messages with one engine; errors name the engine."""
     try:
         return await exchange(asked)
     except Refused as refused:
-        raise failed(str(refused), retryable=refused.retryable) from None
+        raise failed(str(refused), retryable=refused.retryable, curable=refused.curable) from None
     except UnexpectedReasoning as error:
         raise failed(f"{asked.engine_name}: {error}", retryable=False) from None
     except InvalidReply as error:
         raise failed(asked.excerpt(f"{asked.engine_name}: unusable reply: {error}"), retryable=True) from None
 
 
-def failed(message: str, *, retryable: bool) -> gymq.RolloutError:
+def failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.RolloutError:
     """A failure of the model."""
-    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable)
+    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable, curable=curable)

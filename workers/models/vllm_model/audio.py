@@ -30,7 +30,7 @@ async def audio_urls(metadata: Mapping[str, Any] | None, root: Path | None) -> l
         root: folder that the named files lie in; files elsewhere are refused, for rows are not to read this machine.
 
     Raises:
-        InvalidRequest: more than one of the members is set, or a file cannot be used.
+        InvalidRequest: more than one of the fields is set, or a file cannot be used.
     """
     given = {name: (metadata or {})[name] for name in AUDIO_MEMBERS if (metadata or {}).get(name) is not None}
     if not given:

@@ -14,7 +14,7 @@ _ROLES = frozenset({"developer", "system", "user", "assistant", "tool"})
 
 
 class _Settings(msgspec.Struct):
-    """The members that the dialect knows beside `messages`. Those of type Any are left to the engine."""
+    """The fields that the dialect knows beside `messages`. Those of type Any are left to the engine."""
 
     audio: Any = None
     frequency_penalty: float | None = None
@@ -49,15 +49,15 @@ class _Settings(msgspec.Struct):
 
 
 def known_chat_params(request: object) -> dict[str, Any]:
-    """The members of a chat request that the dialect knows and the caller set; others are left out, as servers do.
+    """Return the known fields of a chat request that the caller set; others are left out, as servers do.
 
     Numbers and flags written as text are put right, as in a Responses request.
 
     Raises:
-        InvalidRequest: `messages` are no messages, a member is of another type, or the reply should be streamed.
+        InvalidRequest: `messages` are not messages, a field is of another type, or the reply should be streamed.
     """
     if not isinstance(request, dict):
-        raise InvalidRequest("", f"expected an object with the member `messages`, got {type(request).__name__}")
+        raise InvalidRequest("", f"expected an object with the field `messages`, got {type(request).__name__}")
     messages = request.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest("messages", "expected a list with at least one message")

@@ -9,7 +9,7 @@ from gymq.responses import InvalidReply, InvalidRequest, Item
 
 Prompt = str | list[int]  # text, or the ids of its tokens
 
-# Members of a chat body that `/completions` does not have, or has in another form.
+# Fields of a chat body that `/completions` does not have, or has in another form.
 _CHAT_ONLY = frozenset(
     {
         "chat_template",
@@ -37,7 +37,7 @@ def plain_prompt(body: Mapping[str, Any]) -> str:
         InvalidRequest: the request holds what plain text cannot say.
     """
     if body.get("tools"):
-        raise InvalidRequest("tools", "a base model without a chat template cannot be told of tools")
+        raise InvalidRequest("tools", "a base model without a chat template cannot be offered tools")
     texts = []
     for index, message in enumerate(body["messages"]):
         content = message.get("content") or ""
@@ -53,7 +53,7 @@ def plain_prompt(body: Mapping[str, Any]) -> str:
 
 
 def completions_body(body: Mapping[str, Any], prompt: Prompt, *, token_ids: bool) -> dict[str, Any]:
-    """The body for `/completions` that asks what a chat body asks, with a prompt in the place of messages."""
+    """Return the body for `/completions` that matches a chat body, with a prompt instead of messages."""
     asked = {name: value for name, value in body.items() if name not in _CHAT_ONLY}
     asked["prompt"] = prompt
     if "max_completion_tokens" in body:
@@ -67,7 +67,7 @@ def as_chat_completion(answer: dict[str, Any]) -> dict[str, Any]:
     """A completion of a text as a chat completion; ids and log probs stand where chat has them.
 
     Raises:
-        InvalidReply: with the path of the first member that does not fit.
+        InvalidReply: with the path of the first field that does not fit.
     """
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:

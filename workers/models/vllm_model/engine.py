@@ -1,15 +1,16 @@
-"""One vLLM engine over HTTP: the endpoint of `openai_model`, with two more answers told apart."""
+"""One vLLM engine over HTTP: the endpoint of `openai_model`, with two more kinds of answers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from gymq.workers.models.openai_model.endpoint import Endpoint, Head
+from gymq.workers.models.openai_model.retry import UNREACHABLE, Trouble
+from gymq.workers.models.vllm_model.asked import ContextOverflow, is_context_overflow
+from gymq.workers.models.vllm_model.options import VLLMOptions
+
 import gymq
-from workers.models.openai_model.endpoint import Endpoint, Head
-from workers.models.openai_model.retry import UNREACHABLE, Trouble
-from workers.models.vllm_model.asked import ContextOverflow, is_context_overflow
-from workers.models.vllm_model.options import VLLMOptions
 
 _API = "/v1"
 
@@ -18,7 +19,7 @@ class Unreachable(gymq.RolloutError):
     """No connection came about in the tries that are made; nothing was sent."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(gymq.FailureClass.MODEL_FAILED, message, retryable=True)
+        super().__init__(gymq.FailureClass.MODEL_FAILED, message, retryable=True, curable=True)
 
 
 class Engine(Endpoint):

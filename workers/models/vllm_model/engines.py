@@ -8,11 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from workers.models.openai_model.limit import AdaptiveLimit
-from workers.models.vllm_model.asked import ContextOverflow, Exchange, failed, readable
-from workers.models.vllm_model.engine import Engine, Unreachable
-from workers.models.vllm_model.options import VLLMOptions
-from workers.models.vllm_model.ring import Ring
+from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, failed, readable
+from gymq.workers.models.vllm_model.engine import Engine, Unreachable
+from gymq.workers.models.vllm_model.options import VLLMOptions
+from gymq.workers.models.vllm_model.ring import Ring
 
 log = logging.getLogger("gymq.vllm_model")
 
@@ -53,20 +52,15 @@ class Engines:
     """Asks the engine of a session, or another one if that is down."""
 
     def __init__(self, options: VLLMOptions) -> None:
-        self._engines = [Engine(url, options) for url in options.base_url]
-        self._ring = Ring(len(self._engines))
-
-    @property
-    def limits(self) -> list[AdaptiveLimit]:
-        """The limit of each engine."""
-        return [engine.limit for engine in self._engines]
+        self.engines = [Engine(url, options) for url in options.base_url]
+        self._ring = Ring(len(self.engines))
 
     async def start(self) -> None:
-        for engine in self._engines:
+        for engine in self.engines:
             await engine.start()
 
     async def stop(self) -> None:
-        for engine in self._engines:
+        for engine in self.engines:
             await engine.stop()
 
     async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
@@ -81,16 +75,16 @@ class Engines:
         deadline = loop.time() + timeout_s
         tried: set[int] = set()
         while True:
-            loads = [engine.limit.in_flight for engine in self._engines]
+            loads = [engine.limit.in_flight for engine in self.engines]
             index = self._ring.choose(session, loop.time(), tried, loads)
-            engine = self._engines[index]
+            engine = self.engines[index]
             try:
                 answer = await readable(exchange, AskedOverHTTP(engine, deadline))
             except Unreachable as error:
                 self._ring.eject(index, loop.time())
                 tried.add(index)
                 log.warning("%s; other engines take its sessions for now", error.message)
-                if len(tried) == min(len(self._engines), MAX_ENGINES_PER_REQUEST):
+                if len(tried) == min(len(self.engines), MAX_ENGINES_PER_REQUEST):
                     raise
             else:
                 if self._ring.restore(index):

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Self
 
 import pydantic
-
-from workers.models.openai_model.connection import ApiKey, Headers, check_url, request_headers, secrets_of
-from workers.models.openai_model.endpoint_model import EndpointOptions
+from gymq.workers.models.openai_model.connection import ApiKey, Headers, check_url, request_headers, secrets_of
+from gymq.workers.models.openai_model.endpoint_model import EndpointOptions
 
 
 class VLLMOptions(EndpointOptions):
@@ -27,8 +26,8 @@ class VLLMOptions(EndpointOptions):
     preserve_reasoning_in_assistant_content: bool = False  # keep it as think tags in the text
     is_responses_native: bool = False  # the engine answers Responses requests itself
     chat_template_kwargs: dict[str, Any] = pydantic.Field({})
-    extra_body: dict[str, Any] = pydantic.Field({})  # members of the body that a request does not set itself
-    sampling_overrides: dict[str, Any] = pydantic.Field({})  # members of the body that nothing else changes
+    extra_body: dict[str, Any] = pydantic.Field({})  # fields of the body that a request does not set itself
+    sampling_overrides: dict[str, Any] = pydantic.Field({})  # fields of the body that nothing else changes
     default_headers: Headers = pydantic.Field({})
     audio_root: Path | None = None  # folder of the audio files that requests name
     use_completions_api: bool = False  # for base models

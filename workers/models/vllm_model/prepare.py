@@ -7,12 +7,13 @@ from array import array
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymq.responses import InvalidRequest, Item, split_thoughts
-from gymq.tokens import TOKEN_MEMBERS
-from workers.models.vllm_model.audio import AUDIO_MEMBERS
-from workers.models.vllm_model.options import VLLMOptions
+from gymq.workers.models.vllm_model.audio import AUDIO_MEMBERS
+from gymq.workers.models.vllm_model.options import VLLMOptions
 
-_UNKNOWN_TO_ENGINES = frozenset({*TOKEN_MEMBERS, "routed_experts"})
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.responses import InvalidRequest, Item, split_think_blocks
+
+_UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, "routed_experts"})
 
 # What a prompt is made of; the rest of a body does not change its tokens.
 _PROMPT_MEMBERS = (
@@ -93,7 +94,7 @@ def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
         return False
     texts = _texts(last.get("content"))
     if options.uses_reasoning_parser:
-        texts = [split_thoughts(text)[1] for text in texts]
+        texts = [split_think_blocks(text)[1] for text in texts]
     return not any(texts)
 
 
@@ -107,18 +108,18 @@ def _message(message: Item, options: VLLMOptions) -> Item:
 
 
 def _separate_reasoning(message: Item, options: VLLMOptions) -> None:
-    """Take think blocks out of the text; the engine wants the first of them in a member of its own."""
+    """Take think blocks out of the text; the engine expects the first of them in a separate field."""
     if options.preserve_reasoning_in_assistant_content:
         return
     content = message.get("content")
-    thoughts = [thought for text in _texts(content) for thought in split_thoughts(text)[0]]
+    thoughts = [thought for text in _texts(content) for thought in split_think_blocks(text)[0]]
     if not thoughts:
         return
     if isinstance(content, str):
-        message["content"] = split_thoughts(content)[1]
-    else:
+        message["content"] = split_think_blocks(content)[1]
+    elif content is not None:
         message["content"] = [
-            {**part, "text": split_thoughts(part["text"])[1]} if "text" in part else part for part in content
+            {**part, "text": split_think_blocks(part["text"])[1]} if "text" in part else part for part in content
         ]
     if options.uses_interleaved_reasoning:
         # Engines changed the name; each reads one and ignores the other.
@@ -132,7 +133,7 @@ def _texts(content: str | list[Item] | None) -> list[str]:
 
 
 def _object_in(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The object that stands as JSON text in a member of `metadata`; empty if there is none."""
+    """Return the object that is JSON text in a field of `metadata`; empty if there is none."""
     text = metadata.get(name)
     if text is None:
         return {}

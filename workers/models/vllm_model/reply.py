@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from gymq.errors import GymqError
 from gymq.responses import InvalidReply, chat_choice_to_items
 
 _EMPTY_REPLY_ID = "chtcmpl-123"  # spelt as NeMo Gym spells it
 
 
-class UnexpectedReasoning(ValueError):
-    """The engine separates reasoning although the worker is told that it does not."""
+class UnexpectedReasoning(GymqError, ValueError):
+    """The engine separates reasoning although the worker is configured otherwise."""
 
 
 def check_completion(completion: dict[str, Any], *, token_ids: bool = False) -> None:

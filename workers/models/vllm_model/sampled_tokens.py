@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.responses import InvalidReply, InvalidRequest, token_members
+from gymq.responses import InvalidReply, InvalidRequest, token_fields
 
 _ID_PREFIX = "token_id:"
 _LOG_PROB_TOLERANCE = 1e-6  # between two texts of the same float32
@@ -64,7 +64,7 @@ def read_tokens(completion: dict[str, Any]) -> SampledTokens:
     routed = choice.get("routed_experts") if message.get("routed_experts") is None else message["routed_experts"]
     if bundle is not None:
         found = SampledTokens(*bundle, routed)
-        source = "the token members of the message"
+        source = "the token fields of the message"
     elif generated is not None and log_probs is not None:
         found = SampledTokens(prompt, generated, log_probs, routed)
         source = "prompt_token_ids and token_ids"
@@ -101,12 +101,12 @@ def read_tokenized(answer: dict[str, Any]) -> list[int]:
 
 def _bundle(message: dict[str, Any]) -> tuple[list[int], list[int], list[float]] | None:
     try:
-        members = token_members(message)
+        fields = token_fields(message)
     except InvalidRequest as fault:
         raise InvalidReply(f"choices[0].message.{fault.path}", fault.reason) from None
-    if members is None:
+    if fields is None:
         return None
-    return members["prompt_token_ids"], members["generation_token_ids"], members["generation_log_probs"]
+    return fields["prompt_token_ids"], fields["generation_token_ids"], fields["generation_log_probs"]
 
 
 def _inline(completion: dict[str, Any], choice: dict[str, Any]) -> tuple[list[int] | None, list[int] | None]:

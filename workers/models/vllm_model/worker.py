@@ -8,6 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from gymq.workers.models.openai_model.endpoint import Endpoint
+from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel
+from gymq.workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
+from gymq.workers.models.vllm_model.audio import audio_urls
+from gymq.workers.models.vllm_model.chat_params import known_chat_params
+from gymq.workers.models.vllm_model.chat_template import ChatTemplate
+from gymq.workers.models.vllm_model.completions import Prompt, as_chat_completion, completions_body, plain_prompt
+from gymq.workers.models.vllm_model.engines import Engines
+from gymq.workers.models.vllm_model.options import VLLMOptions
+from gymq.workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
+from gymq.workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
+from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
+
 import gymq
 from gymq.responses import (
     InvalidReply,
@@ -17,18 +30,6 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
-from workers.models.openai_model.endpoint_model import EndpointModel
-from workers.models.openai_model.limit import AdaptiveLimit
-from workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
-from workers.models.vllm_model.audio import audio_urls
-from workers.models.vllm_model.chat_params import known_chat_params
-from workers.models.vllm_model.chat_template import ChatTemplate
-from workers.models.vllm_model.completions import Prompt, as_chat_completion, completions_body, plain_prompt
-from workers.models.vllm_model.engines import Engines
-from workers.models.vllm_model.options import VLLMOptions
-from workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
-from workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
-from workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
 
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
 
@@ -36,8 +37,7 @@ AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion 
 class VLLMModel(EndpointModel):
     """Sends each request to one of the engines; all requests of a rollout to the same."""
 
-    Options = VLLMOptions
-    options: VLLMOptions
+    Options: type[VLLMOptions] = VLLMOptions
 
     async def start(self) -> None:
         await super().start()
@@ -49,8 +49,27 @@ class VLLMModel(EndpointModel):
         await self._backend.stop()
         await super().stop()
 
-    def limits(self) -> Iterable[AdaptiveLimit]:
-        return self._backend.limits if isinstance(self._backend, Engines) else ()
+    async def probe(self, timeout_s: float) -> None:
+        options = self.options
+        if options.cache is not False:
+            return  # its answers may all be there, and the engines gone
+        if options.is_responses_native:
+            path, body = "/responses", dict(PROBE)
+        elif options.use_completions_api:
+            path, body = "/completions", {"prompt": "Hi", "max_tokens": 1}
+        else:
+            path, body = "/chat/completions", {"messages": PROBE["input"], "max_tokens": 1}
+        backend = self.backend()
+        await backend.start()
+        try:
+            await backend.ask("", timeout_s, lambda asked: asked.post(path, {**body, "model": options.model}))
+        except ContextOverflow:
+            pass  # it answers
+        finally:
+            await backend.stop()
+
+    def endpoints(self) -> Iterable[Endpoint]:
+        return self._backend.engines if isinstance(self._backend, Engines) else ()
 
     def backend(self) -> Backend:
         """The engines that answer."""

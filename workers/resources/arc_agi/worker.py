@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pydantic
+from gymq.workers.resources.arc_agi.grids import Grid, first_grid, reportable
 
 import gymq
 from gymq.responses import assistant_text
-from workers.resources.arc_agi.grids import Grid, first_grid, reportable
 
 
 class PuzzleRow(gymq.Row):

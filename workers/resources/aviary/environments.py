@@ -17,9 +17,9 @@ from aviary.core import Environment, TaskDatasetClient
 from aviary.envs.gsm8k import CalculatorEnv, CalculatorEnvConfig, GSM8kDataset
 from aviary.envs.gsm8k.env import SafeMathEvaluator
 from aviary.envs.hotpotqa import HotPotQADataset, HotPotQAEnv, HotPotQAEnvConfig
+from gymq.workers.resources.aviary.problems import NumberProblem, TextProblem
 
 from gymq import OptionsError
-from workers.resources.aviary.problems import NumberProblem, TextProblem
 
 MAX_EXPRESSION_LENGTH = 10_000
 MAX_BITS = 12_000  # of an integer; Python does not write more than 4300 digits
@@ -51,18 +51,17 @@ class Gsm8k:
 
     def __init__(self, problems: Sequence[NumberProblem] | None, split: str, config: dict[str, Any]) -> None:
         self._config = CalculatorEnvConfig(**config)
-        self._problems = problems
-        self._data = None if problems is not None else GSM8kDataset(split, self._config)
+        self._tasks = GSM8kDataset(split, self._config) if problems is None else problems
 
     def __len__(self) -> int:
-        return len(self._problems if self._data is None else self._data)
+        return len(self._tasks)
 
     def get_new_env_by_idx(self, idx: int) -> BoundedCalculatorEnv:
-        if self._data is None:
-            problem = self._problems[idx]
-            return BoundedCalculatorEnv(str(idx), problem.question, problem.answer, self._config)
-        found = self._data.get_new_env_by_idx(idx)
-        return BoundedCalculatorEnv(found.problem_id, found.problem, found.answer, self._config)
+        if isinstance(self._tasks, GSM8kDataset):
+            found = self._tasks.get_new_env_by_idx(idx)
+            return BoundedCalculatorEnv(found.problem_id, found.problem, found.answer, self._config)
+        problem = self._tasks[idx]
+        return BoundedCalculatorEnv(str(idx), problem.question, problem.answer, self._config)
 
 
 class HotPotQa:
@@ -72,16 +71,17 @@ class HotPotQa:
         self, problems: Sequence[TextProblem] | None, split: str, config: dict[str, Any], pages: dict[str, str]
     ) -> None:
         self._config = HotPotQAEnvConfig(**config)
-        self._problems = problems
         self._pages = pages
-        self._data = None if problems is not None else HotPotQADataset(split, self._config)
+        self._tasks = HotPotQADataset(split, self._config) if problems is None else problems
 
     def __len__(self) -> int:
-        return len(self._problems if self._data is None else self._data)
+        return len(self._tasks)
 
     def get_new_env_by_idx(self, idx: int) -> HotPotQAEnv:
-        if self._data is None:
-            problem, config = self._problems[idx], self._config
+        if isinstance(self._tasks, HotPotQADataset):
+            env = self._tasks.get_new_env_by_idx(idx)
+        else:
+            problem, config = self._tasks[idx], self._config
             env = HotPotQAEnv(
                 None,
                 problem.question,
@@ -92,9 +92,7 @@ class HotPotQa:
                 evaluation_mode=config.evaluation_mode,
                 proxy=config.proxy,
             )
-        else:
-            env = self._data.get_new_env_by_idx(idx)
-        env.wiki_cache = self._pages
+        env.wiki_cache = self._pages  # type: ignore[misc]  # the library shares one
         return env
 
 
@@ -136,7 +134,8 @@ def task_set(
 
 
 def _checked(problem: type[ProblemT], problems: list[dict[str, Any]] | None) -> list[ProblemT] | None:
-    return None if problems is None else pydantic.TypeAdapter(list[problem]).validate_python(problems)
+    adapter: pydantic.TypeAdapter[list[ProblemT]] = pydantic.TypeAdapter(list[problem])  # type: ignore[valid-type]
+    return None if problems is None else adapter.validate_python(problems)
 
 
 def _bounded(compute: Callable[[Any, Any], Any], bits: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
@@ -171,8 +170,9 @@ class BoundedEvaluator(SafeMathEvaluator):
 class BoundedCalculatorEnv(CalculatorEnv):
     """The library's environment, with a calculator that always comes to an end."""
 
-    @functools.wraps(CalculatorEnv.calculator)  # its docstring tells the model about the tool
-    def calculator(self, expr: str) -> tuple[float | str, float, bool]:
+    # The docstring of the library's method tells the model about the tool.
+    @functools.wraps(CalculatorEnv.calculator)
+    def calculator(self, expr: str) -> tuple[float | str, float, bool]:  # type: ignore[override]
         try:
             if len(expr) > MAX_EXPRESSION_LENGTH:
                 raise ValueError(f"the expression has more than {MAX_EXPRESSION_LENGTH} characters")

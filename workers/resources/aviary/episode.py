@@ -38,7 +38,7 @@ class FunctionCall(Protocol):
 
 
 class Episode:
-    """An environment, its first observations, and what was earned in it."""
+    """An environment, its first observations, and the rewards earned in it."""
 
     def __init__(self, env_id: str, env: Environment[Any]) -> None:
         self.env_id = env_id
@@ -83,7 +83,7 @@ class Episode:
         )
 
     async def close(self) -> None:
-        """Give back what the environment holds. What was earned stays."""
+        """Release the environment. Earned rewards stay."""
         if not self.closed:
             self.closed = True
             with suppress(httpx.HTTPError):  # one that is elsewhere ends by itself after a while
@@ -91,7 +91,7 @@ class Episode:
 
     async def _run(self, calls: list[ToolCall]) -> tuple[list[Message], float, bool]:
         """Known tools one after the other; a call that does not fit its tool fails alone."""
-        if isinstance(self._env, EnvironmentClient):  # whoever has the environment has the tools too
+        if isinstance(self._env, EnvironmentClient):  # a served environment has the tools too
             return await self._step(calls)
         known = {tool.info.name: tool for tool in self._env.tools}
         if not any(call.function.name in known for call in calls):
@@ -143,7 +143,7 @@ def _tool_call(item: FunctionCall) -> ToolCall:
 
 
 def _up_to_submission(calls: list[ToolCall]) -> tuple[list[ToolCall], list[ToolCall]]:
-    """The calls up to the first submission, and those after it: whoever may guess again has not answered."""
+    """Return the calls up to the first submission, and those after it, which would be further guesses."""
     for position, call in enumerate(calls, 1):
         if call.function.name == SUBMIT:
             return calls[:position], calls[position:]
@@ -185,7 +185,7 @@ def _texts(content: str) -> list[str]:
 
 
 def tool_schema(tool: Tool) -> dict[str, Any]:
-    """A tool as a member of `responses_create_params.tools`."""
+    """Return a tool as an element of `responses_create_params.tools`."""
     info = tool.info.model_dump(exclude_none=True)
     parameters = info.get("parameters") or {"type": "object", "properties": {}, "required": []}
     return {

@@ -13,9 +13,9 @@ from contextlib import contextmanager
 from typing import Any, Literal, Self
 
 import pydantic
+from gymq.workers.resources.aviary import problems
 
 import gymq
-from workers.resources.aviary import problems
 
 # An `episode.Episode`, or None in a session that was never seeded. Its module cannot be imported without Aviary.
 State = Any
@@ -32,7 +32,7 @@ class FunctionCall(pydantic.BaseModel):
     arguments: str  # JSON
 
 
-class Environments(gymq.Resources[TaskRow]):
+class Environments(gymq.Resources[TaskRow, State]):
     """The sum of the rewards that the environment gave for the rollout's steps."""
 
     reward_range = (-1000.0, 1000.0)  # the library's environments stay far within
@@ -51,14 +51,14 @@ class Environments(gymq.Resources[TaskRow]):
         @pydantic.model_validator(mode="after")
         def _check_server(self) -> Self:
             if (self.env == "client") != (self.server_url is not None):
-                raise ValueError("server_url has to name the server of the env `client`, and belongs to no other")
+                raise ValueError("server_url must name the server of the env `client`, and is not allowed for others")
             if self.env == "client" and self.problems is not None:
                 raise ValueError("problems are for the other envs: the server of `client` has its own")
             return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.pages: dict[str, str] | None = None  # what searches find; filled by whoever has no network
+        self.pages: dict[str, str] | None = None  # results of searches; filled by tests without a network
         self._episode: Any = None
         self._tasks: Any = None
 
@@ -70,7 +70,7 @@ class Environments(gymq.Resources[TaskRow]):
         if options.problems is not None:
             problem = problems.PROBLEM_OF_ENV[options.env]
             with self._options_told():
-                pydantic.TypeAdapter(list[problem]).validate_python(options.problems)
+                pydantic.TypeAdapter(list[problem]).validate_python(options.problems)  # type: ignore[valid-type]
         # Without settings or a data set there is nothing that could be wrong, and importing Aviary takes seconds and
         # a hundred megabytes; the first session does it.
         if options.env_config or options.problems is None:
@@ -88,12 +88,13 @@ class Environments(gymq.Resources[TaskRow]):
 
     def _task_set(self) -> tuple[Any, Any]:
         try:
-            from workers.resources.aviary import environments, episode
+            from gymq.workers.resources.aviary import environments, episode
         except ModuleNotFoundError as error:
             raise _not_installed(error.name) from None
         options = self.options
         if options.env == "client":
-            key = options.api_key and options.api_key.get_secret_value()
+            assert options.server_url is not None  # as the options were checked
+            key = None if options.api_key is None else options.api_key.get_secret_value()
             return episode.Episode, environments.remote_tasks(options.server_url, options.request_timeout, key)
         pages = environments.PageCache() if self.pages is None else self.pages
         with self._options_told():
@@ -117,23 +118,24 @@ class Environments(gymq.Resources[TaskRow]):
         await episode.reset()
         return episode
 
-    def open_unseeded(self) -> None:
+    async def open_unseeded(self) -> None:
         return None
 
     async def close(self, state: State) -> None:
         if state is not None:
             await state.close()
 
-    @gymq.tool
+    @gymq.tool(offered=False)
     async def reset(self, state: State) -> dict[str, Any]:
         """For the agent: the environment's id, its first observations and its tools."""
         episode = _open_episode(state, None)
         return {"env_id": episode.env_id, **episode.first}
 
-    @gymq.tool
+    @gymq.tool(offered=False)
     async def step(self, state: State, action: list[FunctionCall], env_id: str | None = None) -> dict[str, Any]:
         """For the agent: run the calls of one model reply; the observations, the reward, and whether it is over."""
-        return await _open_episode(state, env_id).step(action)
+        answer: dict[str, Any] = await _open_episode(state, env_id).step(action)
+        return answer
 
     async def call_tool(self, state: State, name: str, arguments: Any) -> Any:
         """Run one call of the interface. `close` is among them; the session's end closes the environment too."""
@@ -145,8 +147,8 @@ class Environments(gymq.Resources[TaskRow]):
         await state.close()
         return {"message": "closed", "success": True}
 
-    async def verify(self, request: gymq.VerifyRequest[TaskRow], state: State) -> gymq.Verdict:
-        # In an environment that was never begun nothing was earned.
+    async def verify(self, request: gymq.VerifyRequest[TaskRow, State]) -> gymq.Verdict:
+        state: State = request.state  # where the environment was never begun, nothing was earned
         return gymq.Verdict(state.reward if _is_of(state, request.response.get("env_id")) else 0.0)
 
 
@@ -154,7 +156,7 @@ def _not_installed(library: str | None) -> gymq.OptionsError:
     return gymq.OptionsError(f'{library} is not installed: pip install "gymq[aviary]"')
 
 
-def _is_of(state: State, env_id: str | None) -> bool:
+def _is_of(state: State, env_id: object) -> bool:
     """Whether the session has an environment and, if an id is given, just that."""
     return state is not None and env_id in (None, state.env_id)
 

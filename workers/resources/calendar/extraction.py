@@ -14,7 +14,7 @@ _BRACKET = re.compile(r"[\[\]{}]")
 
 
 def find_event_list(text: str) -> list[Any] | None:
-    """The first list of objects in the text; None if there is none, or it is no JSON."""
+    """Return the first list of objects in the text; None if there is none, or it is not JSON."""
     stretch = _first_list(text)
     try:
         return None if stretch is None else json.loads(stretch)

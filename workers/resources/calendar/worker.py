@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from gymq.workers.resources.calendar.extraction import find_event_list
+from gymq.workers.resources.calendar.schedule import check_schedule
+
 import gymq
 from gymq.responses import first_text_of_last_item
-from workers.resources.calendar.extraction import find_event_list
-from workers.resources.calendar.schedule import check_schedule
 
 SHORT_CHARACTERS = 16_384  # a longer text is read in a process, and the event loop is free meanwhile
 
@@ -31,7 +32,7 @@ class Calendar(gymq.Resources[CalendarRow]):
 
 
 def judge(text: str, expected: dict[str, Any]) -> str:
-    """One word for what is wrong with the reply; `pass` if nothing is."""
+    """Return one word for the error in the reply; `pass` if it has none."""
     if not text:
         return "no_text"
     if "<think>" in text:

@@ -1,6 +1,6 @@
 """Make rows: pictures with three to five circles of one size that do not touch, and the colour to click.
 
-python -m workers.resources.circle_click.generate 100 > circles.jsonl
+python -m gymq.workers.resources.circle_click.generate 100 > circles.jsonl
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -44,7 +45,7 @@ class CircleClick(gymq.Resources[CirclesRow]):
         return gymq.Verdict(float(hit), clicked_x=x, clicked_y=y, hit=hit)
 
 
-def first_click(calls: list[dict[str, Any]]) -> tuple[int | None, int | None]:
+def first_click(calls: Sequence[Mapping[str, Any]]) -> tuple[int | None, int | None]:
     """Where the first call of `click` clicks; None from the first coordinate on that cannot be read."""
     call = next((call for call in calls if call["name"] == "click"), None)
     try:

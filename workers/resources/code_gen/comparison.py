@@ -1,4 +1,4 @@
-"""Whether what a program gave is what was expected."""
+"""Comparing the output of a program with the expected one."""
 
 from __future__ import annotations
 

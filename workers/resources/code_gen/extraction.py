@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gymq.responses import output_text
@@ -19,7 +20,7 @@ def extract_code(text: str) -> str:
     return "\n".join(lines[fences[-2] + 1 : fences[-1]])
 
 
-def misuses_think_tags(response: dict[str, Any]) -> bool:
+def misuses_think_tags(response: Mapping[str, Any]) -> bool:
     """Whether a think tag stands in the text, or more than once in the summaries of the reasoning."""
     text = output_text(response)
     summaries = "".join(

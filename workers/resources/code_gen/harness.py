@@ -11,6 +11,7 @@ import os
 import resource
 import sys
 import traceback
+from typing import Any, SupportsFloat
 
 _IMPORTED = [
     *("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics"),
@@ -47,7 +48,7 @@ def main(function_name: str | None) -> None:
         file.write(_json(result))
 
 
-def _execute(code: str, name: str) -> dict:
+def _execute(code: str, name: str) -> dict[str, Any]:
     names = {"__name__": name}
     exec(_MODULES, names)
     exec(compile(code, "solution.py", "exec", dont_inherit=True), names)
@@ -55,14 +56,14 @@ def _execute(code: str, name: str) -> dict:
 
 
 def _json(result: object) -> str:
-    """A result as JSON. What has no such form, a set for example, is a wrong answer and no error."""
+    """Return a result as JSON. A value without a JSON form, such as a set, is a wrong answer and not an error."""
     try:
         return json.dumps(list(result) if isinstance(result, tuple) else result, default=_number)
     except (TypeError, ValueError, OverflowError, RecursionError):
         return ""
 
 
-def _number(value: object) -> float:
+def _number(value: SupportsFloat) -> float:
     """Numbers of other libraries as plain ones."""
     return float(value)
 

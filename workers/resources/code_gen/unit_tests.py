@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
+from gymq.workers.resources.code_gen.comparison import same_output, same_value
 
 from gymq.processes import KillableProcesses
-from gymq.sandbox import Finished, Limits, Program, Sandbox, SandboxOptions
-from workers.resources.code_gen.comparison import same_output, same_value
+from gymq.sandbox import Limits, Program, ProgramResult, Sandbox, SandboxOptions
 
 WRONG_OUTPUT, TIME_LIMIT, RUNTIME_ERROR = -2, -3, -4
 MESSAGES = {WRONG_OUTPUT: "Wrong Answer", TIME_LIMIT: "Time Limit Exceeded", RUNTIME_ERROR: "Runtime Error"}
@@ -107,7 +107,7 @@ class TestRun:
         metadata = {"error_code": None, "execution_time": computing_s}
         return Outcome(results, metadata, time.monotonic() - began)
 
-    async def _run(self, code: str, given: str, wanted: str) -> Finished:
+    async def _run(self, code: str, given: str, wanted: str) -> ProgramResult:
         limits = Limits(
             time_s=self._timeout_s,
             memory_bytes=MEMORY_BYTES,
@@ -120,8 +120,8 @@ class TestRun:
         )
         return await self._sandbox.run(program, self._options.limits(limits))
 
-    async def _failure(self, finished: Finished, wanted: str) -> int | None:
-        """Return what is wrong with one test; None if it passed."""
+    async def _failure(self, finished: ProgramResult, wanted: str) -> int | None:
+        """Return the error of one test; None if it passed."""
         if finished.limit == "time":
             return TIME_LIMIT
         if finished.limit == "output":
@@ -167,7 +167,7 @@ def _metadata(code: int, **texts: str) -> dict[str, Any]:
     return {"error_code": code, "error_message": MESSAGES[code], **shown}
 
 
-def _reason(finished: Finished) -> str:
+def _reason(finished: ProgramResult) -> str:
     if finished.limit is not None:
         return f"over the limit: {finished.limit}"
     return _text(finished.stderr).strip().rpartition("\n")[2]

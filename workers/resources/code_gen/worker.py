@@ -1,18 +1,17 @@
-"""code_gen: the reply's program has to pass unit tests, each in a sandbox of its own."""
+"""code_gen: the reply's program has to pass unit tests, each in its own sandbox."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.code_gen.extraction import extract_code, misuses_think_tags
+from gymq.workers.resources.code_gen.unit_tests import Outcome, TestRun, UnitTests
 
 import gymq
 from gymq.authoring import first_problem
-from gymq.resources import Need
 from gymq.sandbox import SandboxOptions
-from workers.resources.code_gen.extraction import extract_code, misuses_think_tags
-from workers.resources.code_gen.unit_tests import Outcome, TestRun, UnitTests
 
 
 class CodeRow(gymq.Row):
@@ -30,8 +29,8 @@ class CodeGen(gymq.Resources[CodeRow]):
         sandbox: SandboxOptions = SandboxOptions()
 
     reward_range = (0.0, 1.0)  # unless the penalty is outside
-    deterministic: ClassVar[bool] = False  # a program may be slow one time and fast enough the next
-    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+    deterministic = False  # a program may be slow one time and fast enough the next
+    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         rewards = (0.0, 1.0, self.options.reasoning_format_penalty)

@@ -6,9 +6,11 @@ if it accepts it, it can be asked again with the two answers exchanged.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.equivalence_llm_judge.extraction import extract
+from gymq.workers.resources.equivalence_llm_judge.prompt import FIELDS, default_template
 
 import gymq
 from gymq.judge import (
@@ -22,10 +24,8 @@ from gymq.judge import (
     text_of,
     user_contents,
 )
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import last_assistant_text
-from workers.resources.equivalence_llm_judge.extraction import extract
-from workers.resources.equivalence_llm_judge.prompt import FIELDS, default_template
 
 
 class AnswerRow(gymq.Row):
@@ -69,10 +69,8 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
     deterministic = False
     needs = frozenset({"judge"})
 
-    # For patterns, which may need exponential time on an unlucky text; then they find nothing. Only what the machine
-    # did not get round to in the time on the clock is a failure.
-    pattern_cpu_s: ClassVar[float] = 5.0
-    pattern_timeout_s: ClassVar[float] = 100.0
+    # For patterns, which may need exponential time on an unlucky text; then they find nothing.
+    compute_limits = ComputeLimits(cpu_s=5.0, timeout_s=100.0)
 
     async def start(self) -> None:
         options = self.options
@@ -87,10 +85,6 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         )
         self._labels = Labels.exactly(options.judge_equal_label, options.judge_not_equal_label)
         self._judge = Judge.of(self, options)
-        self._patterns = KillableProcesses(cpu_s=self.pattern_cpu_s)
-
-    async def stop(self) -> None:
-        self._patterns.close()
 
     async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
         options, row = self.options, request.row
@@ -128,7 +122,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         if not pattern:
             return text
         try:
-            return await self._patterns.run(self.pattern_timeout_s, extract, pattern, text)
+            return await self.compute(extract, pattern, text)
         except CpuTimeUsedUp:
             return text
 

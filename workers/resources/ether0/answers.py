@@ -22,17 +22,18 @@ def read_answer(text: str, choices: dict[str, Any] | None) -> str | None:
     if answer is None:
         boxes = BOXED.findall(text)
         letters = [] if boxes else LETTER.findall(text)
-        answer = (boxes or letters or [""])[-1].strip() or None
-    if answer is not None and choices and len(answer) == 1 and isinstance(choices.get(answer.upper()), str):
-        return choices[answer.upper()]
-    return answer
+        answer = str((boxes or letters or [""])[-1]).strip() or None
+    chosen = choices.get(answer.upper()) if answer is not None and choices and len(answer) == 1 else None
+    return chosen if isinstance(chosen, str) else answer
 
 
 def _tagged(text: str) -> str | None:
     """What the last pair of tags holds; nothing if that is another opening tag."""
     found, position = None, 0
     while (opening := text.find(OPENING, position)) >= 0:
-        start = BLANKS.match(text, opening + len(OPENING)).end()
+        blanks = BLANKS.match(text, opening + len(OPENING))
+        assert blanks is not None  # it may be empty
+        start = blanks.end()
         closing = text.find(CLOSING, start + 1)  # a pair holds one character at least
         if closing < 0:
             break

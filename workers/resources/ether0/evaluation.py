@@ -12,10 +12,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from gymq.workers.resources.ether0.molecules import (
+    Words,
+    canonical,
+    largest_part,
+    similarity,
+    size_difference,
+    words_of,
+)
 from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
-
-from workers.resources.ether0.molecules import Words, canonical, largest_part, similarity, size_difference, words_of
 
 CLOSE = 0.7  # similarity of molecules that count as alike
 MAX_SIZE_DIFFERENCE = 0.2
@@ -60,7 +66,7 @@ WRONG = Finding(False)
 
 
 def evaluate(function: str, answer: str, info: str) -> Finding:
-    """Judge an answer. What cannot be judged, whatever the reason, is wrong: so the method has it.
+    """Judge an answer. An answer that cannot be judged, for any reason, is wrong, as in the method.
 
     Args:
         function: name of the evaluation function.
@@ -162,7 +168,7 @@ def _fulfils(molecule: Chem.Mol, constraint: str, data: Any, reference: Chem.Mol
     if constraint == "groups":
         return not functional_groups(molecule).isdisjoint(name.lower() for name in data)
     if constraint == "scaffold":
-        return molecule.HasSubstructMatch(reference)
+        return reference is not None and molecule.HasSubstructMatch(reference)
     if constraint == "tanimoto" and reference is not None:
         alike = size_difference(molecule, reference) <= MAX_SIZE_DIFFERENCE
         return alike and similarity(molecule, reference) >= CLOSE

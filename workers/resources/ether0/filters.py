@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from gymq.workers.resources.ether0.molecules import Words
+
 from gymq import FailureClass, OptionsError, RolloutError
-from workers.resources.ether0.molecules import Words
 
 NAMES = ("rings", "fingerprints")
 

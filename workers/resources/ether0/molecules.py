@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rdkit import Chem, DataStructs, RDLogger
+from rdkit import Chem, DataStructs, rdBase
 from rdkit.Chem import rdFingerprintGenerator
 
-RDLogger.DisableLog("rdApp.*")  # it reports every SMILES that is none
+rdBase.DisableLog("rdApp.*")  # it reports every SMILES that is none
 
 MAX_COUNTER_ION_ATOMS = 5
 MORGAN = rdFingerprintGenerator.GetMorganGenerator(radius=2)

@@ -8,15 +8,15 @@ answer.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.ether0.answers import read_answer
+from gymq.workers.resources.ether0.remotes import Remotes
 
 import gymq
 from gymq import responses
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from workers.resources.ether0.answers import read_answer
-from workers.resources.ether0.remotes import Remotes
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 SEPARATOR = "!:!"
 NEED_FILTERS = frozenset({"formula_eval", "functional_group_eval", "valid_mol_eval", "sol_eval"})
@@ -34,10 +34,7 @@ class Ether0(gymq.Resources[ChemistryRow]):
     reward_range = (0.0, 1.0)
     needs = frozenset({"network"})
 
-    # A molecule that needs more processor time is wrong. Only what the machine did not get round to in the time on the
-    # clock is a failure.
-    evaluation_cpu_s: ClassVar[float] = 60.0
-    evaluation_timeout_s: ClassVar[float] = 600.0
+    compute_limits = ComputeLimits(cpu_s=60.0, timeout_s=600.0)  # a molecule that needs more processor time is wrong
 
     class Options(gymq.WorkerOptions):
         filters_dir: Path | None = None  # folder with ether0's rings.bloom and fingerprints.bloom
@@ -54,17 +51,15 @@ class Ether0(gymq.Resources[ChemistryRow]):
 
     async def start(self) -> None:
         try:
-            from workers.resources.ether0 import evaluation, filters
+            from gymq.workers.resources.ether0 import evaluation, filters
         except ModuleNotFoundError as error:
             raise gymq.OptionsError(f'{error.name} is not installed: pip install "gymq[ether0]"') from None
         self._evaluation = evaluation
         if self.filters is None:
             self.filters = filters.PlausibilityFilters(self.options.filters_dir)
-        self._evaluations = KillableProcesses(cpu_s=self.evaluation_cpu_s)
         await self.remotes.start()
 
     async def stop(self) -> None:
-        self._evaluations.close()
         await self.remotes.stop()
 
     async def verify(self, request: gymq.VerifyRequest[ChemistryRow]) -> gymq.Verdict:
@@ -86,7 +81,7 @@ class Ether0(gymq.Resources[ChemistryRow]):
 
     async def _passes(self, function: str, answer: str, info: str) -> bool:
         try:
-            found = await self._run(self._evaluation.evaluate, function, answer, info)
+            found = await self.compute(self._evaluation.evaluate, function, answer, info)
         except CpuTimeUsedUp:
             return False
         if not found.right or (found.words is not None and not self.filters.know(found.words)):
@@ -101,11 +96,8 @@ class Ether0(gymq.Resources[ChemistryRow]):
         if not all(smiles in reaction.small or for_sale.get(smiles) for smiles in reaction.reactants):
             return False
         product = await self.remotes.product(reaction.smiles)
-        same = self._evaluation.same_molecule
-        return await self._run(same, product, reaction.target)
-
-    async def _run(self, function: Any, *arguments: str) -> Any:
-        return await self._evaluations.run(self.evaluation_timeout_s, function, *arguments)
+        same: bool = await self.compute(self._evaluation.same_molecule, product, reaction.target)
+        return same
 
 
 def read_solution(solution: Any) -> tuple[str, str] | None:
@@ -113,7 +105,7 @@ def read_solution(solution: Any) -> tuple[str, str] | None:
     if isinstance(solution, str):
         function, *rest = solution.split(SEPARATOR, 2)
         return (function, rest[0]) if len(rest) == 2 else None
-    if not isinstance(solution, dict):
-        return None
-    parts = [solution.get(name) for name in ("fxn_name", "answer_info", "problem_type")]
-    return (parts[0], parts[1]) if all(isinstance(part, str) for part in parts) else None
+    match solution:
+        case {"fxn_name": str(name), "answer_info": str(info), "problem_type": str()}:
+            return name, info
+    return None

@@ -6,6 +6,7 @@ what the response says was handed in.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -33,7 +34,7 @@ class HandIn(msgspec.Struct):
 
 
 class Synonyms(gymq.Resources[SynonymRow]):
-    """Reward 1 if the last list of values handed in is the expected one, in its order."""
+    """Reward 1 if the last submitted list equals the expected list, in the same order."""
 
     reward_range = (0.0, 1.0)
 
@@ -64,7 +65,7 @@ class Synonyms(gymq.Resources[SynonymRow]):
         )
 
 
-def last_values(calls: list[dict[str, Any]]) -> list[Value] | None:
+def last_values(calls: Sequence[Mapping[str, Any]]) -> list[Value] | None:
     """The values of the last call that hands some in: empty if there is none, None if it cannot be read."""
     hand_ins = [call for call in calls if call["name"] == "extract_synonym_values"]
     if not hand_ins:

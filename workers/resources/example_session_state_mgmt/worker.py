@@ -29,19 +29,19 @@ class Counter:
     count: int
 
 
-class SessionCounter(gymq.Resources[Expectation]):
+class SessionCounter(gymq.Resources[Expectation, Counter]):
     """Reward 1 if the session's counter holds `expected_count` in the end."""
 
     reward_range = (0.0, 1.0)
 
-    def open(self, row: Seeding) -> Counter:
+    async def open(self, row: Seeding) -> Counter:
         return Counter(row.initial_count)
 
-    def reseed(self, state: Counter, row: Seeding) -> Counter:  # type: ignore[override]
+    async def reseed(self, state: Counter, row: Seeding) -> Counter:
         """A counter that exists keeps its value."""
         return state
 
-    def open_unseeded(self) -> Counter:
+    async def open_unseeded(self) -> Counter:
         return Counter(0)
 
     @gymq.tool
@@ -55,6 +55,7 @@ class SessionCounter(gymq.Resources[Expectation]):
         """Read the counter."""
         return {"count": state.count}
 
-    async def verify(self, request: gymq.VerifyRequest[Expectation], state: Counter | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[Expectation, Counter]) -> gymq.Verdict:
+        state = request.state
         # There is no state if the session was never seeded and no tool was called.
         return gymq.Verdict(float(state is not None and state.count == request.row.expected_count))

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pydantic
+from gymq.workers.resources.genrm_compare.scores import Scores
+from gymq.workers.resources.genrm_compare.style import density
 
 import gymq
 from gymq.responses import output_text
-from workers.resources.genrm_compare.scores import Scores
-from workers.resources.genrm_compare.style import density
 
 MIDDLE = 3.5  # of the rankings from 1 to 6: neither answer is better
 
 
 class AggregationOptions(gymq.WorkerOptions):
-    """How scores are put together, and what is added to them."""
+    """How scores are combined, and the terms added to them."""
 
     default_score: float = 3.0
     default_ranking: float = MIDDLE
     reasoning_bonus: float = 0.0
     answer_bonus: float = 0.0
-    top_percentile: float = pydantic.Field(0.2, ge=0.0, le=1.0)
+    top_percentile: float = pydantic.Field(default=0.2, ge=0.0, le=1.0)
     group_reasoning_length_penalty_coeff: float = 0.0
     group_answer_length_penalty_coeff: float = 0.0
     group_style_penalty_coeff: float = 0.0
@@ -48,7 +48,7 @@ class Answer:
     reasoning: str
 
     @classmethod
-    def of(cls, response: dict[str, Any]) -> Answer:
+    def of(cls, response: Mapping[str, Any]) -> Answer:
         """What a response says, and what its reasoning items hold."""
         parts = (
             part.get("text")
@@ -74,7 +74,7 @@ class Comparison:
     failed: bool = False
 
     def members(self) -> dict[str, Any]:
-        """As a member of an answer."""
+        """Return it as a field of an answer."""
         return {
             "response_i": self.response_i,
             "response_j": self.response_j,

@@ -13,9 +13,10 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gymq.workers.resources.genrm_compare.aggregation import Answer, Comparison
+from gymq.workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs, pairs_with
+
 import gymq
-from workers.resources.genrm_compare.aggregation import Answer, Comparison
-from workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs, pairs_with
 
 Compare = Callable[[Pair, Answer, Answer], Coroutine[Any, Any, list[Comparison]]]
 """Compares two answers, by as many judges as there are."""
@@ -57,7 +58,7 @@ class Cohort:
         self._full = asyncio.Event()
 
     def add(self, member: Member) -> None:
-        """Take a member in; a new answer to a rollout that is there takes the place of the old one."""
+        """Add a member; a new answer to a known rollout replaces the old one."""
         for place, present in enumerate(self.members):
             if present.rollout == member.rollout:
                 if present != member:
@@ -99,7 +100,7 @@ class Cohort:
         return self._score([member.answer for member in self.members], comparisons)
 
     def stop(self) -> None:
-        """Give up the comparisons that are not done."""
+        """Cancel the unfinished comparisons."""
         for task in self._comparing.values():
             task.cancel()
 
@@ -151,7 +152,7 @@ class Cohorts:
         running = self._with(key, member) or self._begin(key, make())
         if running.cohort.is_open:
             running.cohort.add(member)
-        # A caller that gives up takes nobody with it: its answer stays in the group.
+        # A caller that stops waiting does not affect the others: its answer stays in the group.
         verdicts = await asyncio.shield(running.verdicts)
         for present, verdict in zip(running.cohort.members, verdicts, strict=True):
             if present == member:
@@ -187,7 +188,7 @@ class Cohorts:
         return verdicts
 
     def stop(self) -> None:
-        """Give up all groups."""
+        """Cancel all groups."""
         for groups in self._running.values():
             for running in groups:
                 running.verdicts.cancel()

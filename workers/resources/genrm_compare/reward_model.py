@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from gymq.workers.resources.genrm_compare.aggregation import Answer, Comparison
+from gymq.workers.resources.genrm_compare.scores import Scores, read_scores
+
 import gymq
 from gymq.judge import Judge
 from gymq.responses import output_text
-from workers.resources.genrm_compare.aggregation import Answer, Comparison
-from workers.resources.genrm_compare.scores import Scores, read_scores
 
 BLANK = "None"  # what the model is shown of an answer without text
 

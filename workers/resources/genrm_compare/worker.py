@@ -10,19 +10,26 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pydantic
+from gymq.workers.resources.genrm_compare.aggregation import (
+    AggregationOptions,
+    Answer,
+    Comparison,
+    metrics_of,
+    scores_of,
+)
+from gymq.workers.resources.genrm_compare.cohorts import Cohort, Cohorts, Member
+from gymq.workers.resources.genrm_compare.conversation import shown
+from gymq.workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs
+from gymq.workers.resources.genrm_compare.reward_model import RewardModel
+from gymq.workers.resources.genrm_compare.scores import Scores
 
 import gymq
 from gymq.authoring import current_call
 from gymq.judge import Judge, JudgeParams, all_of
-from workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, metrics_of, scores_of
-from workers.resources.genrm_compare.cohorts import Cohort, Cohorts, Member
-from workers.resources.genrm_compare.conversation import shown
-from workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs
-from workers.resources.genrm_compare.reward_model import RewardModel
-from workers.resources.genrm_compare.scores import Scores
+from gymq.protocol.subjects import RolloutId
 
 NO_CALL = "-"  # the rollout of a call that belongs to none
 
@@ -46,6 +53,7 @@ class PromptRow(gymq.Row):
 
 
 class CompareOptions(AggregationOptions):
+    without_meaning: ClassVar = AggregationOptions.without_meaning | {"debug_logging"}
     genrm_model_server: gymq.Reference
     genrm_responses_create_params: JudgeParams = pydantic.Field({"input": []}, validate_default=True)
     num_rollouts_per_prompt: pydantic.NonNegativeInt = 1
@@ -62,7 +70,7 @@ class CompareOptions(AggregationOptions):
     @classmethod
     def _one_process(cls, num_workers: int) -> int:
         if num_workers > 1:
-            raise ValueError("the rollouts of a prompt have to meet in one process, so only 1 is possible")
+            raise ValueError("the rollouts of a prompt must be in one process, so only 1 is possible")
         return num_workers
 
 
@@ -103,7 +111,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
             return await self._compare(conversation, principle, pair, first, second)
 
         rollout = current_call.get().rollout
-        run = rollout.partition("/")[0]
+        run = RolloutId.run_of(rollout)
         member = Member(object() if rollout == NO_CALL else rollout, Answer.of(request.response))
         return await self._cohorts.verdict(
             (run, *row.cohort()),
@@ -111,7 +119,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
             lambda: Cohort(options.num_rollouts_per_prompt, options.comparison_strategy, compare, self._verdicts),
         )
 
-    @gymq.tool
+    @gymq.tool(offered=False)
     async def compare(
         self,
         conversation_history: list[dict[str, str | list[dict[str, Any]] | None]],
@@ -159,7 +167,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
 
 
 def _check_asked(comparisons: list[Comparison]) -> None:
-    """A single comparison that failed counts as neutral, but a group that nobody judged has no scores."""
+    """A single comparison that failed counts as neutral, but a group without any judgement has no scores."""
     if all(comparison.failed for comparison in comparisons):
         raise gymq.JudgeFailed(f"the reward model could not be asked for any of {len(comparisons)} comparisons")
 

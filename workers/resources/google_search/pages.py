@@ -9,6 +9,8 @@ from urllib.parse import urljoin
 import aiohttp
 import yarl
 
+from gymq.errors import GymqError
+
 MAX_BYTES = 5_000_000
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -18,7 +20,7 @@ _LOCAL_TRANSLATION = ipaddress.IPv6Network("64:ff9b:1::/48")  # NAT64 with any p
 _COMPATIBLE = ipaddress.IPv6Network("::/96")  # RFC 4291, deprecated
 
 
-class PageError(Exception):
+class PageError(GymqError):
     """A page that cannot be read; the text is for the model."""
 
 

@@ -6,9 +6,11 @@ import json
 
 import aiohttp
 
+from gymq.errors import GymqError
 
-class SearchFailed(Exception):
-    """There are no results; the text is for the model, so neither key nor address are in it."""
+
+class SearchFailed(GymqError):
+    """The search gave no results; the text is for the model and contains neither key nor address."""
 
 
 class GoogleSearch:
@@ -48,7 +50,7 @@ class GoogleSearch:
         try:
             return json.dumps(json.loads(body))
         except (ValueError, RecursionError):
-            raise SearchFailed("the search service's answer is no JSON") from None
+            raise SearchFailed("the search service's answer is not JSON") from None
 
     async def request(self, query: str) -> tuple[int, str, bytes]:
         """Status, reason and body of the service's answer.

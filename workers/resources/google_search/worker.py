@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pydantic
+from gymq.workers.resources.google_search.pages import PageError, Pages
+from gymq.workers.resources.google_search.search import GoogleSearch, SearchFailed
 
 import gymq
-from workers.resources.google_search.pages import PageError, Pages
-from workers.resources.google_search.search import GoogleSearch, SearchFailed
 
 BOX = "\\boxed{"
 
@@ -45,7 +46,7 @@ class WebSearch(gymq.Resources[QuestionRow]):
 
     async def start(self) -> None:
         try:
-            from workers.resources.google_search import extraction
+            from gymq.workers.resources.google_search import extraction
         except ModuleNotFoundError as error:
             raise gymq.OptionsError(f'{error.name} is not installed: pip install "gymq[web-search]"') from None
         self._extraction = extraction
@@ -86,7 +87,7 @@ class WebSearch(gymq.Resources[QuestionRow]):
         return gymq.Verdict(float(option == request.row.expected_answer), parsed_option=option)
 
 
-def last_text(response: dict[str, Any]) -> str:
+def last_text(response: Mapping[str, Any]) -> str:
     """The text of the last output item, if that is a message of the assistant."""
     item = response["output"][-1] if response["output"] else {}
     if item.get("type") != "message" or item.get("role") != "assistant":

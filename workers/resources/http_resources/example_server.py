@@ -1,6 +1,6 @@
 """A resources server in the manner of NeMo Gym, to try http_resources with: a counter in a session that is a cookie.
 
-python -m workers.resources.http_resources.example_server --port 8000
+python -m gymq.workers.resources.http_resources.example_server --port 8000
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ COOKIE = "session"
 
 
 class CounterServer:
-    """Counts for each session. Like NeMo Gym's servers it signs its cookie anew with each answer."""
+    """Counts for each session. Like NeMo Gym's servers it signs its cookie again with each answer."""
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}

@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import aiohttp
 
 import gymq
-from gymq.outcomes import Retry
+from gymq.failures import Retry
 
 CONNECT = Retry(tries=3, first_pause_s=0.2, longest_pause_s=2.0)
 CONNECT_TIMEOUT_S = 10.0
 
 
-class NotAnswered(Exception):
-    """There is no answer.
+class NotAnswered(gymq.GymqError):
+    """No answer arrived.
 
     Attributes:
         sent: whether the server may have got the request.
@@ -31,7 +31,7 @@ class NotAnswered(Exception):
         self.sent = sent
 
 
-class TooLarge(Exception):
+class TooLarge(gymq.GymqError):
     """The server answered, with more than may be read."""
 
 
@@ -62,7 +62,7 @@ class HttpServer:
 
     async def start(self) -> None:
         # One connection a request: on one that was kept, the server may hang up just when a tool call is under way, and
-        # then nobody knows whether the tool ran.
+        # then it is unknown whether the tool ran.
         self._connector = aiohttp.TCPConnector(limit=0, force_close=True)
 
     async def stop(self) -> None:
@@ -98,7 +98,7 @@ class HttpSession:
         await self.close()
 
     async def post(self, path: str, body: bytes) -> Answer:
-        """Post JSON, and read the whole answer, whatever its status.
+        """Post JSON, and read the whole answer, with any status.
 
         Raises:
             NotAnswered, TooLarge
@@ -115,7 +115,7 @@ class HttpSession:
                     raise NotAnswered(text, sent=False) from None
                 await asyncio.sleep(pause_s)
             except aiohttp.InvalidURL:
-                raise NotAnswered(f"{self._base_url}{path} is no URL", sent=False) from None
+                raise NotAnswered(f"{self._base_url}{path} is not a URL", sent=False) from None
             except TimeoutError:
                 raise NotAnswered(f"{self._base_url}{path} did not answer in time", sent=True) from None
             except (aiohttp.ClientError, OSError) as error:

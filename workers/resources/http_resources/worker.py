@@ -9,14 +9,11 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import pydantic
-
-import gymq
-from gymq.tokens import encode_json
-from workers.resources.http_resources.service import (
+from gymq.workers.resources.http_resources.service import (
     Answer,
     HttpServer,
     HttpSession,
@@ -24,6 +21,9 @@ from workers.resources.http_resources.service import (
     TooLarge,
     failure_of,
 )
+
+import gymq
+from gymq.protocol.tokens import encode_json
 
 # Other paths of such a server; a model that calls one of them as a tool would reach past its tools.
 RESERVED = frozenset({"seed_session", "verify", "close_session", "aggregate_metrics"})
@@ -56,10 +56,10 @@ class Remote:
         self.tool_names = tool_names
 
 
-class HttpResources(gymq.Resources[TextRow]):
+class HttpResources(gymq.Resources[TextRow, Remote]):
     """The reward that a resources server gives over HTTP."""
 
-    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    reward_range = (0.0, 1.0)
     deterministic = False
     needs = frozenset({"network"})
 
@@ -86,7 +86,7 @@ class HttpResources(gymq.Resources[TextRow]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         options = self.options
-        self.reward_range = options.reward_range  # type: ignore[misc]
+        self.reward_range = options.reward_range
         self.server = HttpServer(options.base_url, options.request_timeout_s, options.max_answer_bytes)
 
     async def start(self) -> None:
@@ -125,7 +125,7 @@ class HttpResources(gymq.Resources[TextRow]):
                 raise error
             await asyncio.sleep(SEED_PAUSE_S)
 
-    async def close(self, state: Remote) -> None:  # type: ignore[override]
+    async def close(self, state: Remote) -> None:
         await state.http.close()
 
     async def call_tool(self, state: Remote, name: str, arguments: Any) -> str:
@@ -144,7 +144,8 @@ class HttpResources(gymq.Resources[TextRow]):
             raise gymq.RolloutError(gymq.FailureClass.SESSION_LOST, text)
         return answer.text
 
-    async def verify(self, request: gymq.VerifyRequest[TextRow], state: Remote | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[TextRow, Remote]) -> gymq.Verdict:
+        state = request.state
         row = msgspec.json.decode(request.row._text, type=dict[str, msgspec.Raw])
         body = _encode({**row, "response": request.response})
         try:

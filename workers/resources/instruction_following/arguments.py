@@ -13,7 +13,7 @@ def compare(count: int, relation: str, threshold: float) -> bool:
         return count < threshold
     if relation == "at least":
         return count >= threshold
-    raise ValueError(f"{relation!r} is no relation")
+    raise ValueError(f"{relation!r} is not a relation")
 
 
 def not_below(minimum: int, number: int) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.resources.instruction_following.instructions import INSTRUCTIONS
+from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS
 
 
 def check_all(instructions: list[tuple[str, dict[str, Any] | None]], text: str) -> list[bool]:

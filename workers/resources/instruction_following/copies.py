@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from workers.resources.instruction_following.arguments import given, not_below
-from workers.resources.instruction_following.texts import count_filled
+from gymq.workers.resources.instruction_following.arguments import given, not_below
+from gymq.workers.resources.instruction_following.texts import count_filled
 
 DIVIDER = "******"
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
-from workers.resources.instruction_following.arguments import not_below
-from workers.resources.instruction_following.texts import sentences
+from gymq.workers.resources.instruction_following.arguments import not_below
+from gymq.workers.resources.instruction_following.texts import sentences
 
 POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
 ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from workers.resources.instruction_following import copies, formats, keywords, languages, lengths, words
+from gymq.workers.resources.instruction_following import copies, formats, keywords, languages, lengths, words
 
 Check = Callable[..., bool]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from workers.resources.instruction_following.arguments import compare, given, not_below
-from workers.resources.instruction_following.texts import sentences, tokens
+from gymq.workers.resources.instruction_following.arguments import compare, given, not_below
+from gymq.workers.resources.instruction_following.texts import sentences, tokens
 
 
 def all_occur(text: str, *, keywords: list[str]) -> bool:

@@ -1,16 +1,16 @@
-"""Instructions about the language of a text. A text whose language cannot be told follows them."""
+"""Instructions about the language of a text. A text whose language cannot be detected follows them."""
 
 from __future__ import annotations
 
 import functools
 import os
-from types import ModuleType
+from typing import Any
 
 
 def response_language(text: str, *, language: str) -> bool:
     """The text is in the language, given by its code: `en`, `zh-cn`."""
     if language not in os.listdir(_langdetect().PROFILES_DIRECTORY):
-        raise ValueError(f"{language!r} is no language that can be detected")
+        raise ValueError(f"{language!r} is not a language that can be detected")
     return detect(text) in (language, None)
 
 
@@ -25,7 +25,7 @@ def english_lowercase(text: str) -> bool:
 
 
 def detect(text: str) -> str | None:
-    """The code of the text's language; None if it cannot be told."""
+    """Return the code of the text's language; None if it cannot be detected."""
     library = _langdetect()
     try:
         code: str = library.detect(text)
@@ -35,7 +35,7 @@ def detect(text: str) -> str | None:
 
 
 @functools.cache
-def _langdetect() -> ModuleType:
+def _langdetect() -> Any:
     """langdetect, with a fixed seed: it is random otherwise."""
     import langdetect
 

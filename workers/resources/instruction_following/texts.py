@@ -7,7 +7,7 @@ import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
+from typing import Any
 
 # Stand for a dot that ends no sentence, and for an end without a dot. Unicode keeps these two for internal use.
 _DOT = "\ufdd0"
@@ -87,7 +87,7 @@ _CUT = re.compile(rf"(?<=[.?!])|{_END}")
 
 
 @functools.cache
-def _nltk() -> ModuleType:
+def _nltk() -> Any:
     """NLTK, with the models of this folder. It takes a while to import."""
     import nltk
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from workers.resources.instruction_following.arguments import compare, given, not_below
-from workers.resources.instruction_following.texts import sentences, tokens
+from gymq.workers.resources.instruction_following.arguments import compare, given, not_below
+from gymq.workers.resources.instruction_following.texts import sentences, tokens
 
 
 def letter_frequency(text: str, *, letter: str, let_frequency: int, let_relation: str) -> bool:
     """A letter occurs often, or seldom, enough, in any case."""
     if not re.fullmatch("[A-Za-z]", letter):
-        raise ValueError(f"{letter!r} is no letter")
+        raise ValueError(f"{letter!r} is not a letter")
     return compare(text.lower().count(letter.lower()), let_relation, not_below(0, let_frequency))
 
 

@@ -6,14 +6,14 @@ The instructions are those of IFEval (Zhou et al., 2023) and of its extension in
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pydantic
+from gymq.workers.resources.instruction_following.checking import check_all
 
 import gymq
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import first_text_of_last_item
-from workers.resources.instruction_following.checking import check_all
 
 LIBRARIES = ("langdetect", "nltk", "llama_index")
 
@@ -34,7 +34,7 @@ class InstructionsRow(gymq.Row):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _gather_metadata(cls, row: Any) -> Any:
-        """Older rows have the members of `verifier_metadata` beside it."""
+        """Older rows have the fields of `verifier_metadata` beside it."""
         metadata = row.get("verifier_metadata") or {} if isinstance(row, dict) else None
         if not isinstance(metadata, dict):
             return row
@@ -50,19 +50,13 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
     class Options(gymq.WorkerOptions):
         hardened: bool = True  # a text without a letter or digit follows nothing
 
-    # Patterns of the rows may need exponential time on an unlucky text, which then follows nothing. Only what the
-    # machine did not get round to in the time on the clock is a failure.
-    checks_cpu_s: ClassVar[float] = 20.0
-    checks_timeout_s: ClassVar[float] = 400.0
+    # Patterns of the rows may need exponential time on an unlucky text, which then follows nothing.
+    compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0)
 
     async def start(self) -> None:
         for library in LIBRARIES:
             if importlib.util.find_spec(library) is None:
                 raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
-        self._checks = KillableProcesses(cpu_s=self.checks_cpu_s)
-
-    async def stop(self) -> None:
-        self._checks.close()
 
     async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:
         metadata = request.row.verifier_metadata
@@ -70,7 +64,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
         text = first_text_of_last_item(request.response)
         says_something = not self.options.hardened or any(map(str.isalnum, text))
         try:
-            followed = await self._checks.run(self.checks_timeout_s, check_all, instructions, text)
+            followed = await self.compute(check_all, instructions, text)
         except CpuTimeUsedUp:
             followed = [False] * len(instructions)
         if not says_something:

@@ -1,4 +1,4 @@
-"""Policies: which verifiers look at a reply, by how a prompt of that kind should be answered."""
+"""Policies: which verifiers check a reply, by how a prompt of that kind should be answered."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 
 import pydantic
 import yaml
+from gymq.workers.resources.jailbreak_detection.prompt import FIELDS
+from gymq.workers.resources.jailbreak_detection.verifiers import Rewards, Verifier
 
 import gymq
 from gymq.authoring import first_problem
 from gymq.judge import Label, PromptTemplate, check_distinct
-from workers.resources.jailbreak_detection.prompt import FIELDS
-from workers.resources.jailbreak_detection.verifiers import Rewards, Verifier
 
 MAP = "policy_verifier_map"
 

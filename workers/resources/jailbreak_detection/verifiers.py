@@ -52,7 +52,7 @@ class Verifier:
         return self.rewards.positive if judgement.label == self.positive else self.rewards.negative
 
     def members(self, judgement: Judgement) -> dict[str, Any]:
-        """The judgement as a member of a result row."""
+        """Return the judgement as a field of a result row."""
         return judgement.members()
 
 

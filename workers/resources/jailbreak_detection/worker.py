@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
+from gymq.workers.resources.jailbreak_detection.policies import Policy, make_policies, read_policies
+from gymq.workers.resources.jailbreak_detection.prompt import FIELDS, TAXONOMY, nemotron_template, safety_template
+from gymq.workers.resources.jailbreak_detection.verifiers import NemotronVerifier, Rewards, Verifier
 
 import gymq
 from gymq.judge import (
@@ -25,9 +28,6 @@ from gymq.judge import (
     user_contents,
 )
 from gymq.responses import last_assistant_text
-from workers.resources.jailbreak_detection.policies import Policy, make_policies, read_policies
-from workers.resources.jailbreak_detection.prompt import FIELDS, TAXONOMY, nemotron_template, safety_template
-from workers.resources.jailbreak_detection.verifiers import NemotronVerifier, Rewards, Verifier
 
 HERE = Path(__file__).parent
 
@@ -40,7 +40,7 @@ class AttackRow(gymq.Row):
 
     @property
     def attack(self) -> str:
-        """What the judge is told that the user wrote. By default the last user message that is plain text, or else the
+        """The user's text as shown to the judge. By default the last user message that is plain text, or else the
         text parts of the last one.
         """
         if self.adversarial_prompt:
@@ -184,6 +184,6 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
 
 
 def _verdict(reward: float, **members: Any) -> gymq.Verdict:
-    """A verdict with all members that every result has."""
+    """Return a verdict with the fields that every result has."""
     always = ("judge_evaluation", "quality_judge_evaluation", "reward_safety", "reward_quality")
     return gymq.Verdict(reward, **dict.fromkeys(always) | members)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -40,11 +40,11 @@ class CalculationRow(gymq.Row):
         if isinstance(given, list):
             return given
         if not isinstance(given, str):
-            raise ValueError("has to be a list, or a text that holds one as JSON")
+            raise ValueError("must be a list, or text that contains one as JSON")
         try:
             values = json.loads(given)
         except (ValueError, RecursionError) as error:
-            raise ValueError(f"is no JSON: {error}") from None
+            raise ValueError(f"is not JSON: {error}") from None
         if not isinstance(values, list | dict):
             raise ValueError(f"holds {type(values).__name__}, no list")
         return values
@@ -125,7 +125,7 @@ class Calculators(gymq.Resources[CalculationRow]):
         return a
 
     async def call_tool(self, state: Any, name: str, arguments: Any) -> dict[str, float]:
-        """Run one tool. Only an argument that is no number is refused as not fitting; the rest fails in the tool."""
+        """Run one tool. Only an argument that is not a number is refused as invalid; other errors occur in the tool."""
         try:
             given = Arguments.model_validate(arguments).model_dump(exclude_none=True)
         except pydantic.ValidationError as error:
@@ -158,7 +158,7 @@ def solution(output: Any) -> float | None:
         return None
 
 
-def results_of_tools(items: list[dict[str, Any]], stated: set[float]) -> list[float | None]:
+def results_of_tools(items: Sequence[Mapping[str, Any]], stated: set[float]) -> list[float | None]:
     """Return the results of tools, but not what a tool only passed on although no task and no tool had named it.
 
     Args:

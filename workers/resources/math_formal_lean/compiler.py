@@ -92,10 +92,10 @@ class Sandbox:
             answer = _answer(self._url, *await self._post(self._url, body, timeout_s + SANDBOX_EXTRA_S))
         except TimeoutError:
             return CompilerOutput(TIMEOUT, "", "")
-        members = [answer.get(name) for name in CompilerOutput._fields]
-        if not all(isinstance(member, str) for member in members):
+        members = [member for name in CompilerOutput._fields if isinstance(member := answer.get(name), str)]
+        if len(members) < len(CompilerOutput._fields):
             names, text = ", ".join(CompilerOutput._fields), json.dumps(answer)[:200]
-            raise gymq.ComponentFailed(f"{self._url}: the answer has to have the texts {names}: {text}")
+            raise gymq.ComponentFailed(f"{self._url}: the answer must have the text fields {names}: {text}")
         return CompilerOutput(*members)
 
 
@@ -141,7 +141,7 @@ def _answer(url: str, status: int, body: str) -> dict[str, Any]:
     try:
         answer = json.loads(body)
     except (ValueError, RecursionError):
-        raise gymq.ComponentFailed(f"{url}: the answer is no JSON: {body:.200}") from None
+        raise gymq.ComponentFailed(f"{url}: the answer is not JSON: {body:.200}") from None
     if not isinstance(answer, dict):
-        raise gymq.ComponentFailed(f"{url}: the answer is no JSON object: {body:.200}")
+        raise gymq.ComponentFailed(f"{url}: the answer is not a JSON object: {body:.200}")
     return answer

@@ -1,4 +1,4 @@
-"""What is wrong with a proof, in a form that a model can work with."""
+"""The errors of a proof, in a form that a model can work with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from workers.resources.math_formal_lean.compiler import TIMEOUT, CompilerOutput
+from gymq.workers.resources.math_formal_lean.compiler import TIMEOUT, CompilerOutput
 
 MAX_ERRORS = 8
 MAX_RAW_CHARACTERS = 2000
@@ -71,7 +71,7 @@ def feedback(output: CompilerOutput, program: str) -> str:
 
 
 def has_errors(output: CompilerOutput) -> bool:
-    """Return whether the compiler reported an error, whatever status it ended with."""
+    """Return whether the compiler reported an error, regardless of its exit status."""
     return any(next(_errors(text), None) is not None for text in (output.stdout, output.stderr))
 
 

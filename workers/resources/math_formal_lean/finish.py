@@ -55,7 +55,7 @@ class Finish:
 
     @classmethod
     def of(cls, name: str | None) -> Finish:
-        """Return commands with a mark of their own."""
+        """Return commands with their own mark."""
         return cls(name, secrets.token_hex(16))
 
     def behind(self, program: str) -> str:
@@ -64,7 +64,7 @@ class Finish:
         return f'{program}\n\n#eval "{self.mark} begin"\n{axioms}#eval "{self.mark} end"\n'
 
     def problem(self, stdout: str) -> str | None:
-        """Return what is wrong with a program that compiled: `not_finished` or `other_axioms`; None if nothing is."""
+        """Return the error of a program that compiled: `not_finished` or `other_axioms`; None if it has none."""
         begin, end = self._place(stdout)
         if end < 0:
             return "not_finished"
@@ -88,6 +88,6 @@ class Finish:
         return stdout[: stdout.rfind("\n", 0, begin) + 1] + rest
 
     def _place(self, stdout: str) -> tuple[int, int]:
-        """Return where the first mark begins and the second; negative for what is not there."""
+        """Return where the first mark begins and the second; negative for a missing one."""
         begin = stdout.find(f'"{self.mark} begin"')
         return begin, -1 if begin < 0 else stdout.find(f'"{self.mark} end"', begin)

@@ -9,10 +9,7 @@ import re
 from typing import Any
 
 import pydantic
-
-import gymq
-from gymq.judge import PromptTemplate
-from workers.resources.math_formal_lean.compiler import (
+from gymq.workers.resources.math_formal_lean.compiler import (
     COMPLETED,
     FAILED,
     MAX_OUTPUT_CHARACTERS,
@@ -22,7 +19,7 @@ from workers.resources.math_formal_lean.compiler import (
     Kimina,
     Sandbox,
 )
-from workers.resources.math_formal_lean.feedback import (
+from gymq.workers.resources.math_formal_lean.feedback import (
     CORRECTION_PROMPT,
     EMPTY,
     NOT_FINISHED,
@@ -31,8 +28,11 @@ from workers.resources.math_formal_lean.feedback import (
     feedback,
     has_errors,
 )
-from workers.resources.math_formal_lean.finish import Finish, code_that_runs, full_name
-from workers.resources.math_formal_lean.program import Which, build_program
+from gymq.workers.resources.math_formal_lean.finish import Finish, code_that_runs, full_name
+from gymq.workers.resources.math_formal_lean.program import Which, build_program
+
+import gymq
+from gymq.judge import PromptTemplate
 
 FAILED_AT_THE_END = {"not_finished": NOT_FINISHED, "other_axioms": OTHER_AXIOMS}
 

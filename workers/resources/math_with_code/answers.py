@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
@@ -12,7 +13,7 @@ _BOX = "\\boxed{"
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 
 
-def find_answer(output: list[dict[str, Any]]) -> str | None:
+def find_answer(output: Sequence[Mapping[str, Any]]) -> str | None:
     """The last box of the last message that has one; otherwise of the last tool output that printed one."""
     for item in reversed(output):
         if item.get("type") == "message" and item.get("role") == "assistant":
@@ -74,7 +75,7 @@ def _message_text(item: dict[str, Any]) -> str:
 
 
 def _printed(output: Any) -> str:
-    """What a tool printed, if its output says that; otherwise all of the output."""
+    """Return the printed text of a tool, if its output has it separately; otherwise all of the output."""
     if not isinstance(output, str):
         return ""
     try:

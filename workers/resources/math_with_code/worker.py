@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.math_with_code.answers import find_answer, same_answer
 
 import gymq
-from gymq.resources import Need
 from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
-from workers.resources.math_with_code.answers import find_answer, same_answer
 
 TIMED_OUT = "code timed-out"
 
@@ -19,15 +18,15 @@ class MathRow(gymq.Row):
     expected_code_contains: str = ""  # part of the row format, not used
 
 
-class MathWithCode(gymq.Resources[MathRow]):
+class MathWithCode(gymq.Resources[MathRow, PythonSession]):
     """Reward 1 if the boxed answer is the expected one, as text or as a number."""
 
     class Options(gymq.WorkerOptions):
         max_execution_time: pydantic.PositiveInt = 10  # seconds for one call
         sandbox: SandboxOptions = SandboxOptions()
 
-    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+    reward_range = (0.0, 1.0)
+    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         self._sandbox = await self.options.sandbox.started()
@@ -36,10 +35,10 @@ class MathWithCode(gymq.Resources[MathRow]):
     async def stop(self) -> None:
         await self._sandbox.stop()
 
-    def open(self, row: gymq.Row) -> PythonSession:
+    async def open(self, row: gymq.Row) -> PythonSession:
         return PythonSession(self._sandbox, self._limits)
 
-    def open_unseeded(self) -> PythonSession:
+    async def open_unseeded(self) -> PythonSession:
         return PythonSession(self._sandbox, self._limits)
 
     async def close(self, state: PythonSession) -> None:
@@ -64,7 +63,8 @@ class MathWithCode(gymq.Resources[MathRow]):
         await state.close()
         return {"success": True, "stdout": "", "stderr": "", "error_message": None, "result": None}
 
-    async def verify(self, request: gymq.VerifyRequest[MathRow], state: PythonSession | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[MathRow, PythonSession]) -> gymq.Verdict:
+        state = request.state
         answer = find_answer(request.response["output"])
         accuracy = answer is not None and same_answer(answer, request.row.expected_result)
         if state is not None:

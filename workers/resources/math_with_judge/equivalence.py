@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gymq import OptionsError
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
+from gymq.processes import ComputeLimits
 
 # An expansion can need tens of gigabytes before its time is over. Beyond this it fails, and only it.
 MAX_MEMORY_BYTES = 4 * 1024**3
@@ -27,10 +27,10 @@ MAX_MEMORY_BYTES = 4 * 1024**3
 # Of the processor time that a check has left, for one step of it: the rest is for the others.
 STEP_SHARE = 0.8
 
-# Sides of an equation further apart than this share of the larger are no roundings of one another.
+# Sides of an equation further apart than this share of the larger are not roundings of one another.
 LARGEST_ROUNDING = 0.01
 
-# On a machine that has other things to do a check takes longer than it computes. Only past this is it given up.
+# On a busy machine a check takes longer than its processor time. Only past this limit is it stopped.
 LONGEST_WAIT = 20.0  # times the processor time it is given
 
 
@@ -42,13 +42,13 @@ class Equivalence(NamedTuple):
     cut_off: bool = False  # a limit ended it before it decided: no reward, but no "no" either
 
 
-_CUT_OFF = Equivalence(0.0, None, cut_off=True)
+CUT_OFF = Equivalence(0.0, None, cut_off=True)
 
 _rung: list[float] = []  # processor time at which steps of the present check were cut off, in seconds
 
 
-class EquivalenceChecker:
-    """Runs checks in processes.
+def limits(cpu_s: float, max_concurrency: int) -> ComputeLimits:
+    """Return the limits of `check`.
 
     Args:
         cpu_s: seconds of processor time for one check.
@@ -57,31 +57,10 @@ class EquivalenceChecker:
     Raises:
         OptionsError: math-verify is not installed.
     """
-
-    def __init__(self, cpu_s: float, max_concurrency: int) -> None:
-        if importlib.util.find_spec("math_verify") is None:
-            raise OptionsError('math-verify is not installed: pip install "gymq[resources]"')
-        self._timeout_s = LONGEST_WAIT * cpu_s
-        self._processes = KillableProcesses(min(max_concurrency, os.cpu_count() or 1), prepare, cpu_s, MAX_MEMORY_BYTES)
-
-    async def check(self, expected_answer: str, reply: str, *, hardened: bool = True) -> Equivalence:
-        """Compare what the reply says with the expected answer. What uses up the processor time is cut off.
-
-        Args:
-            hardened: see `check`.
-
-        Raises:
-            TimeoutError: the machine did not get round to it; nothing is known about the answer.
-            ChildProcessError: the process died; the same.
-        """
-        try:
-            return await self._processes.run(self._timeout_s, check, expected_answer, reply, hardened)
-        except CpuTimeUsedUp:
-            return _CUT_OFF
-
-    def close(self) -> None:
-        """End the processes."""
-        self._processes.close()
+    if importlib.util.find_spec("math_verify") is None:
+        raise OptionsError('math-verify is not installed: pip install "gymq[resources]"')
+    max_workers = min(max_concurrency, os.cpu_count() or 1)
+    return ComputeLimits(cpu_s, LONGEST_WAIT * cpu_s, MAX_MEMORY_BYTES, prepare, max_workers)
 
 
 def prepare() -> None:
@@ -136,9 +115,9 @@ def check(expected_answer: str, reply: str, hardened: bool = True) -> Equivalenc
             if hardened and reward and _is_contradiction(reply):
                 reward = 0.0
     except (Exception, timeout_exception):
-        return _CUT_OFF if _rung else Equivalence(0.0, None)
+        return CUT_OFF if _rung else Equivalence(0.0, None)
     if _rung and not reward:
-        return _CUT_OFF
+        return CUT_OFF
     expected, extracted = readings or ([], [])
     answer = next((reading for reading in extracted if reading in expected), extracted[0] if extracted else None)
     return Equivalence(float(reward), answer)

@@ -6,11 +6,8 @@ The judge is asked twice, with the answers in both orders, and has to find them 
 from __future__ import annotations
 
 import pydantic
-
-import gymq
-from gymq.judge import Judge, JudgeOptions, compare
-from workers.resources.math_with_judge.equivalence import EquivalenceChecker
-from workers.resources.math_with_judge.judge import (
+from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, check, limits
+from gymq.workers.resources.math_with_judge.judge import (
     EQUAL,
     INSTRUCTIONS,
     LABELS,
@@ -20,6 +17,10 @@ from workers.resources.math_with_judge.judge import (
     prompt,
 )
 
+import gymq
+from gymq.judge import Judge, JudgeOptions, compare
+from gymq.processes import CpuTimeUsedUp
+
 
 class MathRow(gymq.Row):
     question: str
@@ -28,7 +29,7 @@ class MathRow(gymq.Row):
 
 class MathOptions(JudgeOptions):
     should_use_judge: bool = False
-    judge_model_server: gymq.Reference | None = None
+    judge_model_server: gymq.Reference | None = None  # type: ignore[assignment]  # see `_check_judge`
     judge_system_message: str | None = INSTRUCTIONS
     library_verifier_timeout_seconds: pydantic.PositiveFloat = 10.0
     library_verifier_max_concurrency: pydantic.PositiveInt = 32
@@ -36,7 +37,7 @@ class MathOptions(JudgeOptions):
     @pydantic.model_validator(mode="after")
     def _check_judge(self) -> MathOptions:
         if self.should_use_judge and self.judge_model_server is None:
-            raise ValueError("should_use_judge is on, so judge_model_server has to name a model")
+            raise ValueError("should_use_judge is on, so judge_model_server must name a model")
         return self
 
 
@@ -50,29 +51,28 @@ class Math(gymq.Resources[MathRow]):
 
     async def start(self) -> None:
         options = self.options
-        self._library = EquivalenceChecker(
-            options.library_verifier_timeout_seconds, options.library_verifier_max_concurrency
-        )
+        self.compute_limits = limits(options.library_verifier_timeout_seconds, options.library_verifier_max_concurrency)
         self._judge = Judge.of(self, options) if options.should_use_judge else None
-
-    async def stop(self) -> None:
-        self._library.close()
 
     async def verify(self, request: gymq.VerifyRequest[MathRow]) -> gymq.Verdict:
         row, reply = request.row, request.reply_text
-        library = await self._library.check(row.expected_answer, reply, hardened=self.options.hardened)
+        try:
+            library = await self.compute(check, row.expected_answer, reply, self.options.hardened)
+        except CpuTimeUsedUp:
+            library = CUT_OFF
         if library.cut_off and self._judge is None and self.options.hardened:
             # Nothing was decided, and the same reply would be cut off again.
             limit = f"{self.options.library_verifier_timeout_seconds:g} s of processor time"
             raise gymq.InvalidTask(f"the reply's answer could not be compared within {limit}; nothing is known of it")
         reward, evaluations = library.reward, None
-        if self._judge is not None and not library.reward:
+        judge = self._judge
+        if judge is not None and not library.reward:
             answer = reply if library.extracted_answer is None else library.extracted_answer
             verdict = first_verdict
             if self.options.hardened:
                 answer, verdict = LABELS.material(answer, QUESTION), hardened_verdict
             comparison = await compare(
-                lambda a, b: self._judge.ask(prompt(row.question, a, b), verdict),
+                lambda a, b: judge.ask(prompt(row.question, a, b), verdict),
                 row.expected_answer,
                 answer,
                 equal_label=EQUAL,

@@ -1,7 +1,7 @@
 """An MCP server to try mcp_tools with: notes that are kept for as long as it runs.
 
-python -m workers.resources.mcp_tools.example_server             on its standard streams
-python -m workers.resources.mcp_tools.example_server --port 8000   streamable HTTP at /mcp
+python -m gymq.workers.resources.mcp_tools.example_server             on its standard streams
+python -m gymq.workers.resources.mcp_tools.example_server --port 8000   streamable HTTP at /mcp
 """
 
 from __future__ import annotations

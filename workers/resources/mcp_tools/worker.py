@@ -41,8 +41,8 @@ class McpTasks(McpResources[ToolRow]):
 
     reward_range = (0.0, 1.0)
 
-    async def verify(self, request: gymq.VerifyRequest[ToolRow], state: McpTools | None) -> gymq.Verdict:
-        row = request.row
+    async def verify(self, request: gymq.VerifyRequest[ToolRow, McpTools]) -> gymq.Verdict:
+        row, state = request.row, request.state
         if state is None:
             raise gymq.InvalidTask("the session was not seeded, so there are no servers to ask")
         outputs = [await _output(state, expectation) for expectation in row.expected_state]

@@ -98,7 +98,7 @@ def markdown_letter(reply: str, choices: Choices) -> str | None:
 
 
 def last_box(reply: str) -> str | None:
-    """What is in the last `\\boxed{`; None if there is no box or the last one never closes."""
+    """Return the content of the last `\\boxed{`; None if there is no box or the last one never closes."""
     start = reply.rfind(BOX)
     if start < 0:
         return None

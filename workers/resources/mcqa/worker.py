@@ -6,12 +6,13 @@ How the letter is found depends on the row's grading mode, see `letters.py`; a p
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
+
+from gymq.workers.resources.mcqa import letters
+from gymq.workers.resources.mcqa.pattern import letter_by_pattern
 
 import gymq
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from workers.resources.mcqa import letters
-from workers.resources.mcqa.pattern import letter_by_pattern
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 RowMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
 Mode = Literal[RowMode, "lenient_answer_colon_md"]
@@ -41,16 +42,8 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
     class Options(gymq.WorkerOptions):
         grading_mode: Mode | None = None  # instead of the row's own
 
-    # For a row's own pattern, which may need exponential time on an unlucky reply; then it finds nothing. Only what the
-    # machine did not get round to in the time on the clock is a failure.
-    pattern_cpu_s: ClassVar[float] = 5.0
-    pattern_timeout_s: ClassVar[float] = 100.0
-
-    async def start(self) -> None:
-        self._patterns = KillableProcesses(cpu_s=self.pattern_cpu_s)
-
-    async def stop(self) -> None:
-        self._patterns.close()
+    # For a row's own pattern, which may need exponential time on an unlucky reply; then it finds nothing.
+    compute_limits = ComputeLimits(cpu_s=5.0, timeout_s=100.0)
 
     async def verify(self, request: gymq.VerifyRequest[ChoiceRow]) -> gymq.Verdict:
         row = request.row
@@ -60,7 +53,7 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
         letter = None
         for pattern in _patterns(row.template_metadata) if reply else ():
             with suppress(CpuTimeUsedUp):
-                letter = await self._patterns.run(self.pattern_timeout_s, letter_by_pattern, pattern, reply, choices)
+                letter = await self.compute(letter_by_pattern, pattern, reply, choices)
             if letter is not None:
                 break
         if letter is None:

@@ -26,7 +26,7 @@ _TIMED_OUT = "Test timed out after"
 MAX_EXCERPT = 400
 
 
-class EvaluationTimedOut(Exception):
+class EvaluationTimedOut(gymq.GymqError):
     """The tests took longer than their time limit."""
 
 

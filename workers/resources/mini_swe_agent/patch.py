@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from gymq import responses
@@ -10,8 +11,8 @@ from gymq import responses
 _DIFF = re.compile(r"^diff --git .*?(?=^```|\Z)", re.DOTALL | re.MULTILINE)
 
 
-def find_patch(response: dict[str, Any]) -> str:
-    """The diff in the response's last message, whoever it is from; empty if it has none.
+def find_patch(response: Mapping[str, Any]) -> str:
+    """Return the diff in the response's last message, from any role; empty if it has none.
 
     It begins with the first line `diff --git` and ends at a closing fence, or with the text. The loop of mini-swe-agent
     ends with the output of the command that submits, which it records as a user message.

@@ -1,4 +1,4 @@
-"""The evaluation report of SWE-bench, and what it is worth."""
+"""The evaluation report of SWE-bench, and its reward."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ KINDS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 
 
 def reward_of(report: Any, instance_id: str) -> float:
-    """1 if the report says that the instance is resolved, and at least one test ran; otherwise 0.
+    """Return 1 if the report marks the instance as resolved, and at least one test ran; otherwise 0.
 
     Args:
         report: `{"eval_report": {instance_id: {"resolved", "tests_status"}}}`, as `get_eval_report` of SWE-bench makes

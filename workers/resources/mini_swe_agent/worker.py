@@ -6,14 +6,15 @@ and the tests are run by SWE-bench's harness, whose report is the verdict.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pydantic
+from gymq.workers.resources.mini_swe_agent.harness import EvaluationTimedOut, Harness
+from gymq.workers.resources.mini_swe_agent.patch import find_patch
+from gymq.workers.resources.mini_swe_agent.report import reward_of
 
 import gymq
-from workers.resources.mini_swe_agent.harness import EvaluationTimedOut, Harness
-from workers.resources.mini_swe_agent.patch import find_patch
-from workers.resources.mini_swe_agent.report import reward_of
 
 
 class InstanceRow(gymq.Row):
@@ -48,6 +49,6 @@ class MiniSwe(gymq.Resources[InstanceRow]):
             reward_of(report, row.instance_id), instance_id=row.instance_id, metadata=report, timed_out=timed_out
         )
 
-    async def evaluate(self, instance: dict[str, Any], response: dict[str, Any]) -> dict[str, Any] | None:
+    async def evaluate(self, instance: dict[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
         """The harness's report on an episode. See `Harness.evaluate`."""
         return await self._harness.evaluate(instance, find_patch(response))

@@ -1,4 +1,4 @@
-"""What the judge is told, unless a configuration says it otherwise."""
+"""The default prompt of the judge."""
 
 from __future__ import annotations
 

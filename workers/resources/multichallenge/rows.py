@@ -1,4 +1,4 @@
-"""What a row says of the conversation and the rubric, itself or in its metadata."""
+"""The conversation and the rubric of a row, from its fields or its metadata."""
 
 from __future__ import annotations
 

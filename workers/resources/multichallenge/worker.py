@@ -5,10 +5,13 @@ A judge model answers each question by itself. The scores of the questions, 0 or
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import pydantic
+from gymq.workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, default_template
+from gymq.workers.resources.multichallenge.rows import ChallengeRow, RubricItem
+from gymq.workers.resources.multichallenge.thinking import without_thinking
 
 import gymq
 from gymq.judge import (
@@ -23,9 +26,6 @@ from gymq.judge import (
     last_label,
 )
 from gymq.responses import last_assistant_text
-from workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, default_template
-from workers.resources.multichallenge.rows import ChallengeRow, RubricItem
-from workers.resources.multichallenge.thinking import without_thinking
 
 PASSED = 0.99
 
@@ -38,7 +38,7 @@ class ChallengeOptions(JudgeOptions):
     yes_label: Label = "[[YES]]"
     no_label: Label = "[[NO]]"
     aggregation_mode: Literal["mean", "min", "max", "all", "any", "weighted"] = "mean"
-    parallel_evaluation: bool = True  # all questions of a reply at once
+    parallel_evaluation: bool = True  # ask all questions of a reply concurrently
 
     @pydantic.model_validator(mode="after")
     def _check_labels(self) -> ChallengeOptions:
@@ -104,7 +104,7 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
         return "YES" if "YES" in last_line.upper() else "NO"
 
 
-def _reply(response: dict[str, Any]) -> str:
+def _reply(response: Mapping[str, Any]) -> str:
     return without_thinking(last_assistant_text(response))
 
 

@@ -28,7 +28,7 @@ class Checkout:
         """
         if not (Path(folder) / "modules" / "common").is_dir():
             raise gymq.OptionsError(
-                f"newton_bench_path: {folder} is no checkout of NewtonBench, it has no modules/common"
+                f"newton_bench_path: {folder} is not a checkout of NewtonBench: it has no modules/common"
             )
         self._folder = folder
         self._timeout_s = timeout_s
@@ -51,7 +51,7 @@ class Checkout:
 
 
 def _run(folder: str, module: str, setting: dict[str, Any]) -> Any:
-    """Runs in a process of its own."""
+    """Run in a separate process."""
     if folder not in sys.path:
         sys.path.insert(0, folder)
     core = importlib.import_module(f"modules.{module}.core")
@@ -62,7 +62,7 @@ def _run(folder: str, module: str, setting: dict[str, Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON, without numpy's types; None for what is no finite number."""
+    """Return the value as JSON, without numpy's types; None for numbers that are not finite."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, dict):

@@ -6,10 +6,11 @@ import ast
 import re
 from typing import Any
 
+from gymq.workers.resources.newton_bench.laws import Module
+
 import gymq
 from gymq.judge import Judge, Labels, PromptTemplate
 from gymq.responses import output_text
-from workers.resources.newton_bench.laws import Module
 
 TRIES = 3
 

@@ -7,14 +7,14 @@ import random
 from typing import TYPE_CHECKING, Any
 
 import pydantic
+from gymq.workers.resources.newton_bench.checkout import OTHER_SYSTEMS
+from gymq.workers.resources.newton_bench.laws import MODULES, Module
 
 import gymq
 from gymq.resources import Tool
-from workers.resources.newton_bench.checkout import OTHER_SYSTEMS
-from workers.resources.newton_bench.laws import MODULES, Module
 
 if TYPE_CHECKING:
-    from workers.resources.newton_bench.worker import Investigation, NewtonBench
+    from gymq.workers.resources.newton_bench.worker import Investigation, NewtonBench
 
 PREFIX = "run_experiment_"
 
@@ -46,7 +46,7 @@ def _tool(module: Module) -> Tool:
         state.check_open()
         if state.module is not module:
             raise gymq.ToolError(400, f"this session is about {state.module.name}, not {module.name}")
-        # What is left out or null takes the experiment's default.
+        # Values that are missing or null take the experiment's default.
         given = {name: value for name, value in arguments.items() if value is not None}
         if state.row.system in OTHER_SYSTEMS:
             return {"result": await resources.measured_in_checkout(state, given)}

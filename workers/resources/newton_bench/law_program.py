@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from typing import Any
 
 if __name__ == "__main__":
     answers = os.dup(1)
@@ -11,7 +12,7 @@ if __name__ == "__main__":
         source = file.read()
     with open("points.json") as file:
         points = json.load(file)
-    names = {"__name__": "law", "math": math}
+    names: dict[str, Any] = {"__name__": "law", "math": math}
     if "np." in source or "numpy" in source:
         import numpy
 

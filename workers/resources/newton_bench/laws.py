@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from workers.resources.newton_bench.formula import compiled
+from gymq.workers.resources.newton_bench.formula import compiled
 
 DIFFICULTIES = ("easy", "medium", "hard")
 VERSIONS = ("v0", "v1", "v2")

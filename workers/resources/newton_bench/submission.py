@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gymq.workers.resources.newton_bench.laws import Module
+
+from gymq.errors import GymqError
 from gymq.sandbox import MIB, Limits, Program, Sandbox, SandboxOptions
-from workers.resources.newton_bench.laws import Module
 
 NUM_POINTS = 5000
 NUM_DIGITS = 12  # of an error, after the point
@@ -18,16 +21,16 @@ _OPEN, _CLOSE = "<final_law>", "</final_law>"
 _PROGRAM = (Path(__file__).parent / "law_program.py").read_bytes()
 
 
-class NotEvaluated(Exception):
+class NotEvaluated(GymqError):
     """The law used up what a law may use, so that nothing can be said of it."""
 
 
-class LawFailed(Exception):
-    """The law's code does not work; the text says how."""
+class LawFailed(GymqError):
+    """The law's code does not work; the text gives the reason."""
 
 
-def find_law(output: list[dict[str, Any]]) -> str | None:
-    """What stands in the last `<final_law>` of the last message that has one which ends."""
+def find_law(output: Sequence[Mapping[str, Any]]) -> str | None:
+    """Return the content of the last closed `<final_law>` of the last message that has one."""
     for item in reversed(output):
         if item.get("type") != "message":
             continue
@@ -41,7 +44,7 @@ def find_law(output: list[dict[str, Any]]) -> str | None:
 
 
 def problem_of_form(law: str, module: Module) -> str | None:
-    """What is wrong with the function's signature, if anything is."""
+    """Return the error in the function's signature, if there is one."""
     signature = f"def discovered_law({', '.join(module.parameters)}):"
     names = r",\s*".join(map(re.escape, module.parameters))
     if not re.search(rf"def\s+discovered_law\({names}\):", law):

@@ -6,19 +6,14 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import pydantic
-
-import gymq
-from gymq.judge import Judge, JudgeOptions
-from gymq.resources import Need, Tool
-from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
-from workers.resources.newton_bench.checkout import OTHER_SYSTEMS, Checkout
-from workers.resources.newton_bench.equivalence import is_equivalent
-from workers.resources.newton_bench.experiments import experiment_tools
-from workers.resources.newton_bench.laws import MODULES, Module
-from workers.resources.newton_bench.submission import (
+from gymq.workers.resources.newton_bench.checkout import OTHER_SYSTEMS, Checkout
+from gymq.workers.resources.newton_bench.equivalence import is_equivalent
+from gymq.workers.resources.newton_bench.experiments import experiment_tools
+from gymq.workers.resources.newton_bench.laws import MODULES, Module
+from gymq.workers.resources.newton_bench.submission import (
     NUM_POINTS,
     LawFailed,
     NotEvaluated,
@@ -28,6 +23,10 @@ from workers.resources.newton_bench.submission import (
     reward_of,
     rmsle,
 )
+
+import gymq
+from gymq.judge import Judge, JudgeOptions
+from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
 
 # The tool is for computing; what is refused here would only confuse, the sandbox is what protects.
 _REFUSED_CODE = re.compile(
@@ -61,7 +60,7 @@ class Investigation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What was found out about a submitted law; None: it could not be."""
+    """The findings about a submitted law; None: not determined."""
 
     rmsle: float | None
     symbolic_equivalent: bool | None
@@ -80,18 +79,18 @@ class NewtonOptions(JudgeOptions):
     sandbox: SandboxOptions = SandboxOptions()
 
 
-class NewtonBench(gymq.Resources[gymq.Row]):
+class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
     """Reward for a law close to the true one in numbers, and in form as a judge sees it."""
 
     Options = NewtonOptions
 
-    reward_range: ClassVar[tuple[float, float]] = (-1.0, 1.0)
-    deterministic: ClassVar[bool] = False
-    needs: ClassVar[frozenset[Need]] = frozenset({"judge", "sandbox"})
-    tools: ClassVar[dict[str, Tool]] = experiment_tools()
+    reward_range = (-1.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge", "sandbox"})
+    tools = experiment_tools()
 
     async def start(self) -> None:
-        self.session_ttl_s = self.options.session_ttl  # type: ignore[misc]
+        self.session_ttl_s = self.options.session_ttl
         self._judge = Judge.of(self, self.options)
         path, timeout_s = self.options.newton_bench_path, self.options.max_execution_time
         self._checkout = None if path is None else Checkout(path, timeout_s)
@@ -101,7 +100,7 @@ class NewtonBench(gymq.Resources[gymq.Row]):
     async def stop(self) -> None:
         await self._sandbox.stop()
 
-    def open(self, row: LawRow) -> Investigation:
+    async def open(self, row: LawRow) -> Investigation:
         module = MODULES.get(row.module_name)
         if module is None:
             raise gymq.InvalidTask(f"module_name: there is no module {row.module_name!r}, only {', '.join(MODULES)}")
@@ -141,7 +140,8 @@ class NewtonBench(gymq.Resources[gymq.Row]):
         await state.python.close()
         return {"message": "the session is ended"}
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: Investigation | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, Investigation]) -> gymq.Verdict:
+        state = request.state
         if state is None or not state.is_open:
             raise gymq.InvalidTask("the session is not seeded, or was ended")
         row = state.row

@@ -7,11 +7,11 @@ from typing import Any
 import pydantic
 
 import gymq
-from gymq import registry
 from gymq.authoring import current_call
-from gymq.messages import Verified, Verify
+from gymq.loading import registry
+from gymq.protocol.messages import Verified, Verify
 from gymq.resources import Resources
-from gymq.sessions import ResourcesWorker
+from gymq.runtime.sessions import ResourcesWorker
 
 _FLAGS = {gymq.FailureClass.JUDGE_FAILED, gymq.FailureClass.INVALID_TASK}  # handed on as they are
 
@@ -62,7 +62,7 @@ class DelegatedVerifier:
         """
         row = request.row.model_dump_json(exclude_unset=True).encode()
         call = current_call.get()
-        message = Verify(rollout=call.rollout, timeout_s=600.0, number=1, row=row, response=request.response)
+        message = Verify(rollout=call.rollout, timeout_s=600.0, number=1, row=row, response=dict(request.response))
         try:
             verified = await self._served().without_session(message)
         except gymq.RolloutError as error:

@@ -6,14 +6,13 @@ import json
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.ns_tools.verifiers import DelegatedVerifier, VerifierOptions
 
 import gymq
-from gymq.resources import Need
 from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
-from workers.resources.ns_tools.verifiers import DelegatedVerifier, VerifierOptions
 
 PYTHON_TOOL = "stateful_python_code_exec"
 # NeMo Skills has two tools that both are this notebook: one asks a server, the other runs in the process.
@@ -29,13 +28,13 @@ class CallRecord:
     """One call of a tool."""
 
     seconds: float
-    timed_out_inside: bool = False  # the tool says so in its result
+    timed_out_inside: bool = False  # reported by the tool in its result
     timed_out: bool = False  # the tool did not answer
 
 
 @dataclass
 class ToolSession:
-    """The notebook of one rollout, and what was called."""
+    """The notebook of one rollout, and its calls."""
 
     notebook: PythonSession
     calls: list[CallRecord] = field(default_factory=list)
@@ -53,7 +52,7 @@ class ToolOverrides(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(extra="forbid")
 
     PythonTool: PythonToolOptions = pydantic.Field(
-        PythonToolOptions(), validation_alias=pydantic.AliasChoices("PythonTool", "DirectPythonTool")
+        default=PythonToolOptions(), validation_alias=pydantic.AliasChoices("PythonTool", "DirectPythonTool")
     )
 
 
@@ -85,14 +84,14 @@ class NsToolsOptions(gymq.WorkerOptions):
         return [PYTHON_TOOL if _SPEC_OF_PYTHON_TOOL.search(tool) else tool for tool in tools]
 
 
-class NsTools(gymq.Resources[ToolsRow]):
+class NsTools(gymq.Resources[ToolsRow, ToolSession]):
     """Reward of the verifier that the row names; the tool is a Python notebook."""
 
     Options = NsToolsOptions
 
-    reward_range: ClassVar[tuple[float, float]] = (-1000.0, 1000.0)  # whatever the verifier gives
-    deterministic: ClassVar[bool] = False  # the verifier may ask a judge
-    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+    reward_range = (-1000.0, 1000.0)  # whatever the verifier gives
+    deterministic = False  # the verifier may ask a judge
+    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         for name in self.options.tools:
@@ -118,10 +117,10 @@ class NsTools(gymq.Resources[ToolsRow]):
         """The verifier that rows call by a name."""
         return DelegatedVerifier(name, options, self)
 
-    def open(self, row: gymq.Row) -> ToolSession:
-        return self.open_unseeded()
+    async def open(self, row: gymq.Row) -> ToolSession:
+        return await self.open_unseeded()
 
-    def open_unseeded(self) -> ToolSession:
+    async def open_unseeded(self) -> ToolSession:
         return ToolSession(PythonSession(self._sandbox, self._limits))
 
     async def close(self, state: ToolSession) -> None:
@@ -166,10 +165,11 @@ class NsTools(gymq.Resources[ToolsRow]):
         return result
 
     async def execute(self, state: ToolSession, name: str, arguments: Any) -> Any:
-        """Run a tool; whatever it raises is told to the model."""
+        """Run a tool; its exceptions are reported to the model."""
         return await super().call_tool(state, name, arguments)
 
-    async def verify(self, request: gymq.VerifyRequest[ToolsRow], state: ToolSession | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[ToolsRow, ToolSession]) -> gymq.Verdict:
+        state = request.state
         calls, seconds = [], 0.0
         if state is not None:
             calls, state.calls = state.calls, []

@@ -1,4 +1,4 @@
-"""What the judge is told: in general, and in the form that NVIDIA's content safety model reads."""
+"""The prompts of the judge: in general, and in the form that NVIDIA's content safety model reads."""
 
 from __future__ import annotations
 

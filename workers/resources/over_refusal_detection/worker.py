@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pydantic
+from gymq.workers.resources.over_refusal_detection.prompt import FIELDS, NEMOTRON, default_template
 
 import gymq
 from gymq.judge import (
@@ -20,7 +21,6 @@ from gymq.judge import (
     user_contents,
 )
 from gymq.responses import last_assistant_text
-from workers.resources.over_refusal_detection.prompt import FIELDS, NEMOTRON, default_template
 
 
 class HarmlessRow(gymq.Row):
@@ -31,7 +31,7 @@ class HarmlessRow(gymq.Row):
 
     @property
     def request(self) -> str:
-        """What the judge is told that the user asked."""
+        """Return the user's request as shown to the judge."""
         if self.safe_prompt:
             return self.safe_prompt
         contents = user_contents(self.responses_create_params)
@@ -39,6 +39,7 @@ class HarmlessRow(gymq.Row):
 
 
 class RefusalOptions(JudgeOptions):
+    without_meaning: ClassVar = JudgeOptions.without_meaning | {"strip_thinking_from_response"}
     judge_prompt_template: str | None = None
     complied_label: Label = "[[COMPLIED]]"
     refused_label: Label = "[[REFUSED]]"

@@ -1,4 +1,4 @@
-"""Reading the answer out of a reply. Linear in its length, whatever it holds."""
+"""Reading the answer out of a reply. Linear in its length for any content."""
 
 from __future__ import annotations
 

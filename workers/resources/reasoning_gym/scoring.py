@@ -14,9 +14,10 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
-from workers.resources.reasoning_gym import hardening
+from gymq.workers.resources.reasoning_gym import hardening
 
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 PARSED = frozenset(
@@ -80,8 +81,8 @@ def _tuples(value: Any) -> Any:
 def _scorer(task: str) -> Callable[[str, dict[str, Any]], float]:
     from reasoning_gym import get_score_answer_fn
 
-    scorer = get_score_answer_fn(task)
+    scorer: MethodType = get_score_answer_fn(task)
     if task in EVALUATED:
         module = sys.modules[scorer.__self__.__class__.__module__]
-        module.eval = ast.literal_eval
+        vars(module)["eval"] = ast.literal_eval
     return scorer

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.reasoning_gym.answers import read_answer
+from gymq.workers.resources.reasoning_gym.scoring import prepare, score
 
 import gymq
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from workers.resources.reasoning_gym.answers import read_answer
-from workers.resources.reasoning_gym.scoring import prepare, score
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 
 class PuzzleRow(gymq.Row):
@@ -23,7 +23,7 @@ class PuzzleRow(gymq.Row):
     def _check_task(cls, metadata: dict[str, Any]) -> dict[str, Any]:
         task = metadata.get("source_dataset")
         if not isinstance(task, str) or not task:
-            raise ValueError("source_dataset has to name a task of reasoning-gym")
+            raise ValueError("source_dataset must name a task of reasoning-gym")
         return metadata
 
 
@@ -35,30 +35,19 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
     class Options(gymq.WorkerOptions):
         hardened: bool = True  # False: the library's score also where it rewards an answer that says nothing
 
-    # An answer such as 9**9**9 computes for ever or fills the memory; it is worth 0. Only what the machine did not get
-    # round to in the time on the clock is a failure.
-    score_cpu_s: ClassVar[float] = 20.0
-    score_timeout_s: ClassVar[float] = 400.0
-    max_memory_bytes: ClassVar[int] = 8 * 1024**3
+    # An answer such as 9**9**9 computes for ever or fills the memory; it is worth 0.
+    compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=8 * 1024**3, prepare=prepare)
 
     async def start(self) -> None:
         if importlib.util.find_spec("reasoning_gym") is None:
             raise gymq.OptionsError('reasoning-gym is not installed: pip install "gymq[reasoning-gym]"')
-        self._scorers = KillableProcesses(
-            prepare=prepare, cpu_s=self.score_cpu_s, max_memory_bytes=self.max_memory_bytes
-        )
-
-    async def stop(self) -> None:
-        self._scorers.close()
 
     async def verify(self, request: gymq.VerifyRequest[PuzzleRow]) -> gymq.Verdict:
         row = request.row
         task, answer = row.metadata["source_dataset"], read_answer(request.reply_text)
         entry = {"question": row.question, "answer": row.answer, "metadata": row.metadata}
         try:
-            reward = await self._scorers.run(
-                self.score_timeout_s, score, task, answer, entry, hardened=self.options.hardened
-            )
+            reward = await self.compute(score, task, answer, entry, hardened=self.options.hardened)
         except CpuTimeUsedUp:
             reward = 0.0
         return gymq.Verdict(reward, task_name=task, score=reward, extracted_answer=answer)

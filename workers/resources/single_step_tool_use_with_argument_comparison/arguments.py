@@ -60,7 +60,7 @@ def first_difference(expected: Any, actual: Any, tolerance: Tolerance) -> str | 
 
 def _same_scalar(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
     if isinstance(expected, float):
-        return abs(expected - actual) < tolerance.difference
+        return bool(abs(expected - actual) < tolerance.difference)
     if isinstance(expected, str):
         return _similar_texts(expected, actual, tolerance)
     return bool(expected == actual)

@@ -1,17 +1,16 @@
-"""Comparing the tool calls of a response with the expected ones, whatever their order."""
+"""Comparing the tool calls of a response with the expected ones, in any order."""
 
 from __future__ import annotations
 
 from typing import Any, Literal, NamedTuple
 
 import pydantic
-
-from workers.resources.single_step_tool_use_with_argument_comparison.arguments import (
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import (
     Tolerance,
     first_difference,
     parse_json,
 )
-from workers.resources.single_step_tool_use_with_argument_comparison.matching import maximum_matching
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.matching import maximum_matching
 
 SAME = "expected_tool_call"
 ALL_SAME = "expected_tool_call_batch"

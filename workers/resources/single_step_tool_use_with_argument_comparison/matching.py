@@ -1,4 +1,4 @@
-"""Assigning to as many members of one side as possible a partner of their own on the other side."""
+"""Assigning to as many members of one side as possible their own partner on the other side."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _find_partner(member: int, candidates: list[list[int]], partners: dict[int, 
 
 
 def _hand_on(free: int, reached_from: dict[int, int], partners: dict[int, int], taken_by: dict[int, int]) -> None:
-    """Everybody on the path to a free candidate takes the next one; the first on the path had none."""
+    """Each member on the path to a free candidate takes the next one; the first on the path had none."""
     candidate: int | None = free
     while candidate is not None:
         member = reached_from[candidate]

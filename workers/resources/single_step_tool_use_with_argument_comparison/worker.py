@@ -5,19 +5,20 @@ The model has to make the expected tool calls, with arguments close enough, or t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 import pydantic
-
-import gymq
-from gymq.responses import is_message
-from workers.resources.single_step_tool_use_with_argument_comparison.arguments import parse_json
-from workers.resources.single_step_tool_use_with_argument_comparison.calls import (
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import parse_json
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.calls import (
     Call,
     ComparatorOptions,
     Outcome,
     compare_calls,
 )
+
+import gymq
+from gymq.responses import is_message
 
 
 class ExpectedMessage(pydantic.BaseModel):
@@ -74,7 +75,7 @@ class SingleStep(gymq.Resources[StepRow]):
         return compare_calls(wanted, made, self.options.tool_call_comparator_config, hardened=self.options.hardened)
 
 
-def has_text(response: dict[str, Any], *, blank: bool) -> bool:
+def has_text(response: Mapping[str, Any], *, blank: bool) -> bool:
     """Return whether an assistant message has a text. A refusal is none.
 
     Args:

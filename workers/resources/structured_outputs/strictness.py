@@ -1,4 +1,4 @@
-"""Making a schema strict: objects have all the members that it names, and no others."""
+"""Making a schema strict: objects have all the properties that it names, and no others."""
 
 from __future__ import annotations
 

@@ -11,16 +11,16 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from workers.resources.structured_outputs import patterns
-from workers.resources.structured_outputs.conversion import typed_csv, typed_xml
-from workers.resources.structured_outputs.formats import Format, header_of_csv, parse
-from workers.resources.structured_outputs.strictness import strict
+from gymq.workers.resources.structured_outputs import patterns
+from gymq.workers.resources.structured_outputs.conversion import typed_csv, typed_xml
+from gymq.workers.resources.structured_outputs.formats import Format, header_of_csv, parse
+from gymq.workers.resources.structured_outputs.strictness import strict
 
 MAX_MESSAGE_CHARACTERS = 200
 
 
 class Finding(NamedTuple):
-    """What is wrong; nothing if there is no type."""
+    """Return the error; nothing if there is no type."""
 
     error_type: str | None = None
     error_message: str | None = None
@@ -102,7 +102,7 @@ def _check_finite(data: Any) -> None:
         if isinstance(one, float) and not math.isfinite(one):
             raise ValueError(f"{one} is not a number of JSON")
         if isinstance(one, dict | list) and id(one) not in seen:
-            seen.add(id(one))  # YAML may repeat what it has named
+            seen.add(id(one))  # YAML may repeat named values
             pending += one.values() if isinstance(one, dict) else one
 
 
@@ -122,7 +122,7 @@ def _validator() -> Callable[..., None]:
     from openapi_schema_validator import validate
 
     for module in (_format, _keywords, _utils):
-        module.re = patterns  # type: ignore[attr-defined]
+        module.re = patterns
     return validate
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any, ClassVar, Literal, ParamSpec
+from typing import Literal, ParamSpec
+
+from gymq.workers.resources.structured_outputs.formats import Format
+from gymq.workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
 
 import gymq
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from workers.resources.structured_outputs.formats import Format
-from workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 LIBRARIES = {"openapi_schema_validator": "openapi-schema-validator", "xmltodict": "xmltodict"}  # module -> package
 
@@ -55,22 +56,13 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         xml_coerce_types: bool = True
         hardened: bool = True  # False: NaN passes any bounds, a line of prose is a CSV without rows
 
-    # The schema's patterns may need exponential time on an unlucky reply; that counts against the reply. Only what the
-    # machine did not get round to in the time on the clock is a failure.
-    validation_cpu_s: ClassVar[float] = 20.0
-    validation_timeout_s: ClassVar[float] = 400.0
-    max_memory_bytes: ClassVar[int] = 4 * 1024**3
+    # The schema's patterns may need exponential time on an unlucky reply; that counts against the reply.
+    compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=4 * 1024**3, prepare=prepare)
 
     async def start(self) -> None:
         for module, package in LIBRARIES.items():
             if importlib.util.find_spec(module) is None:
                 raise gymq.OptionsError(f'{package} is not installed: pip install "gymq[resources]"')
-        self._validations = KillableProcesses(
-            prepare=prepare, cpu_s=self.validation_cpu_s, max_memory_bytes=self.max_memory_bytes
-        )
-
-    async def stop(self) -> None:
-        self._validations.close()
 
     async def verify(self, request: gymq.VerifyRequest[SchemaRow]) -> gymq.Verdict:
         finding = await (self._tool_call(request) if request.row.response_mode == "tool_call" else self._text(request))
@@ -104,13 +96,13 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
 
     async def _validation(self, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs) -> Finding:
         try:
-            return await self._validations.run(self.validation_timeout_s, check, *args, **kwargs)
+            return await self.compute(check, *args, **kwargs)
         except CpuTimeUsedUp:
-            return Finding("validation_error", f"not decided in {self.validation_cpu_s:g} s of processor time")
+            return Finding("validation_error", f"not decided in {self.compute_limits.cpu_s:g} s of processor time")
 
 
-def only_call(request: gymq.VerifyRequest[SchemaRow], tool_name: str | None) -> dict[str, Any] | Finding:
-    """The one tool call of the response, or what is wrong with the calls. Without a name any tool will do."""
+def only_call(request: gymq.VerifyRequest[SchemaRow], tool_name: str | None) -> gymq.FunctionCall | Finding:
+    """Return the only tool call of the response, or the error in the calls. Without a name any tool matches."""
     error = request.response.get("error")
     if error is not None:
         return Finding("api_error", "the model answered with an error")

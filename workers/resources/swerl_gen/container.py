@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pydantic
+from gymq.workers.resources.swerl_gen.reproduction import decoys_of
 
 import gymq
 from gymq.authoring import first_problem
-from gymq.sandbox import GIB, MIB, Finished, Limits, Program, Sandbox, SandboxFailed, SandboxOptions, check_path
-from workers.resources.swerl_gen.reproduction import decoys_of
+from gymq.sandbox import GIB, MIB, Limits, Program, ProgramResult, Sandbox, SandboxFailed, SandboxOptions, check_path
 
 _NOT_APPLIED, _NOT_ALIKE = 120, 121  # exit status; scripts say 0, 1 or 2
 
@@ -185,7 +185,7 @@ class Containers:
             raise SandboxFailed(f"{text}: give the image GNU tar, find and sort, or set `hardened: false`")
         return finished.exit_status
 
-    async def _run(self, instance: Instance, image: str, files: dict[str, str], *arguments: str) -> Finished:
+    async def _run(self, instance: Instance, image: str, files: dict[str, str], *arguments: str) -> ProgramResult:
         program = Program(
             ("bash", "run.sh", instance.base_dir, *arguments),
             files={name: text.encode(errors="replace") for name, text in files.items()},

@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from gymq.errors import GymqError
+
 CONTEXT_LINES = 3
 MAX_EDITS = 1000  # each is looked for in a whole file
 
@@ -20,8 +22,8 @@ _BETWEEN = "\n=======\n"
 _END = re.compile(r"\n>>>>>>> REPLACE\n*+```")
 
 
-class Void(Exception):
-    """The answer as a whole is worth nothing; the text says why."""
+class Void(GymqError):
+    """The answer as a whole earns nothing; the text gives the reason."""
 
 
 class Repair(NamedTuple):
@@ -32,7 +34,7 @@ class Repair(NamedTuple):
 
 
 def solution_of(reply: str, relaxed: bool) -> str:
-    """Return what stands in the solution tags, after the thoughts.
+    """Return the content of the solution tags, after the thoughts.
 
     Args:
         relaxed: without tags the whole text is the solution.

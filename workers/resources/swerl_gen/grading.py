@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from workers.resources.swerl_gen.logs import Statuses, cleaned, statuses_in, statuses_of_own_parser
+from gymq.workers.resources.swerl_gen.logs import Statuses, cleaned, statuses_in, statuses_of_own_parser
 
 Resolution = Literal["RESOLVED_FULL", "RESOLVED_PARTIAL", "RESOLVED_NO"]
 
@@ -28,7 +28,7 @@ def resolution_of(
     own: str | None = None,
     hardened: bool = True,
 ) -> Resolution:
-    """Return what the log of an evaluation says of the listed tests.
+    """Return the results of the listed tests in the log of an evaluation.
 
     Args:
         log: of the setup, of applying the edits and of the tests.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from workers.resources.swerl_gen.edits import Void
+from gymq.workers.resources.swerl_gen.edits import Void
 
 ISSUE_PRESENT, ISSUE_SOLVED = 2, 0  # exit status of a script
 
@@ -16,7 +16,7 @@ _DASHED_LINE = re.compile(r"\n-++[ \t]*+$", re.MULTILINE)
 
 
 def script_in(reply: str) -> tuple[str, str]:
-    """Return name and text of the last script, wherever in the reply it stands. The name says how many there are.
+    """Return name and text of the last script anywhere in the reply. The name contains the number of scripts.
 
     Without a fenced one it is the first between lines of dashes, whose `#!` line becomes an empty line.
 
@@ -100,7 +100,7 @@ def _unused_string(lines: list[str]) -> str:
 
 
 def reproduces(before: list[int], after: list[int]) -> bool:
-    """Return whether the exit codes say that the issue was there before the reference patch and not after it."""
+    """Return whether the exit codes show the issue before the reference patch and not after it."""
     if not before or len(before) != len(after):
         return False
     return before[0] == ISSUE_PRESENT and after[0] == ISSUE_SOLVED

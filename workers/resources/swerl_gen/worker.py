@@ -10,16 +10,15 @@ from contextlib import suppress
 from typing import Any, ClassVar, Literal
 
 import pydantic
+from gymq.workers.resources.swerl_gen.container import Containers, instance_of, may_be_written
+from gymq.workers.resources.swerl_gen.edits import Repair, Void, edited_files, patch_of, path_in_repository
+from gymq.workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
 
 import gymq
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from gymq.resources import Need
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import assistant_text
 from gymq.sandbox import SandboxFailed, SandboxOptions
-from workers.resources.swerl_gen.container import Containers, instance_of, may_be_written
-from workers.resources.swerl_gen.edits import Repair, Void, edited_files, patch_of, path_in_repository
-from workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
-from workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
 
 
 class IssueRow(gymq.Row):
@@ -32,6 +31,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
     """Reward for edits that make a repository's tests pass, or for a script that shows its issue."""
 
     class Options(gymq.WorkerOptions):
+        without_meaning: ClassVar = gymq.WorkerOptions.without_meaning | {"env"}
         num_processes: pydantic.PositiveInt = 1
         sandbox_timeout: pydantic.PositiveFloat = 600.0
         debug: bool = False
@@ -40,18 +40,16 @@ class SwerlGen(gymq.Resources[IssueRow]):
         sandbox: SandboxOptions = SandboxOptions()
         hardened: bool = True  # false: the peer's rewards
 
-    reward_range: ClassVar[tuple[float, float]] = (0.0, 1.0)
-    deterministic: ClassVar[bool] = False
-    needs: ClassVar[frozenset[Need]] = frozenset({"sandbox"})
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"sandbox"})
 
     # Replies and logs are read in processes, and the event loop is free meanwhile. Both take time in proportion to
     # their length; only `model_patch`, for the reader, may take longer, and is null if it does.
-    text_cpu_s: ClassVar[float] = 120.0
-    text_timeout_s: ClassVar[float] = 600.0
+    compute_limits = ComputeLimits(cpu_s=120.0, timeout_s=600.0)
 
     async def start(self) -> None:
         options = self.options
-        self._texts = KillableProcesses(cpu_s=self.text_cpu_s)
         self._sandbox = await options.sandbox.started()
         self._containers = Containers(
             self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, options.hardened
@@ -59,7 +57,6 @@ class SwerlGen(gymq.Resources[IssueRow]):
         self._slots = asyncio.Semaphore(options.num_processes)
 
     async def stop(self) -> None:
-        self._texts.close()
         await self._sandbox.stop()
 
     async def verify(self, request: gymq.VerifyRequest[IssueRow]) -> gymq.Verdict:
@@ -81,10 +78,10 @@ class SwerlGen(gymq.Resources[IssueRow]):
     async def _repair(self, row: IssueRow, reply: str, answer: dict[str, Any]) -> float:
         contents, remove_repo_name = file_contents(row.metadata)
         relaxed = self.options.relaxed_formatting
-        files = await self._texts.run(self.text_timeout_s, edited_files, reply, relaxed, contents)
+        files = await self.compute(edited_files, reply, relaxed, contents)
         patch = None
         with suppress(CpuTimeUsedUp):
-            patch = await self._texts.run(self.text_timeout_s, patch_of, files, contents, remove_repo_name)
+            patch = await self.compute(patch_of, files, contents, remove_repo_name)
         answer["model_patch"] = patch
         edited = {path_in_repository(path, remove_repo_name): text for path, text in files.items()}
         image = row.metadata.get("image")
@@ -136,7 +133,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
         log, own = await self._containers.evaluate(issue, image, repair.files)
         listed = (issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS)
         try:
-            return await self._texts.run(self.text_timeout_s, resolution_of, log, *listed, own, self.options.hardened)
+            return await self.compute(resolution_of, log, *listed, own, self.options.hardened)
         except TimeoutError:
             raise SandboxFailed("the log of the tests could not be read in time; nothing is known") from None
 

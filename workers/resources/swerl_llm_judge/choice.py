@@ -32,7 +32,7 @@ READERS: dict[str, Callable[[str, Set[str]], str | None]] = {"strict": strict_ch
 
 
 def _tags(text: str) -> Iterator[str]:
-    """What stands in each pair of tags, from left to right."""
+    """Return the content of each pair of tags, from left to right."""
     end = 0
     while (opening := _OPENING.search(text, end)) and (closing := _CLOSING.search(text, opening.end())):
         yield text[opening.end() : closing.start()]

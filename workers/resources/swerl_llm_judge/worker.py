@@ -5,11 +5,12 @@ The answer is a letter in a `<solution>` tag, compared with the letter, or the l
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
+
+from gymq.workers.resources.swerl_llm_judge.choice import READERS
 
 import gymq
 from gymq.responses import assistant_text
-from workers.resources.swerl_llm_judge.choice import READERS
 
 
 class PatchesRow(gymq.Row):
@@ -40,6 +41,9 @@ class PatchesRow(gymq.Row):
 
 class PatchChoice(gymq.Resources[PatchesRow]):
     """Reward 1 if the reply chooses a right patch."""
+
+    class Options(gymq.WorkerOptions):
+        without_meaning: ClassVar = gymq.WorkerOptions.without_meaning | {"dataset_name"}
 
     reward_range = (0.0, 1.0)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from gymq.judge import Labels, PromptTemplate
@@ -49,7 +50,7 @@ def judge_prompt(question: str, reply: str, reference: str, *, hardened: bool = 
     return JUDGE_PROMPT.fill(question=question, reply=shown, reference=reference)
 
 
-def reply_text(response: dict[str, Any]) -> str:
+def reply_text(response: Mapping[str, Any]) -> str:
     """The first text of the last message that has one."""
     for item in reversed(response["output"]):
         texts = _texts(item)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from gymq.errors import GymqError
+
 if TYPE_CHECKING:
     from tavily import AsyncTavilyClient
 
@@ -18,12 +20,12 @@ PAUSE_S = 0.5
 TROUBLE = frozenset({500, 502, 503, 504, 520})
 
 
-class UsageLimit(Exception):
+class UsageLimit(GymqError):
     """The service wants to be asked later."""
 
 
-class ServiceError(Exception):
-    """There is no answer; the text is for the model and has no key in it."""
+class ServiceError(GymqError):
+    """The service gave no answer; the text is for the model and does not contain the key."""
 
 
 class Tavily:
@@ -123,5 +125,5 @@ async def _sent(client: AsyncTavilyClient, call: str, arguments: dict[str, Any])
     except Exception as error:  # the client's errors have no common base, and their texts come from the service
         raise ServiceError(f"the search service refused: {type(error).__name__}") from None
     if not isinstance(answer, dict):
-        raise ServiceError("the search service's answer is no object")
+        raise ServiceError("the search service's answer is not an object")
     return answer

@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pydantic
+from gymq.workers.resources.tavily_search import answers, texts
+from gymq.workers.resources.tavily_search.service import ServiceError, Tavily, UsageLimit
 
 import gymq
 from gymq import responses
-from workers.resources.tavily_search import answers, texts
-from workers.resources.tavily_search.service import ServiceError, Tavily, UsageLimit
 
 NO_RESULTS = "[]"
+NO_URL = "URL is none"
+NO_QUERY = "Query is none"
+EXCLUDED = "URL is in excluded domains"
 MAX_QUERY_CHARS = 400
 
 Calls = list[dict[str, Any]]  # a session's calls of the service
@@ -52,11 +55,11 @@ class TavilyOptions(gymq.WorkerOptions):
     @pydantic.model_validator(mode="after")
     def _check_judge(self) -> TavilyOptions:
         if self.use_judge and self.judge_model_server is None:
-            raise ValueError("use_judge is on, so judge_model_server has to name a model")
+            raise ValueError("use_judge is on, so judge_model_server must name a model")
         return self
 
 
-class TavilySearch(gymq.Resources[QuestionRow]):
+class TavilySearch(gymq.Resources[QuestionRow, Calls]):
     """Reward 1 if a judge model finds the answer correct or, without a judge, if it is the expected text."""
 
     reward_range = (0.0, 1.0)
@@ -96,17 +99,17 @@ class TavilySearch(gymq.Resources[QuestionRow]):
             expected = 'it has to hold {"notices": [{"properties": [{"type": "domain", "value": ...}]}]}'
             raise gymq.OptionsError(f"{self.name}: exclude_domains_file_path: {error!r}; {expected}") from None
 
-    def open(self, row: gymq.Row) -> Calls:
+    async def open(self, row: gymq.Row) -> Calls:
         return []
 
-    def open_unseeded(self) -> Calls:
+    async def open_unseeded(self) -> Calls:
         return []
 
     @gymq.tool
     async def web_search(self, state: Calls, query: str | None = None) -> dict[str, str]:
         """Search the web: titles, addresses and summaries of ten pages."""
         if query is None:
-            return {"results_string": "Query is none"}
+            return {"results_string": NO_QUERY}
         if len(query) > MAX_QUERY_CHARS:
             return {"results_string": "Query is too long"}
         try:
@@ -120,9 +123,12 @@ class TavilySearch(gymq.Resources[QuestionRow]):
     @gymq.tool
     async def find_in_page(self, state: Calls, url: str | None = None, query: str | None = None) -> dict[str, str]:
         """The parts of a page that belong to a query."""
-        refusal = "Query is none" if url is not None and query is None else self._refusal(url)
-        if refusal:
-            return {"results_string": refusal}
+        if url is None:
+            return {"results_string": NO_URL}
+        if query is None:
+            return {"results_string": NO_QUERY}
+        if texts.is_excluded(url, self._excluded):
+            return {"results_string": EXCLUDED}
         try:
             content = await self.service.extract(state, url, query)
         except UsageLimit:
@@ -136,9 +142,10 @@ class TavilySearch(gymq.Resources[QuestionRow]):
         self, state: Calls, url: str | None = None, start_index: int = 0, n: int = 2000
     ) -> dict[str, Any]:
         """A part of a page: n words from start_index on."""
-        refusal = self._refusal(url)
-        if refusal:
-            return {"results_string": refusal, "total_words": 0}
+        if url is None:
+            return {"results_string": NO_URL, "total_words": 0}
+        if texts.is_excluded(url, self._excluded):
+            return {"results_string": EXCLUDED, "total_words": 0}
         try:
             words = await self._words(state, url)
         except UsageLimit:
@@ -148,11 +155,6 @@ class TavilySearch(gymq.Resources[QuestionRow]):
         shown = texts.scrolled(url, words, start_index, n)
         return {"results_string": shown, "total_words": len(words)}
 
-    def _refusal(self, url: str | None) -> str | None:
-        if url is None:
-            return "URL is none"
-        return "URL is in excluded domains" if texts.is_excluded(url, self._excluded) else None
-
     async def _words(self, state: Calls, url: str) -> list[str]:
         if url not in self._pages:
             self._pages[url] = (await self.service.extract(state, url)).split()
@@ -161,7 +163,8 @@ class TavilySearch(gymq.Resources[QuestionRow]):
         self._pages.move_to_end(url)
         return self._pages[url]
 
-    async def verify(self, request: gymq.VerifyRequest[QuestionRow], state: Calls | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[QuestionRow, Calls]) -> gymq.Verdict:
+        state = request.state
         row, reply = request.row, answers.reply_text(request.response)
         members = {"num_tool_calls": len(request.function_calls), "metrics": state or []}
         if not self.options.use_judge:
@@ -177,7 +180,9 @@ class TavilySearch(gymq.Resources[QuestionRow]):
             )
         prompt = answers.judge_prompt(row.question, reply, row.ground_truth, hardened=self.options.hardened)
         params = {**self.options.judge_responses_create_params, "input": [{"role": "user", "content": prompt}]}
-        response = await self.ask(self.options.judge_model_server.name, params)
+        judge = self.options.judge_model_server
+        assert judge is not None  # as the options were checked
+        response = await self.ask(judge.name, params)
         said = answers.judge_text(response)
         verdict = answers.judged(said, hardened=self.options.hardened)
         return gymq.Verdict(

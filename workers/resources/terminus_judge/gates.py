@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gymq.workers.resources.terminus_judge.batches import FORMATS, Batch, parse_object, read_batch
+
 import gymq
 from gymq.responses import last_assistant_text
-from workers.resources.terminus_judge.batches import FORMATS, Batch, parse_object, read_batch
 
 
 class BatchRow(gymq.Row):
@@ -26,7 +28,7 @@ class BatchRow(gymq.Row):
 
 @dataclass
 class Findings:
-    """What was found out about a reply; None: it did not come to that."""
+    """The findings about a reply; None: not checked."""
 
     expected_answer: str = ""
     model_output: str = ""
@@ -40,25 +42,29 @@ class Findings:
     judge_evaluations: list[dict[str, Any]] = field(default_factory=list)
 
     def fail(self, reason: str) -> None:
-        """Note why there is no reward."""
+        """Note why the reply earns no reward."""
         self.failure_reason = reason
 
 
-def pass_gates(row: BatchRow, response: dict[str, Any], findings: Findings) -> tuple[Batch, Batch] | None:
+def pass_gates(row: BatchRow, response: Mapping[str, Any], findings: Findings) -> tuple[Batch, Batch] | None:
     """The expected batch and the reply's; None if a gate is closed, which is then the reason in the findings."""
     findings.expected_answer = row.expected
     if not row.expected:
-        return findings.fail("expected_answer_invalid")
+        findings.fail("expected_answer_invalid")
+        return None
     reply = last_assistant_text(response)
     if not reply:
-        return findings.fail("model_output_invalid")
+        findings.fail("model_output_invalid")
+        return None
     findings.model_output = reply.rpartition("</think>")[2].strip()
     expected_object = parse_object(row.expected)
     if expected_object is None:
-        return findings.fail("expected_answer_invalid")
+        findings.fail("expected_answer_invalid")
+        return None
     findings.parsed_output = given_object = parse_object(findings.model_output)
     if given_object is None:
-        return findings.fail("model_output_invalid")
+        findings.fail("model_output_invalid")
+        return None
     return _fitting(row, expected_object, given_object, findings)
 
 
@@ -67,15 +73,19 @@ def _fitting(
 ) -> tuple[Batch, Batch] | None:
     harness = (row.metadata or {}).get("harness")
     if not isinstance(harness, str) or harness not in FORMATS:
-        return findings.fail("unknown_harness")
+        findings.fail("unknown_harness")
+        return None
     expected = read_batch(FORMATS[harness], expected_object)
     if expected is None:
-        return findings.fail("expected_answer_invalid")
+        findings.fail("expected_answer_invalid")
+        return None
     given = read_batch(FORMATS[harness], given_object)
     findings.schema_check_passed = given is not None
     if given is None:
-        return findings.fail("schema_check_failed")
+        findings.fail("schema_check_failed")
+        return None
     findings.task_complete_check_passed = given.is_complete or not expected.is_complete
     if not findings.task_complete_check_passed:
-        return findings.fail("task_complete_check_failed")
+        findings.fail("task_complete_check_failed")
+        return None
     return expected, given

@@ -1,4 +1,4 @@
-"""What the judge is told, unless a configuration says it otherwise. It may be shown the two batches in either order."""
+"""The default prompt of the judge. It may be shown the two batches in either order."""
 
 from __future__ import annotations
 

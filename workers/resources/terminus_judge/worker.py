@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import asdict
-from typing import Any, ClassVar
+from typing import Any
 
 import pydantic
+from gymq.workers.resources.terminus_judge.batches import Batch, similarity
+from gymq.workers.resources.terminus_judge.gates import BatchRow, Findings, pass_gates
+from gymq.workers.resources.terminus_judge.prompt import FIELDS, default_template
 
 import gymq
 from gymq.judge import (
@@ -23,16 +26,13 @@ from gymq.judge import (
     last_label,
     last_text,
 )
-from gymq.processes import CpuTimeUsedUp, KillableProcesses
-from workers.resources.terminus_judge.batches import Batch, similarity
-from workers.resources.terminus_judge.gates import BatchRow, Findings, pass_gates
-from workers.resources.terminus_judge.prompt import FIELDS, default_template
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 END = 200  # characters at the end of the judge's reply, in which the last label counts
 
 
 class BatchOptions(EqualityOptions):
-    judge_model_server: gymq.Reference | None = None
+    judge_model_server: gymq.Reference | None = None  # type: ignore[assignment]  # see `_check_judge`
     judge_prompt_template: str | None = None
     judge_prompt_template_fpath: str | None = None
     enable_string_similarity: bool = False
@@ -42,7 +42,7 @@ class BatchOptions(EqualityOptions):
     @pydantic.model_validator(mode="after")
     def _check_judge(self) -> BatchOptions:
         if self.enable_llm_judge and self.judge_model_server is None:
-            raise ValueError("enable_llm_judge is on, so judge_model_server has to name a model")
+            raise ValueError("enable_llm_judge is on, so judge_model_server must name a model")
         return self
 
 
@@ -54,10 +54,8 @@ class TerminusJudge(gymq.Resources[BatchRow]):
     deterministic = False
     needs = frozenset({"judge"})
 
-    # Of comparing keystrokes, which takes more than linear time; what uses it up is not alike. Only what the machine
-    # did not get round to in the time on the clock is a failure.
-    similarity_cpu_s: ClassVar[float] = 30.0
-    similarity_timeout_s: ClassVar[float] = 600.0
+    # Comparing keystrokes takes more than linear time; batches that use it up are not alike.
+    compute_limits = ComputeLimits(cpu_s=30.0, timeout_s=600.0)
 
     async def start(self) -> None:
         options = self.options
@@ -72,10 +70,6 @@ class TerminusJudge(gymq.Resources[BatchRow]):
         )
         self._labels = Labels.exactly(options.judge_equal_label, options.judge_not_equal_label)
         self._judge = Judge.of(self, options) if options.enable_llm_judge else None
-        self._comparisons = KillableProcesses(cpu_s=self.similarity_cpu_s)
-
-    async def stop(self) -> None:
-        self._comparisons.close()
 
     async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
         row = request.row
@@ -89,7 +83,7 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             threshold = self.options.string_similarity_threshold if row.threshold is None else row.threshold
             score = 0.0
             with suppress(CpuTimeUsedUp):
-                score = await self._comparisons.run(self.similarity_timeout_s, similarity, expected, given)
+                score = await self.compute(similarity, expected, given)
             findings.similarity_score = score
             findings.string_similarity_passed = score >= threshold
             if findings.string_similarity_passed:

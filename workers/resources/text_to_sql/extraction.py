@@ -18,10 +18,10 @@ def find_query(reply: str) -> str | None:
     begins like a statement; or else the text from the first keyword of a statement to the last semicolon after it, or
     to the end. A query found in that last way ends with one semicolon.
     """
-    tagged = _TAGGED_BLOCK.findall(reply)
+    tagged: list[str] = _TAGGED_BLOCK.findall(reply)
     if tagged:
         return tagged[-1].strip()
-    blocks = [block.strip() for block in _ANY_BLOCK.findall(reply)]
+    blocks: list[str] = [block.strip() for block in _ANY_BLOCK.findall(reply)]
     for block in reversed(blocks):
         if _STATEMENT.match(block):
             return block

@@ -1,4 +1,4 @@
-"""What the judge is told."""
+"""The default prompts of the judge."""
 
 from __future__ import annotations
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import pydantic
+from gymq.workers.resources.text_to_sql.extraction import find_query
+from gymq.workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRUCTIONS, NOT_EQUAL
 
 import gymq
 from gymq import responses
 from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, Labels, compare
-from workers.resources.text_to_sql.extraction import find_query
-from workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRUCTIONS, NOT_EQUAL
 
 _OTHER_NAMES = {"postgres": "postgresql", "pg": "postgresql", "sqlite3": "sqlite"}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from workers.resources.workplace_assistant.records import choices
-from workers.resources.workplace_assistant.tables import Row, Tables, Tool
+from gymq.workers.resources.workplace_assistant.records import choices
+from gymq.workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 VALUES = (
     "total_visits",

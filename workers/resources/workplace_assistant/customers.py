@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.resources.workplace_assistant.patterns import Matcher, matching_rows
-from workers.resources.workplace_assistant.records import PAGE_SIZE, choices, find, next_id, page_of, updated, without
-from workers.resources.workplace_assistant.tables import CUSTOMER_COLUMNS, Row, Tables, Tool
+from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
+from gymq.workers.resources.workplace_assistant.records import (
+    PAGE_SIZE,
+    choices,
+    find,
+    next_id,
+    page_of,
+    updated,
+    without,
+)
+from gymq.workers.resources.workplace_assistant.tables import CUSTOMER_COLUMNS, Row, Tables, Tool
 
 STATUSES = ("Qualified", "Won", "Lost", "Lead", "Proposal")
 PRODUCTS = ("Software", "Hardware", "Services", "Consulting", "Training")

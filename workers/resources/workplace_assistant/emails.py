@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.resources.workplace_assistant.dates import NOW_TEXT, parse_time
-from workers.resources.workplace_assistant.records import PAGE_SIZE, find, next_id, page_of, without
-from workers.resources.workplace_assistant.tables import Row, Tables, Tool
+from gymq.workers.resources.workplace_assistant.dates import NOW_TEXT, parse_time
+from gymq.workers.resources.workplace_assistant.records import PAGE_SIZE, find, next_id, page_of, without
+from gymq.workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 SENT = "Email sent successfully."
 NOT_FOUND = "Email not found."

@@ -5,10 +5,18 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from workers.resources.workplace_assistant.dates import is_time, parse_time
-from workers.resources.workplace_assistant.patterns import Matcher, matching_rows
-from workers.resources.workplace_assistant.records import PAGE_SIZE, choices, find, next_id, page_of, updated, without
-from workers.resources.workplace_assistant.tables import EVENT_COLUMNS, Row, Tables, Tool
+from gymq.workers.resources.workplace_assistant.dates import is_time, parse_time
+from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
+from gymq.workers.resources.workplace_assistant.records import (
+    PAGE_SIZE,
+    choices,
+    find,
+    next_id,
+    page_of,
+    updated,
+    without,
+)
+from gymq.workers.resources.workplace_assistant.tables import EVENT_COLUMNS, Row, Tables, Tool
 
 NO_ID = "Event ID not provided."
 BAD_ID = "Invalid event ID format. Expected 8-digit ID."

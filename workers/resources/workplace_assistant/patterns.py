@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Sequence
 
-from workers.resources.workplace_assistant.tables import Row
+from gymq.workers.resources.workplace_assistant.tables import Row
 
 # Says for each text whether the pattern occurs in it.
 Matcher = Callable[[str, list[str]], Awaitable[list[bool]]]

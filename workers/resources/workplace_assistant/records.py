@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from workers.resources.workplace_assistant.tables import Row, Table
+from gymq.workers.resources.workplace_assistant.tables import Row, Table
 
 PAGE_SIZE = 5
 

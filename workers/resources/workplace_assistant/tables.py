@@ -14,6 +14,8 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from gymq.errors import GymqError
+
 Row = dict[str, Any]
 Table = tuple[Row, ...]
 Tool = Callable[..., Any]  # takes the tables, then what the model gives by name
@@ -63,8 +65,8 @@ class Tables:
         return replace(self)
 
 
-class BadTables(ValueError):
-    """The folder does not hold the tables; the text says what is missing."""
+class BadTables(GymqError, ValueError):
+    """The folder does not have the tables; the text names the missing ones."""
 
 
 @functools.cache

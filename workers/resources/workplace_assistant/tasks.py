@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.resources.workplace_assistant.patterns import Matcher, matching_rows
-from workers.resources.workplace_assistant.records import choices, find, next_id, updated, without
-from workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables, Tool
+from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
+from gymq.workers.resources.workplace_assistant.records import choices, find, next_id, updated, without
+from gymq.workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables, Tool
 
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")
 BOARDS = ("Back end", "Front end", "Design")

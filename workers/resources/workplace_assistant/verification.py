@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from pathlib import Path
 
-from workers.resources.workplace_assistant import analytics, customers, emails, events, tasks
-from workers.resources.workplace_assistant.tables import Tables, load_tables, same_tables
+from gymq.workers.resources.workplace_assistant import analytics, customers, emails, events, tasks
+from gymq.workers.resources.workplace_assistant.tables import Tables, load_tables, same_tables
 
 CHANGING = emails.CHANGING | events.CHANGING | analytics.CHANGING | tasks.CHANGING | customers.CHANGING
 

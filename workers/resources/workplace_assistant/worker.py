@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pydantic
+from gymq.workers.resources.workplace_assistant import analytics, customers, emails, events, tasks
+from gymq.workers.resources.workplace_assistant.patterns import matches
+from gymq.workers.resources.workplace_assistant.tables import BadTables, Tables, load_tables
+from gymq.workers.resources.workplace_assistant.verification import CHANGING, same_outcome
 
 import gymq
-from workers.resources.workplace_assistant import analytics, customers, emails, events, tasks
-from workers.resources.workplace_assistant.patterns import matches
-from workers.resources.workplace_assistant.tables import BadTables, Tables, load_tables
-from workers.resources.workplace_assistant.verification import CHANGING, same_outcome
 
 READING = emails.READING | events.READING | analytics.READING | tasks.READING
 SEARCHING = events.SEARCHING | tasks.SEARCHING | customers.SEARCHING
@@ -33,7 +33,7 @@ class OfficeRow(gymq.Row):
     environment_name: str
 
 
-class WorkplaceAssistant(gymq.Resources[OfficeRow]):
+class WorkplaceAssistant(gymq.Resources[OfficeRow, Tables]):
     """Reward 1 if the calls leave the tables in the expected state."""
 
     reward_range = (0.0, 1.0)
@@ -49,11 +49,11 @@ class WorkplaceAssistant(gymq.Resources[OfficeRow]):
         except BadTables as error:
             raise gymq.OptionsError(f"{self.name}: data_dir: {error}") from None
 
-    def open(self, row: gymq.Row) -> Tables:
+    async def open(self, row: gymq.Row) -> Tables:
         return load_tables(self.options.data_dir).copy()
 
     async def call_tool(self, state: Tables, name: str, arguments: Any) -> dict[str, Any]:
-        """Run a tool. Whatever goes wrong in it is an answer too."""
+        """Run a tool. Its errors are answers too."""
         if not isinstance(arguments, dict):
             raise gymq.ToolError(422, f"the arguments of {name} have to be an object")
         given = {key: value for key, value in arguments.items() if value is not None}
@@ -76,7 +76,7 @@ class WorkplaceAssistant(gymq.Resources[OfficeRow]):
         except TimeoutError:
             raise TimeoutError(f"the pattern took longer than {self.search_timeout_s:g} seconds") from None
 
-    async def verify(self, request: gymq.VerifyRequest[OfficeRow], state: Tables | None) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[OfficeRow, Tables]) -> gymq.Verdict:
         truth = request.row.ground_truth
         expected = [] if isinstance(truth, str) else [(action.name, action.arguments) for action in truth]
         calls = [(call["name"], call.get("arguments") or "") for call in request.function_calls]

@@ -1,6 +1,6 @@
 """Turn xlam-function-calling-60k into rows, and hold some of them out.
 
-python -m workers.resources.xlam_fc.prepare SOURCE.json --train train.jsonl --validation validation.jsonl
+python -m gymq.workers.resources.xlam_fc.prepare SOURCE.json --train train.jsonl --validation validation.jsonl
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ The functions are declared in the row and never run. Derived from the data set x
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -37,7 +38,7 @@ class FunctionCalling(gymq.Resources[CallsRow]):
         )
 
 
-def count_matches(calls: list[dict[str, Any]], expected: list[dict[str, Any]]) -> int:
+def count_matches(calls: Sequence[Mapping[str, Any]], expected: list[dict[str, Any]]) -> int:
     """How many expected calls find a call of their own. Each takes the first one that is left, as NeMo Gym does."""
     left = [(call["name"], as_object(parsed(call.get("arguments")))) for call in calls]
     found = 0
@@ -74,7 +75,7 @@ def agree(expected: dict[str, Any], given: dict[str, Any]) -> bool:
         return False
 
 
-def reported_arguments(call: dict[str, Any]) -> Any:
+def reported_arguments(call: Mapping[str, Any]) -> Any:
     """The arguments as parsed, or the text itself if it holds what no message can carry, such as huge integers."""
     arguments = parsed(call.get("arguments"))
     try:

@@ -1,5 +1,5 @@
 """The names that trainers import from NeMo Gym, served by gymq.
 
-Not installed as a package: whoever wants it puts the folder above this one in front of the import path, as in
+Not installed as a package: to use it, put the folder above this one at the start of the import path, as in
 `PYTHONPATH=$(gymq bridge --drop-in)`.
 """

@@ -13,7 +13,7 @@ from gymq.bridge.stack import Stack
 
 @dataclass
 class GlobalConfigDictParserConfig:
-    """Where the configuration comes from. The command line of the trainer is never read."""
+    """Sources of the configuration. The command line of the trainer is never read."""
 
     dotenv_path: Path | None = None
     initial_global_config_dict: DictConfig | None = None
@@ -38,13 +38,13 @@ class RunHelper:
         self._stack.start()
 
     def poll(self) -> None:
-        """Look whether everything still serves.
+        """Check that everything still serves.
 
         Raises:
-            StackFailed: something does not; names it.
+            StackFailed: a part does not; the message names it.
         """
         if self._stack is None:
-            raise RuntimeError("nothing was started in this process: start() comes first")
+            raise RuntimeError("nothing was started in this process: call start() first")
         self._stack.check()
 
     def shutdown(self) -> None:

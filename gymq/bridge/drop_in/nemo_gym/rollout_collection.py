@@ -15,6 +15,6 @@ class RolloutCollectionHelper:
     def run_examples(
         self, examples: list[dict[str, Any]], head_server_config: Any, semaphore: asyncio.Semaphore | None = None
     ) -> Iterator[Awaitable[tuple[dict[str, Any], dict[str, Any]]]]:
-        """Awaitables of `(row, result)` in the order in which results arrive, failed rows last."""
+        """Return awaitables of `(row, result)` in the order in which results arrive, failed rows last."""
         host = "127.0.0.1" if head_server_config.host in ("0.0.0.0", "::") else head_server_config.host
         return run_examples(f"http://{host}:{head_server_config.port}", examples, limit=semaphore)

@@ -1,4 +1,4 @@
-"""Where the head server is."""
+"""Address of the head server."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ let leaving = new AbortController();
 const live = (on) => { badge.hidden = !on; };
 
 function index(text) {
-  if (!/^\d{1,16}$/.test(text || "")) throw new Error(`${text} is no index`);
+  if (!/^\d{1,16}$/.test(text || "")) throw new Error(`${text} is not an index`);
   return Number(text);
 }
 
@@ -65,7 +65,7 @@ function askForKey() {
     event.preventDefault();
     setKey(field.value.trim());
     open();
-  } }, el("h1", null, "Key"), el("p", { class: "quiet" }, "This bridge has a key. It is kept in this tab until you close it."), el("div", { class: "row" }, field, el("button", { type: "submit" }, "go on"))));
+  } }, el("h1", null, "Key"), el("p", { class: "quiet" }, "This bridge has a key. It is kept in this tab until you close it."), el("div", { class: "row" }, field, el("button", { type: "submit" }, "continue"))));
   field.focus();
 }
 

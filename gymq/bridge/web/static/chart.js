@@ -4,6 +4,7 @@ import { el, svg } from "./dom.js";
 import { count, decimals, percent } from "./format.js";
 
 const WIDTH = 560, HEIGHT = 260, LEFT = 40, RIGHT = 14, TOP = 12, BOTTOM = 34;
+const NUMBER = 30; // between the middles of two numbers under an axis
 const tone = (number) => `tone${number % 6}`;
 
 // series: [{ name, points: [{ k, value, low, high }] }], values in percent
@@ -18,7 +19,12 @@ export function passCurve(series) {
     drawing.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }));
     drawing.append(svg("text", { x: LEFT - 6, y: y(value) + 4, class: "tick end" }, value));
   }
-  for (const k of ks) drawing.append(svg("text", { x: x(k), y: HEIGHT - BOTTOM + 18, class: "tick middle" }, k));
+  let room = Infinity;
+  for (const k of ks.toReversed()) {
+    if (room - x(k) < NUMBER) continue;
+    drawing.append(svg("text", { x: x(k), y: HEIGHT - BOTTOM + 18, class: "tick middle" }, k));
+    room = x(k);
+  }
   drawing.append(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 2, class: "tick middle" }, "k"));
   series.forEach((one, number) => {
     const banded = one.points.filter((point) => point.low !== null && point.low !== undefined);
@@ -44,7 +50,7 @@ export function passCurve(series) {
 export function histograms(series) {
   return series.map((one, number) => {
     const heading = series.length > 1 ? el("div", { class: "legend" }, swatch(number), one.name) : null;
-    if (!one.bars) return el("div", null, heading, el("p", { class: "quiet" }, "more different rewards than are counted: no histogram"));
+    if (!one.bars) return el("div", null, heading, el("p", { class: "quiet" }, "too many different rewards for a histogram"));
     if (!one.bars.length) return el("div", null, heading, el("p", { class: "quiet" }, "no rewards yet"));
     return el("div", null, heading, histogram(one.bars, number));
   });

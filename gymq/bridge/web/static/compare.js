@@ -53,7 +53,7 @@ async function tasks(box, left, right, first, signal) {
   const dots = (run, task) => el("span", { class: "dots" }, task.rollouts.slice(0, 32).map(([rollout, reward]) =>
     link(["rollout", run, task.task_index, rollout], "", { class: `dot ${reward === null ? "failed" : reward > 0 ? "won" : "lost"}`, title: `rollout ${rollout}: ${reward === null ? "failed" : decimals(reward)}` })));
   const pages = [first > 0 ? el("a", { href: address(["compare", left, right], { first: Math.max(0, first - TASKS) || "" }) }, "back") : null,
-    el("span", { class: "quiet" }, `tasks ${first} to ${first + TASKS - 1}`), el("a", { href: address(["compare", left, right], { first: first + TASKS }) }, "on")];
+    el("span", { class: "quiet" }, `tasks ${first} to ${first + TASKS - 1}`), el("a", { href: address(["compare", left, right], { first: first + TASKS }) }, "next")];
   const shown = a.map((task, at) => [task, b[at]]).filter(([one, other]) => one.rollouts.length || other.rollouts.length);
   show(box, el("h2", null, "Task by task"), shown.length ? el("div", { class: "scroll" }, el("table", null,
     el("thead", null, el("tr", null, ["task", left, "", right, "", "difference"].map((name) => el("th", null, name)))),

@@ -29,9 +29,9 @@ export function transcript(view, signal) {
 }
 
 function head(view) {
-  const state = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "being made", waiting: "not begun" }[view.state];
+  const state = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" }[view.state];
   const facts = [["agent", view.agent], ["attempt", view.attempt ? view.attempt + 1 : null], ["worker", view.worker],
-    ["model", view.model], ["policy", (view.policy_versions || []).join(", ")], ["begun", view.started_at ? time(view.started_at) : null],
+    ["model", view.model], ["policy", (view.policy_versions || []).join(", ")], ["started", view.started_at ? time(view.started_at) : null],
     ["took", view.duration_s ? seconds(view.duration_s) : null],
     ["tokens", view.usage ? `${count(view.usage.input_tokens)} in, ${count(view.usage.output_tokens)} out` : null]];
   const { run, task_index: task, rollout_index: rollout } = view;
@@ -42,10 +42,10 @@ function head(view) {
       el("span", { class: "push" }),
       rollout > 0 ? link(["rollout", run, task, rollout - 1], "previous") : null,
       !view.num_rollouts || rollout + 1 < view.num_rollouts ? link(["rollout", run, task, rollout + 1], "next") : null,
-      link(["rollout", run, task + 1, 0], "next task")),
+      view.has_next_task === false ? null : link(["rollout", run, task + 1, 0], "next task")),
     el("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)))),
-    view.state === "running" && !view.journal ? el("p", { class: "quiet" }, "Nothing is written down of it yet. Turns appear here as its journal grows; an agent without tools keeps none, and its rollout appears when it is done.") : null,
-    view.state === "waiting" ? el("p", { class: "quiet" }, "No agent works on it, or its task waits in the queue.") : null);
+    view.state === "running" && !view.journal ? el("p", { class: "quiet" }, "Nothing is recorded yet. Turns appear here as the journal grows; an agent without tools keeps no journal, and its rollout appears when it is done.") : null,
+    view.state === "waiting" ? el("p", { class: "quiet" }, "No agent is working on it: its task is in the queue, or the run has no such task.") : null);
 }
 
 function timeline(view) {
@@ -169,9 +169,9 @@ async function tokens(view, position, signal) {
 
 function verdict(view) {
   if (view.failure) {
-    const told = view.failure;
-    return el("section", { class: "card" }, el("h2", { class: "bad" }, `No reward: ${told.class} at ${told.stage}`),
-      longText(told.message), el("p", { class: "quiet" }, told.retryable ? "Another try may help." : "Another try cannot help.",
+    const failure = view.failure;
+    return el("section", { class: "card" }, el("h2", { class: "bad" }, `No reward: ${failure.class} at ${failure.stage}`),
+      longText(failure.message), el("p", { class: "quiet" }, failure.retryable ? "A retry may succeed." : "A retry cannot succeed.",
         view.state === "unresolved" ? " gymq score can verify the response again." : ""));
   }
   if (view.reward === undefined) return null;
@@ -183,5 +183,5 @@ function verdict(view) {
 
 function rest(view) {
   const folded = (name, value) => (value && Object.keys(value).length ? el("details", { class: "card" }, el("summary", null, name), longText(JSON.stringify(value, null, 2), { class: "code" })) : null);
-  return [folded("the row's other members", view.row), folded("parameters of the model calls", view.params)];
+  return [folded("other fields of the row", view.row), folded("parameters of the model calls", view.params)];
 }

@@ -43,7 +43,7 @@ async function page(run, at, rows, foot, signal) {
   const button = (text, to, off) => el("button", { type: "button", disabled: off, onclick: () => page(run, to, rows, foot, signal).catch((error) => show(foot, el("span", { class: "bad" }, error.message))) }, text);
   const atStart = at.before === undefined && !at.after;
   show(foot, button("first", { after: 0 }, atStart), button("back", { before: first }, atStart || !first),
-    button("on", { after: last }, found.is_end || !last), button("newest", { before: Number.MAX_SAFE_INTEGER }, found.is_end),
+    button("next", { after: last }, found.is_end || !last), button("newest", { before: Number.MAX_SAFE_INTEGER }, found.is_end),
     el("span", { class: "quiet" }, found.rows.length ? `at position ${count(first)}` : "no rollouts yet"));
 }
 
@@ -59,13 +59,13 @@ async function search(run, wanted, rows, foot, signal) {
       at = found.position;
       looked += found.looked_at;
       number += found.rows.length;
-      const told = el("span", { class: "quiet" }, `${count(number)} found among ${count(looked)}`);
-      if (found.is_end) return show(foot, told, el("span", { class: "quiet" }, "that is all"));
+      const progress = el("span", { class: "quiet" }, `${count(number)} found among ${count(looked)}`);
+      if (found.is_end) return show(foot, progress, el("span", { class: "quiet" }, "end of results"));
       if (stopped || number >= most) {
         most = number + 50;
-        return show(foot, told, el("button", { type: "button", onclick: () => go().catch(() => {}) }, "search on"));
+        return show(foot, progress, el("button", { type: "button", onclick: () => go().catch(() => {}) }, "search more"));
       }
-      show(foot, told, el("span", { class: "quiet" }, "searching …"), stop);
+      show(foot, progress, el("span", { class: "quiet" }, "searching …"), stop);
     }
   };
   await go();
@@ -73,9 +73,9 @@ async function search(run, wanted, rows, foot, signal) {
 
 function cells(run, row) {
   return el("tr", null,
-    el("td", { class: "nowrap" }, link(["rollout", run, row.task_index, row.rollout_index], `${row.task_index} / ${row.rollout_index}`), row.attempt ? el("span", { class: "quiet" }, ` try ${row.attempt + 1}`) : null),
+    el("td", { class: "nowrap" }, link(["rollout", run, row.task_index, row.rollout_index], `${row.task_index} / ${row.rollout_index}`), row.attempt ? el("span", { class: "quiet" }, ` attempt ${row.attempt + 1}`) : null),
     row.reward === null ? el("td", { class: "bad number" }, "–") : el("td", { class: "number" }, el("span", { class: row.reward > 0 ? "good" : "quiet" }, decimals(row.reward))),
     el("td", { class: "number nowrap" }, seconds(row.duration_s)),
     el("td", { class: "number" }, count(row.output_tokens)),
-    el("td", null, el("span", { class: "clip" }, row.failure_class ? el("span", { class: "bad" }, `${row.failure_class}: `) : null, row.words)));
+    el("td", null, el("span", { class: row.failure_class ? "clip lines" : "clip" }, row.failure_class ? el("span", { class: "bad" }, `${row.failure_class}: `) : null, row.words)));
 }

@@ -33,13 +33,13 @@ export async function runView(main, run, query, signal, live) {
   const look = async () => {
     const tasks = await get(["runs", run, "in-hand"], null, signal);
     hand.hidden = !tasks.length;
-    show(hand, el("h2", null, `Being made `, el("span", { class: "quiet" }, tasks.length >= 200 ? "200 or more" : count(tasks.length))),
+    show(hand, el("h2", null, `In progress `, el("span", { class: "quiet" }, tasks.length >= 200 ? "200 or more" : count(tasks.length))),
       el("div", { class: "chips" }, tasks.slice(0, 60).map((task) => link(["rollout", run, task.task_index, task.rollout_index], `${task.task_index} / ${task.rollout_index}`, { class: "chip", title: task.agent }))));
   };
   look().catch(() => {});
   const timer = setInterval(() => look().catch(() => {}), 3000);
   signal.addEventListener("abort", () => clearInterval(timer));
-  await listen(["runs", run, "live"], { run: (view) => { live(true); draw(view); }, away: () => live(false) }, signal);
+  await listen(["runs", run, "live"], { run: (view) => { live(!view.is_done); draw(view); }, away: () => live(false) }, signal);
 }
 
 class Rate {
@@ -64,18 +64,18 @@ function drawHead(head, run, view, perSecond) {
   const tiles = [["rewarded", count(overview.num_rewarded), overview.num_rollouts ? `of ${count(overview.num_rollouts)}` : null],
     ["mean reward", decimals(overview.mean_reward), null],
     ["failed attempts", count(failures), null],
-    ["open tasks", count(view.open_tasks), null],
+    view.is_done ? ["state", "done", null] : ["open tasks", count(view.open_tasks), null],
     ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), "while you watch"]];
   if (agents.length === 1 && agents[0].mean_reward?.interval) {
     const { low, high } = agents[0].mean_reward.interval;
     tiles[1][2] = `${decimals(low)} to ${decimals(high)}`;
   }
   const fill = el("span", { class: "fill" });
-  fill.style.width = overview.num_rollouts ? `${Math.min(100, (100 * overview.num_rewarded) / overview.num_rollouts)}%` : "0";
+  fill.style.width = overview.num_rollouts ? `${Math.min(100, (100 * view.num_stored) / overview.num_rollouts)}%` : "0";
   show(head,
     el("div", { class: "row" }, el("h1", null, run), link([], "compare", { class: "button", href: address([], { with: run }) })),
-    el("p", { class: "quiet" }, `begun ${time(overview.created_at)}`, overview.models.length ? `, policy: ${overview.models.join(", ")}` : ""),
-    overview.num_rollouts ? el("span", { class: "track wide", title: "rollouts with a reward" }, fill) : null,
+    el("p", { class: "quiet" }, `started ${time(overview.created_at)}`, overview.models.length ? `, policy: ${overview.models.join(", ")}` : ""),
+    overview.num_rollouts ? el("span", { class: "track wide", title: `${count(view.num_stored)} of ${count(overview.num_rollouts)} rollouts done` }, fill) : null,
     el("div", { class: "tiles" }, tiles.map(([name, value, note]) =>
       el("div", { class: "tile" }, el("div", { class: "quiet" }, name), el("div", { class: "value" }, value), note ? el("div", { class: "quiet small" }, note) : null))),
     agents.length ? agentsTable(overview.agents) : null);
@@ -99,11 +99,11 @@ function drawFailing(box, run, view) {
   const classes = Object.entries(view.overview.failures).sort((a, b) => b[1] - a[1]);
   show(box, el("h2", null, "Failing"),
     classes.length ? el("div", { class: "chips" }, classes.map(([name, number]) =>
-      el("a", { class: "chip bad", href: address(["run", run], { failure: name }) }, `${name} ${count(number)}`))) : el("p", { class: "quiet" }, "nothing has failed"),
+      el("a", { class: "chip bad", href: address(["run", run], { failure: name }) }, `${name} ${count(number)}`))) : el("p", { class: "quiet" }, "no failures"),
     view.failing.length ? el("ul", { class: "plain" }, view.failing.map((one) => {
       const [, task, rollout] = one.rollout.split("/");
       return el("li", null, link(["rollout", run, task, rollout], `${task} / ${rollout}`), " ",
-        el("span", { class: "bad" }, one.failure_class), " ", el("span", { class: "quiet clip" }, one.reason));
+        el("span", { class: "bad" }, one.failure_class), " ", el("span", { class: "quiet clip lines" }, one.reason));
     })) : null);
 }
 
@@ -115,5 +115,5 @@ function drawSlow(box, run, slowest) {
     return el("li", { class: "slow" }, link(["rollout", run, task, rollout], `${task} / ${rollout}`, { title: agent }),
       el("span", { class: "track" }, fill), el("span", { class: "number" }, seconds(duration)),
       reward === null ? el("span", { class: "bad" }, "failed") : el("span", { class: "quiet" }, decimals(reward)));
-  })) : el("p", { class: "quiet" }, "no rollout has ended yet"));
+  })) : el("p", { class: "quiet" }, "no rollout is done yet"));
 }

@@ -21,7 +21,7 @@ export async function runsView(main, query, signal) {
 
   const refresh = async () => {
     const { runs, num_runs } = await get(["runs"], { skip, text }, signal);
-    show(list, runs.length ? table(runs, compare) : el("p", { class: "quiet" }, text ? `no run's name holds ${text}` : "no runs yet: gymq collect starts one"),
+    show(list, runs.length ? table(runs, compare) : el("p", { class: "quiet" }, text ? `no run has ${text} in its name` : "no runs yet: gymq collect starts one"),
       pager(skip, num_runs, text, compare));
   };
   const look = async () => {
@@ -35,7 +35,7 @@ export async function runsView(main, query, signal) {
 }
 
 function table(runs, compare) {
-  const head = ["run", "begun", "rewarded", "failures", "reward", "pass@1", "policy"];
+  const head = ["run", "started", "rewarded", "failures", "reward", "pass@1", "policy"];
   return el("div", { class: "scroll" }, el("table", null,
     el("thead", null, el("tr", null, head.map((name, at) => el("th", { class: at >= 2 && at <= 5 ? "number" : null }, name)))),
     el("tbody", null, runs.map((run) => {

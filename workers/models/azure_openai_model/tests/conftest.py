@@ -5,9 +5,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-
-from workers.models.azure_openai_model.worker import AzureOpenAIModel
-from workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.azure_openai_model.worker import AzureOpenAIModel
+from gymq.workers.models.openai_model.tests.stand_in import StandIn
 
 pytest.importorskip("openai", reason="pip install 'gymq[azure]'")
 

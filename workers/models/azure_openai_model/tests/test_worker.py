@@ -7,15 +7,15 @@ import socket
 from typing import Any
 
 import pytest
+from gymq.workers.models.azure_openai_model import deployment
+from gymq.workers.models.azure_openai_model.tests.conftest import KEY, Start
+from gymq.workers.models.azure_openai_model.worker import AzureOpenAIModel
+from gymq.workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
+from gymq.workers.models.openai_model.tests.conftest import ask, failure
+from gymq.workers.models.openai_model.tests.replies import completion
+from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 import gymq
-from workers.models.azure_openai_model import deployment
-from workers.models.azure_openai_model.tests.conftest import KEY, Start
-from workers.models.azure_openai_model.worker import AzureOpenAIModel
-from workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
-from workers.models.openai_model.tests.conftest import ask, failure
-from workers.models.openai_model.tests.replies import completion
-from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": None}
 
@@ -42,7 +42,7 @@ async def test_the_reply_says_its_usage_and_whether_it_was_cut_off(start: Start,
     assert reply["usage"]["total_tokens"] == 16
 
 
-async def test_members_that_the_client_does_not_know_arrive(start: Start, server: StandIn) -> None:
+async def test_fields_that_the_client_does_not_know_arrive(start: Start, server: StandIn) -> None:
     server.answers = [as_json(completion("Hello"))]
     await ask(await start(extra_body={"a_member_of_tomorrow": {"x": 1}}))
     assert server.asked[0].body["a_member_of_tomorrow"] == {"x": 1}
@@ -129,7 +129,7 @@ async def test_cancelling_drops_the_connection(start: Start, server: StandIn) ->
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await asyncio.wait_for(server.hung_up.wait(), 10)
+    await asyncio.wait_for(server.hung_up.wait(), 60)
 
 
 GOOD = {

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from gymq.workers.models.genrm_model.worker import GenRMModel
+from gymq.workers.models.openai_model.tests.replies import completion
+from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json
+from gymq.workers.models.vllm_model.tests.conftest import ask
 
 import gymq
-from workers.models.genrm_model.worker import GenRMModel
-from workers.models.openai_model.tests.replies import completion
-from workers.models.openai_model.tests.stand_in import StandIn, as_json
-from workers.models.vllm_model.tests.conftest import ask
 
 USER = {"role": "user", "content": "Name a prime."}
 ANSWERS = {"response_1": "2", "response_2": "4"}
@@ -37,7 +37,8 @@ async def start(server: StandIn) -> AsyncIterator[Start]:
 
 
 async def shown(worker: GenRMModel, server: StandIn, metadata: dict[str, str] | None) -> dict[str, Any]:
-    await ask(worker, input=[USER], **({} if metadata is None else {"metadata": metadata}))
+    given: dict[str, Any] = {} if metadata is None else {"metadata": metadata}
+    await ask(worker, input=[USER], **given)
     return server.asked[-1].body
 
 

@@ -5,8 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-
-from workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
+from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
 
 
 def safetensors(**shapes: list[int]) -> bytes:
@@ -21,7 +20,7 @@ def test_the_header_says_names_and_shapes():
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", (2**40).to_bytes(8, "little"), b"\x02" + bytes(7) + b"[]"])
 def test_another_kind_of_file_is_told(content: bytes):
-    with pytest.raises(UnusableWeights, match=r"x\.bin is no file in the safetensors format"):
+    with pytest.raises(UnusableWeights, match=r"x\.bin is not a file in the safetensors format"):
         shapes_in(io.BytesIO(content), "x.bin")
 
 

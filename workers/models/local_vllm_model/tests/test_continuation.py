@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from workers.models.local_vllm_model.continuation import continued_prompt
+from gymq.workers.models.local_vllm_model.continuation import continued_prompt
 
 END = ord(".")
 
@@ -62,12 +62,12 @@ def test_a_template_that_drops_the_reasoning_of_earlier_turns_does_not_break_the
     assert got == tokens("U:hi.A:hm,yes.U:go.A:no.U:so.A:")
 
 
-def test_an_edited_history_is_rendered_anew():
+def test_an_edited_history_is_rendered_again():
     reply = sampled(tokens("U:hi.A:"), tokens("yes."))
     assert prompt_of([USER, reply, USER], "U:HI.A:yes.U:go.A:", "U:HI.A:yes.") is None
 
 
-def test_a_history_with_a_turn_left_out_is_rendered_anew():
+def test_a_history_with_a_turn_left_out_is_rendered_again():
     reply = sampled(tokens("U:hi.T:x.A:"), tokens("yes."))
     assert prompt_of([USER, reply, USER], "U:hi.A:yes.U:go.A:", "U:hi.A:yes.") is None
 

@@ -4,15 +4,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
+from gymq.workers.models.local_vllm_model.serve_args import OWNED, PLUGIN, arguments, environment
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
-from workers.models.local_vllm_model.options import LocalVLLMOptions
-from workers.models.local_vllm_model.serve_args import OWNED, PLUGIN, arguments, environment
-from workers.models.local_vllm_model.worker import LocalVLLMModel
 
 
 def options(**changed: Any) -> LocalVLLMOptions:
-    given = {"model": "org/model", "return_token_id_information": True, "uses_reasoning_parser": False}
+    given: dict[str, Any] = {"model": "org/model", "return_token_id_information": True, "uses_reasoning_parser": False}
     return LocalVLLMOptions(**given | changed)
 
 
@@ -81,12 +81,12 @@ def test_debug_makes_vllm_talk():
         ({"vllm_serve_kwargs": {"port": 1}}, "vllm_serve_kwargs.port: not here; nothing listens anywhere"),
         ({"ray": {}, "base_url": "http://localhost/v1"}, "ray: nothing is started when base_url names running engines"),
         ({"ray": {}, "vllm_serve_kwargs": {"enable_expert_parallel": True}}, "engines that Ray places share no expert"),
-        ({"ray": {"strategy": "wherever"}}, "ray.strategy: Input should be 'strict', 'pack' or 'spread'"),
+        ({"ray": {"strategy": "wherever"}}, "ray.strategy: must be 'strict', 'pack' or 'spread'"),
         ({"base_url": "localhost"}, "base_url: expected a URL such as"),
     ],
 )
 def test_options_that_do_not_fit_are_told(changed: dict[str, Any], message: str):
-    given = {"model": "org/model", "return_token_id_information": True, "uses_reasoning_parser": False}
+    given: dict[str, Any] = {"model": "org/model", "return_token_id_information": True, "uses_reasoning_parser": False}
     with pytest.raises(gymq.OptionsError) as caught:
         LocalVLLMModel(given | changed, name="policy_model")
     assert message in str(caught.value)

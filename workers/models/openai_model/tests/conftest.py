@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
-from workers.models.openai_model.tests.stand_in import StandIn
-from workers.models.openai_model.worker import OpenAIModel
 
 KEY = "sk-a-very-secret-key-0123456789"
 
@@ -33,7 +33,7 @@ async def start(server: StandIn) -> AsyncIterator[Start]:
 
 async def ask(worker: OpenAIModel, timeout_s: float = 30.0, **params: Any) -> dict[str, Any]:
     params = {"input": [{"role": "user", "content": "Hi"}], **params}
-    async with asyncio.timeout(20.0):  # so that a test of waiting fails instead of waiting itself
+    async with asyncio.timeout(60):  # so that a test of waiting fails instead of waiting itself
         return await worker.respond(gymq.ModelRequest(params, "run/0/0", "run/0/0", timeout_s))
 
 

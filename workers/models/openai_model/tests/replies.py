@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from gymq.testing import reply
@@ -22,7 +23,7 @@ CHAT_USAGE = {
 }
 
 
-def response(*parts: str | dict[str, Any]) -> dict[str, Any]:
+def response(*parts: str | Mapping[str, Any]) -> dict[str, Any]:
     """A Responses object as OpenAI sends it."""
     return {**reply(*parts), "status": "completed", "error": None, "incomplete_details": None, "usage": USAGE}
 

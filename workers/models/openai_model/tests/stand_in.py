@@ -69,7 +69,7 @@ class StandIn:
 
     async def busy_with(self, num_requests: int) -> None:
         """Wait until so many requests have come and not been answered."""
-        async with asyncio.timeout(10), self._arrival:
+        async with asyncio.timeout(60), self._arrival:
             await self._arrival.wait_for(lambda: self.in_flight >= num_requests)
 
     async def _next(self, _asked: Asked) -> Answer:

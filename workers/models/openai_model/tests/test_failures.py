@@ -9,13 +9,13 @@ import traceback
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model import endpoint
+from gymq.workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
+from gymq.workers.models.openai_model.tests.conftest import KEY, Start, ask, failure
+from gymq.workers.models.openai_model.tests.replies import completion, response
+from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 import gymq
-from workers.models.openai_model import endpoint
-from workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
-from workers.models.openai_model.tests.conftest import KEY, Start, ask, failure
-from workers.models.openai_model.tests.replies import completion, response
-from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 GOOD = as_json(response("Hello"))
 DIALECTS = pytest.mark.parametrize("dialect", ["responses", "chat"])
@@ -81,8 +81,45 @@ async def test_a_refusal_is_passed_on_at_once(start: Start, server: StandIn, sta
 
 async def test_a_used_up_quota_is_not_waited_for(start: Start, server: StandIn) -> None:
     server.answers = [error("429 Too Many Requests", "pay first", code="insufficient_quota")]
-    assert is_model_failure(await failure(await start()), retryable=False)
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=False)
+    assert found.curable
+    assert "raise it, or set another key" in found.message
     assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "cure"),
+    [
+        ("401 Unauthorized", "the key is refused: set GYMQ_MODEL_API_KEY"),
+        ("403 Forbidden", "the key may not do this"),
+        ("404 Not Found", "no such path or model there: check the URL and the model's name"),
+        ("501 Not Implemented", "check the URL"),
+    ],
+)
+async def test_a_wrong_configuration_is_curable_and_the_cure_is_named(
+    start: Start, server: StandIn, status: str, cure: str
+) -> None:
+    server.answers = [error(status, "no")]
+    found = await failure(await start())
+    assert is_model_failure(found, retryable=False)
+    assert found.curable
+    assert f"{status}: no; {cure}" in found.message
+
+
+@pytest.mark.parametrize("status", ["400 Bad Request", "422 Unprocessable Entity", "500 Internal Server Error"])
+async def test_a_refused_request_is_not_curable(start: Start, server: StandIn, waits: list[float], status: str) -> None:
+    server.answers = [error(status, "no")]
+    assert not (await failure(await start())).curable
+
+
+async def test_a_web_page_is_curable(start: Start, server: StandIn) -> None:
+    server.answers = [Answer(b"<html>", headers={"Content-Type": "text/html"})]
+    found = await failure(await start())
+    assert found.curable
+    assert found.message == (
+        f"{server.url}/chat/completions: answered with text/html, not JSON: check the URL, most end with /v1"
+    )
 
 
 async def test_redirects_are_not_followed(start: Start, server: StandIn) -> None:
@@ -195,7 +232,7 @@ async def test_nonsense_is_told_and_never_a_reply(
         ("tools", None),
     ],
 )
-async def test_a_reply_with_a_wrong_member_is_told_by_name(
+async def test_a_reply_with_a_wrong_field_is_told_by_name(
     start: Start, server: StandIn, member: str, value: Any
 ) -> None:
     server.answers = [as_json({**response("Hello"), member: value})]
@@ -248,14 +285,37 @@ async def test_a_reply_without_end_is_stopped(start: Start, server: StandIn, mon
     assert "longer than 1000 bytes" in (await failure(await start())).message
 
 
-@pytest.mark.parametrize("base_url", ["http://127.0.0.1:{free}/v1", "http://no-such-host.invalid/v1"])
-async def test_a_dead_endpoint_is_a_failure_worth_another_try(start: Start, waits: list[float], base_url: str) -> None:
+@pytest.mark.parametrize(
+    ("base_url", "cure"),
+    [
+        ("http://127.0.0.1:{free}/v1", "nothing listens there: is the server started?"),
+        ("http://no-such-host.invalid/v1", "unknown host: check the URL"),
+    ],
+)
+async def test_a_dead_endpoint_is_a_failure_worth_another_try(
+    start: Start, waits: list[float], base_url: str, cure: str
+) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
         found = await failure(await start(openai_base_url=base_url.format(free=unused.getsockname()[1])))
     assert is_model_failure(found, retryable=True)
+    assert found.curable
     assert "cannot connect" in found.message
+    assert cure in found.message
     assert len(waits) == UNREACHABLE.tries - 1
+
+
+async def test_an_endpoint_without_tls_names_the_scheme(start: Start, waits: list[float]) -> None:
+    async def refuse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    plain = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    found = await failure(await start(openai_base_url=f"https://127.0.0.1:{plain.sockets[0].getsockname()[1]}/v1"))
+    plain.close()
+    assert found.curable
+    assert "check whether the URL begins with http:// or https://" in found.message
 
 
 async def test_a_handshake_that_does_not_end_is_a_dead_endpoint(
@@ -275,7 +335,7 @@ async def test_an_endpoint_that_hangs_ends_with_the_deadline(start: Start, serve
     found = await failure(await start(), timeout_s=0.05)
     assert found.failure_class == gymq.FailureClass.DEADLINE_EXCEEDED
     assert "no answer within 0.05 s" in found.message
-    await asyncio.wait_for(server.hung_up.wait(), 10)
+    await asyncio.wait_for(server.hung_up.wait(), 60)
 
 
 async def test_cancelling_drops_the_connection(start: Start, server: StandIn) -> None:
@@ -287,11 +347,11 @@ async def test_cancelling_drops_the_connection(start: Start, server: StandIn) ->
 
     server.reply = never
     asking = asyncio.create_task(ask(await start()))
-    await asyncio.wait_for(arrived.wait(), 10)
+    await asyncio.wait_for(arrived.wait(), 60)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await asyncio.wait_for(server.hung_up.wait(), 10)
+    await asyncio.wait_for(server.hung_up.wait(), 60)
 
 
 async def test_requests_that_cannot_be_said_are_the_rows_fault(start: Start, server: StandIn) -> None:
@@ -305,3 +365,31 @@ async def test_requests_that_cannot_be_said_are_the_rows_fault(start: Start, ser
 
 async def _never(_asked: Asked) -> Answer:
     return await asyncio.get_running_loop().create_future()
+
+
+async def test_what_is_waited_for_names_the_host_and_the_status_while_it_is(
+    start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asleep = asyncio.Event()
+    awake = asyncio.Event()
+
+    async def sleep(_seconds: float) -> None:
+        asleep.set()
+        await awake.wait()
+
+    monkeypatch.setattr(endpoint, "sleep", sleep)
+    for status, expected in (
+        ("429 Too Many Requests", f"rate limited by 127.0.0.1:{server.port} (429)"),
+        ("503 Service Unavailable", f"127.0.0.1:{server.port}: 503"),
+    ):
+        worker = await start()
+        server.answers = [error(status, "wait"), GOOD]
+        asleep.clear()
+        awake.clear()
+        asking = asyncio.create_task(ask(worker))
+        async with asyncio.timeout(60):
+            await asleep.wait()
+        assert worker.waits() == {expected: 1}
+        awake.set()
+        await asking
+        assert (worker.waits(), worker.num_retries()) == ({}, 1)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model.tests.conftest import KEY
+from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
-from workers.models.openai_model.tests.conftest import KEY
-from workers.models.openai_model.worker import OpenAIModel
 
 GOOD = {"openai_base_url": "https://api.openai.com/v1", "openai_api_key": KEY, "openai_model": "m"}
 
@@ -28,7 +28,7 @@ GOOD = {"openai_base_url": "https://api.openai.com/v1", "openai_api_key": KEY, "
         ({"openai_default_headers": {"X": "a\r\nb"}}, "openai_default_headers: the value of X"),
         ({"dialect": "messages"}, "dialect: "),
         ({"max_concurrent_requests": 0}, "max_concurrent_requests: "),
-        ({"model": "m"}, "model: "),
+        ({"model": "m"}, "no option model"),
     ],
 )
 def test_what_cannot_work_is_refused(change: dict[str, Any], sentence: str) -> None:

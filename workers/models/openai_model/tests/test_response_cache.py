@@ -1,4 +1,4 @@
-"""An evaluation that is run again gets the answers that it got before, and asks nobody for them."""
+"""A repeated evaluation gets its earlier answers without asking the endpoint."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model import response_cache
+from gymq.workers.models.openai_model.response_cache import MARK, ResponseCache
+from gymq.workers.models.openai_model.tests.conftest import Start
+from gymq.workers.models.openai_model.tests.replies import response
+from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
+from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
-from gymq.tokens import pack
-from workers.models.openai_model import response_cache
-from workers.models.openai_model.response_cache import MARK, ResponseCache
-from workers.models.openai_model.tests.conftest import Start
-from workers.models.openai_model.tests.replies import response
-from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
-from workers.models.openai_model.worker import OpenAIModel
+from gymq.protocol.tokens import pack
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ async def test_the_samples_of_a_row_stay_different_and_keep_their_places(
         ({}, {}, "second/1/0"),
     ],
 )
-async def test_whatever_changes_the_answer_is_asked_for_anew(
+async def test_whatever_changes_the_answer_is_asked_for_again(
     start: Start, server: StandIn, tmp_path: Path, options: dict[str, Any], params: dict[str, Any], rollout: str
 ) -> None:
     await said(await start(cache=str(tmp_path)))
@@ -101,7 +101,7 @@ async def test_what_does_not_change_the_answer_does_not_matter(
     assert await said(await start(cache=str(tmp_path), **options), "second/0/0") == "answer 1"
 
 
-async def test_new_weights_answer_anew(start: Start, tmp_path: Path) -> None:
+async def test_new_weights_answer_again(start: Start, tmp_path: Path) -> None:
     worker = await start(cache=str(tmp_path))
     await said(worker)
     worker.policy_version = "step-2"

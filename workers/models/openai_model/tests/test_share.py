@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from gymq.workers.models.openai_model.tests.conftest import Start, ask, failure
+from gymq.workers.models.openai_model.tests.replies import response
+from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 
 import gymq
-from workers.models.openai_model.tests.conftest import Start, ask, failure
-from workers.models.openai_model.tests.replies import response
-from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 
 
 @pytest.fixture(autouse=True)

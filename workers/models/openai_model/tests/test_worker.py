@@ -9,14 +9,14 @@ import openai.types.chat
 import openai.types.responses
 import pydantic
 import pytest
+from gymq.workers.models.openai_model.tests.conftest import KEY, Start, ask
+from gymq.workers.models.openai_model.tests.replies import USAGE, completion, response
+from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
+from gymq.protocol.tokens import pack
 from gymq.testing import function_call
-from gymq.tokens import pack
-from workers.models.openai_model.tests.conftest import KEY, Start, ask
-from workers.models.openai_model.tests.replies import USAGE, completion, response
-from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 
 TOOL = {
     "type": "function",
@@ -37,7 +37,7 @@ def checked_request(asked: Asked) -> dict[str, Any]:
     expected = CompletionCreateParamsNonStreaming if chat else ResponseCreateParamsNonStreaming
     assert asked.body.keys() <= expected.__required_keys__ | expected.__optional_keys__
     adapter = pydantic.TypeAdapter(expected)
-    checked = adapter.validate_python(asked.body)
+    checked: Any = adapter.validate_python(asked.body)
     for member in ("messages", "tools"):
         list(checked.get(member, ()))  # pydantic checks the elements of an iterable when they are taken
     return asked.body
@@ -214,7 +214,7 @@ async def test_a_wait_between_tries_does_not_hold_a_place(
         between.set()
         await asyncio.get_running_loop().create_future()
 
-    monkeypatch.setattr("workers.models.openai_model.endpoint.sleep", sleep)
+    monkeypatch.setattr("gymq.workers.models.openai_model.endpoint.sleep", sleep)
     server.answers = [as_json({}, "503 Service Unavailable"), as_json(response("Hello"))]
     worker = await start(max_concurrent_requests=1)
     first = asyncio.create_task(ask(worker))

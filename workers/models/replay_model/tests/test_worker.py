@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.replay_model.worker import ReplayModel
 
 import gymq
 from gymq.testing import function_call, prompt, reply
-from workers.models.replay_model.worker import ReplayModel
 
 EXAMPLE = Path(__file__).parent.parent / "data" / "example.jsonl"
 
 
-def row(text: str, *output: str | dict[str, Any], task: int = 0, rollout: int = 0, **response: Any) -> dict[str, Any]:
+def row(
+    text: str, *output: str | Mapping[str, Any], task: int = 0, rollout: int = 0, **response: Any
+) -> dict[str, Any]:
     return {
         **prompt(text),
         "response": {**reply(*output), **response},
@@ -56,11 +59,14 @@ def replay(tmp_path: Path) -> Replay:
     return Replay(tmp_path)
 
 
-async def ask(worker: ReplayModel, *items: dict[str, Any], session: str = "run/0/0", **params: Any) -> dict[str, Any]:
-    return await worker.respond(gymq.ModelRequest({"input": list(items), **params}, session, session, timeout_s=60.0))
+async def ask(
+    worker: ReplayModel, *items: Mapping[str, Any], session: str = "run/0/0", **params: Any
+) -> dict[str, Any]:
+    rollout = "/".join(session.split("/")[:3])
+    return await worker.respond(gymq.ModelRequest({"input": list(items), **params}, session, rollout, timeout_s=60.0))
 
 
-async def refusal(worker: ReplayModel, *items: dict[str, Any], **params: Any) -> str:
+async def refusal(worker: ReplayModel, *items: Mapping[str, Any], **params: Any) -> str:
     with pytest.raises(gymq.RolloutError) as caught:
         await ask(worker, *items, **params)
     assert caught.value.failure_class == gymq.FailureClass.MODEL_FAILED
@@ -92,7 +98,14 @@ async def test_a_call_outside_any_rollout_gets_the_first_recording(replay: Repla
 
 async def test_a_rollout_is_cut_into_its_model_calls(replay: Replay) -> None:
     first, second = function_call("look", {"at": 1}, "c1"), function_call("look", {"at": 2}, "c2")
-    output = ["I look.", first, output_of("c1", "a"), second, output_of("c2", "b"), "Done."]
+    output: list[str | Mapping[str, Any]] = [
+        "I look.",
+        first,
+        output_of("c1", "a"),
+        second,
+        output_of("c2", "b"),
+        "Done.",
+    ]
     worker = await replay(row("Q", *output))
     one = await ask(worker, said("Q"))
     assert [item["type"] for item in one["output"]] == ["message", "function_call"]
@@ -119,7 +132,11 @@ async def test_token_ids_end_a_model_call_and_come_along(replay: Replay) -> None
 
 async def test_usage_and_end_of_a_rollout_come_with_its_last_call(replay: Replay) -> None:
     usage = {"input_tokens": 5, "output_tokens": 7, "total_tokens": 12}
-    cut = {"usage": usage, "incomplete_details": {"reason": "max_output_tokens"}, "status": "incomplete"}
+    cut: dict[str, Any] = {
+        "usage": usage,
+        "incomplete_details": {"reason": "max_output_tokens"},
+        "status": "incomplete",
+    }
     worker = await replay(row("Q", function_call("look", {}), output_of("call_1", "a"), "Do", **cut))
     one = await ask(worker, said("Q"))
     assert (one["usage"], one["incomplete_details"], one["status"]) == (None, None, "completed")
@@ -234,7 +251,8 @@ async def test_the_example_replays_to_its_own_rows() -> None:
     await worker.start()
     for line in EXAMPLE.read_text().splitlines():
         recorded = json.loads(line)
-        expected, output = recorded["response"]["output"], []
+        expected = recorded["response"]["output"]
+        output: list[dict[str, Any]] = []
         session = f"run/{recorded['_ng_task_index']}/{recorded['_ng_rollout_index']}"
         while len(output) < len(expected):
             if expected[len(output)]["type"] == "function_call_output":

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-
-from workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
+from gymq.workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
 
 DRAWS = [value for index in range(5000) for value in uniforms(Chance(1).digest(b"%d" % index))]
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-
-from workers.models.simulated_model.filler import VOCABULARY_SIZE, Filler, tokens
+from gymq.workers.models.simulated_model.filler import VOCABULARY_SIZE, Filler, tokens
 
 
 @pytest.mark.parametrize("count", [0, 1, 7, 40_000, 100_000])

@@ -7,8 +7,7 @@ from typing import Annotated, Any, Literal
 
 import pydantic
 import pytest
-
-from workers.models.simulated_model.invention import BadSchema, invent
+from gymq.workers.models.simulated_model.invention import BadSchema, invent
 
 
 class Point(pydantic.BaseModel):
@@ -52,7 +51,10 @@ def test_the_seed_decides() -> None:
 
 
 def test_a_schema_that_never_ends_is_cut_off() -> None:
-    schema = {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object", "required": ["a"], "properties": {"a": {}}}}}
+    schema: dict[str, Any] = {
+        "$ref": "#/$defs/a",
+        "$defs": {"a": {"type": "object", "required": ["a"], "properties": {"a": {}}}},
+    }
     schema["$defs"]["a"]["properties"]["a"] = {"$ref": "#/$defs/a"}
     assert "a" in invent(schema, random.Random(0))
 

@@ -6,11 +6,11 @@ from array import array
 from typing import Any
 
 import pytest
+from gymq.workers.models.simulated_model.prefix_cache import BLOCK_TOKENS, PrefixCache
+from gymq.workers.models.simulated_model.worker import SimulatedModel
 
 import gymq
 from gymq.testing import prompt
-from workers.models.simulated_model.prefix_cache import BLOCK_TOKENS, PrefixCache
-from workers.models.simulated_model.worker import SimulatedModel
 
 
 def ids(*blocks: int, more: int = 1) -> array[int]:

@@ -10,12 +10,12 @@ from typing import Any
 import msgspec
 import openai.types.responses
 import pytest
+from gymq.workers.models.simulated_model.filler import tokens
+from gymq.workers.models.simulated_model.reply import encode
+from gymq.workers.models.simulated_model.worker import SimulatedModel
 
 import gymq
-from gymq.tokens import encode_json
-from workers.models.simulated_model.filler import tokens
-from workers.models.simulated_model.reply import encode
-from workers.models.simulated_model.worker import SimulatedModel
+from gymq.protocol.tokens import encode_json
 
 SOLUTION = [[{"text": "Let me add."}, {"call": {"name": "add", "arguments": {"a": 6, "b": 7}}}], [{"text": "13"}]]
 MISTAKE = [[{"text": "12"}]]
@@ -283,7 +283,7 @@ async def test_usage_counts_the_token_ids_and_every_one_has_a_log_prob() -> None
         assert all(value <= 0.0 for value in last["generation_log_probs"])
 
 
-async def test_only_the_last_item_has_token_members() -> None:
+async def test_only_the_last_item_has_token_fields() -> None:
     reply = await ask(await model(skill=1.0, token_ids=True), scripted())
     assert ["prompt_token_ids" in item for item in reply["output"]] == [False, True]
 
@@ -347,7 +347,7 @@ async def test_latency_has_the_wanted_mean(distribution: str, monkeypatch: pytes
     async def sleep(seconds: float) -> None:
         waits.append(seconds)
 
-    monkeypatch.setattr("workers.models.simulated_model.worker.asyncio.sleep", sleep)
+    monkeypatch.setattr("gymq.workers.models.simulated_model.worker.asyncio.sleep", sleep)
     worker = await model(latency_s=2.0, latency_distribution=distribution)
     for index in range(4000):
         await ask(worker, params(), f"run/0/{index}")

@@ -6,10 +6,10 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
-from workers.models.openai_model.tests.stand_in import StandIn
-from workers.models.vllm_model.worker import VLLMModel
 
 KEY = "a-very-secret-key-0123456789"
 
@@ -39,13 +39,13 @@ async def start(server: StandIn) -> AsyncIterator[Start]:
 
 async def ask(worker: VLLMModel, session: str = "run/0/0/1", **params: Any) -> dict[str, Any]:
     params = {"input": [{"role": "user", "content": "Hi"}], **params}
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(60):
         return await worker.respond(gymq.ModelRequest(params, session, "run/0/0", 30.0))
 
 
 async def ask_chat(worker: VLLMModel, **params: Any) -> dict[str, Any]:
     params = {"messages": [{"role": "user", "content": "Hi"}], **params}
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(60):
         return await worker.respond_chat(gymq.ModelRequest(params, "run/0/0/1", "run/0/0", 30.0))
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.vllm_model.audio import audio_urls
 
 from gymq.responses import InvalidRequest
-from workers.models.vllm_model.audio import audio_urls
 
 
 @pytest.fixture

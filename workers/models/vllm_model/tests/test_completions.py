@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json
+from gymq.workers.models.vllm_model.tests.conftest import Start, ask, failure
 
 import gymq
-from workers.models.openai_model.tests.stand_in import StandIn, as_json
-from workers.models.vllm_model.tests.conftest import Start, ask, failure
 
 USER = {"role": "user", "content": "2 + 2 ="}
 TOKENS = {"prompt_token_ids": [1, 2, 3], "generation_token_ids": [11, 12], "generation_log_probs": [-0.5, -0.25]}
@@ -51,7 +51,7 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "input_text", "text": text}
 
 
-async def test_pins_and_extra_members_are_sent(start: Start, server: StandIn) -> None:
+async def test_pins_and_extra_fields_are_sent(start: Start, server: StandIn) -> None:
     server.answers = [as_json(continued(" 4"))]
     worker = await start(use_completions_api=True, extra_body={"stop": ["\n"]}, sampling_overrides={"temperature": 0.0})
     await ask(worker, input=[USER], temperature=0.9)

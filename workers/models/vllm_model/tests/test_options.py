@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gymq.workers.models.vllm_model.tests.conftest import KEY
+from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
-from workers.models.vllm_model.tests.conftest import KEY
-from workers.models.vllm_model.worker import VLLMModel
 
 GOOD = {
     "base_url": "http://localhost:8000/v1",
@@ -39,7 +39,7 @@ GOOD = {
         ),
         ({"is_responses_native": True, "sequential_reasoning_allowed": False}, "is_responses_native passes"),
         ({"is_responses_native": True, "replace_developer_role_with_system": True}, "is_responses_native passes"),
-        ({"base_urls": "http://a/v1"}, "base_urls: "),
+        ({"base_urls": "http://a/v1"}, "no option base_urls"),
     ],
 )
 def test_what_cannot_work_is_refused(change: dict[str, Any], sentence: str) -> None:

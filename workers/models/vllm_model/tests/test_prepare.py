@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 import pytest
+from gymq.workers.models.vllm_model.options import VLLMOptions
+from gymq.workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
 
 from gymq.responses import InvalidRequest
-from workers.models.vllm_model.options import VLLMOptions
-from workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
 
 USER = {"role": "user", "content": "Hi"}
 AUDIO = {"type": "audio_url", "audio_url": {"url": "data:audio/wav;base64,AA=="}}
@@ -45,7 +45,7 @@ def test_metadata_overlays_the_configured_template_arguments_and_stays() -> None
     assert "chat_template_kwargs" not in body()
 
 
-def test_members_of_the_body_go_extra_body_metadata_request_pins() -> None:
+def test_fields_of_the_body_go_extra_body_metadata_request_pins() -> None:
     metadata = {"extra_body": json.dumps({"b": 2, "top_p": 2, "seed": 2})}
     found = body(
         request={"metadata": metadata, "top_p": 3, "seed": 3},
@@ -62,7 +62,7 @@ def test_metadata_that_is_no_object_is_refused(name: str, text: Any) -> None:
         body(request={"metadata": {name: text}})
 
 
-def test_null_members_are_not_sent() -> None:
+def test_null_fields_are_not_sent() -> None:
     found = body(request={"metadata": None, "top_logprobs": None, "temperature": None}, extra_body={"temperature": 1})
     assert found == {"messages": [USER], "model": "served", "temperature": 1}
 
@@ -77,9 +77,10 @@ def test_token_tracking_asks_for_log_probs_and_names_by_id() -> None:
 
 @pytest.mark.parametrize("where", ["request", "extra_body", "sampling_overrides"])
 def test_token_tracking_refuses_several_replies(where: str) -> None:
+    several: dict[str, Any] = {where: {"n": 2}}
     with pytest.raises(InvalidRequest, match="n: 2 replies"):
-        body(return_token_id_information=True, **{where: {"n": 2}})
-    assert body(**{where: {"n": 2}})["n"] == 2
+        body(return_token_id_information=True, **several)
+    assert body(**several)["n"] == 2
 
 
 def test_the_first_think_block_of_a_turn_goes_under_both_names_and_all_leave_the_text() -> None:

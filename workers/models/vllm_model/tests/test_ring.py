@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-
-from workers.models.vllm_model.ring import FIRST_PAUSE_S, LONGEST_PAUSE_S, Ring
+from gymq.workers.models.vllm_model.ring import FIRST_PAUSE_S, LONGEST_PAUSE_S, Ring
 
 SESSIONS = [f"run/{task}/{rollout}" for task in range(50) for rollout in range(4)]
 

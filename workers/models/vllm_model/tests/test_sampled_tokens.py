@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
 
 from gymq.responses import InvalidReply
-from workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
 
 BUNDLE = {"prompt_token_ids": [1, 2], "generation_token_ids": [11, 12], "generation_log_probs": [-0.5, -0.25]}
 NAMED = {

@@ -7,17 +7,21 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model.tests.replies import completion, response
+from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
+from gymq.workers.models.vllm_model.ring import Ring
+from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
 
 import gymq
+from gymq.protocol.tokens import pack
 from gymq.testing import function_call
-from gymq.tokens import pack
-from workers.models.openai_model.tests.replies import completion, response
-from workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
-from workers.models.vllm_model.ring import Ring
-from workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
 
 USER = {"role": "user", "content": "Hi"}
-TOKENS = {"prompt_token_ids": [1, 2, 3], "generation_token_ids": [11, 12], "generation_log_probs": [-0.5, -0.25]}
+TOKENS: dict[str, list[Any]] = {
+    "prompt_token_ids": [1, 2, 3],
+    "generation_token_ids": [11, 12],
+    "generation_log_probs": [-0.5, -0.25],
+}
 
 
 def sampled(text: str, **members: Any) -> dict[str, Any]:
@@ -172,7 +176,7 @@ async def test_an_unusable_reply_is_a_failure(start: Start, server: StandIn, rep
 @pytest.mark.parametrize(
     ("params", "fault"),
     [
-        ({"inputs": "x"}, "inputs: unknown member"),
+        ({"inputs": "x"}, "inputs: unknown field"),
         ({"metadata": {"extra_body": "{"}}, "metadata.extra_body"),
         ({"metadata": {"audio_path": "a.wav"}}, "metadata.audio_path"),
         ({"tool_choice": "required"}, "tool_choice"),
@@ -292,7 +296,7 @@ async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, ser
 async def test_an_engine_that_comes_back_gets_its_sessions_back(
     start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("workers.models.vllm_model.ring.FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("gymq.workers.models.vllm_model.ring.FIRST_PAUSE_S", 0.0)
     async with StandIn() as home:
         for engine in (home, server):
             engine.answers = [as_json(completion("Hello"))]
@@ -338,4 +342,4 @@ async def test_cancelling_drops_the_connection_so_that_the_engine_stops(start: S
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await asyncio.wait_for(server.hung_up.wait(), 10)
+    await asyncio.wait_for(server.hung_up.wait(), 60)

@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.resources.arc_agi.grids import first_grid
+from gymq.workers.resources.arc_agi.worker import GridPuzzles
 
 import gymq
-from gymq.messages import Verified, encode
+from gymq.protocol.messages import Verified, encode
 from gymq.testing import Harness, prompt, reply
-from workers.resources.arc_agi.grids import first_grid
-from workers.resources.arc_agi.worker import GridPuzzles
 
 LENGTH = 1_000_000
 
@@ -74,15 +74,15 @@ async def test_numbers_that_no_message_can_carry_are_given_as_text():
     async with Harness(GridPuzzles) as env:
         verdict = await env.verify(row(expected_output=expected), reply(f"\\boxed{{[[{digits}, 2]]}}"))
     assert verdict.reward == 0.0
-    assert json.loads(verdict.members["predicted_output"]) == [[int(digits), 2]]
-    assert json.loads(verdict.members["expected_output"]) == expected
-    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    assert json.loads(verdict.fields["predicted_output"]) == [[int(digits), 2]]
+    assert json.loads(verdict.fields["expected_output"]) == expected
+    encode(Verified(reward=verdict.reward, verdict=verdict.fields))
 
 
 async def test_without_an_expected_grid_nothing_scores():
     async with Harness(GridPuzzles) as env:
         verdict = await env.verify(prompt("Which grid?"), reply("\\boxed{[[1, 2]]}"))
-    assert (verdict.reward, verdict.members["predicted_output"]) == (0.0, [[1, 2]])
+    assert (verdict.reward, verdict.fields["predicted_output"]) == (0.0, [[1, 2]])
 
 
 @pytest.mark.parametrize("grid", [None, "[[1]]", [1, 2], [["a"]], [[1.5]], [[None]]])

@@ -6,14 +6,14 @@ import sys
 
 import pytest
 from aiohttp import web
+from gymq.workers.resources.aviary.worker import Environments
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.aviary.worker import Environments
 
 pytest.importorskip("aviary.envs.gsm8k", reason='needs pip install "gymq[aviary]"')
-episode = importlib.import_module("workers.resources.aviary.episode")
-environments = importlib.import_module("workers.resources.aviary.environments")
+episode = importlib.import_module("gymq.workers.resources.aviary.episode")
+environments = importlib.import_module("gymq.workers.resources.aviary.environments")
 
 PROBLEMS = [{"question": "3 * 6?", "answer": 18}, {"question": "[1, 2]", "answer": 3}]
 GSM8K = {"env": "gsm8k", "problems": PROBLEMS}
@@ -368,8 +368,8 @@ def test_the_oldest_pages_are_forgotten(monkeypatch):
 
 
 async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.delitem(sys.modules, "workers.resources.aviary.environments")
-    monkeypatch.delattr("workers.resources.aviary.environments")
+    monkeypatch.delitem(sys.modules, "gymq.workers.resources.aviary.environments")
+    monkeypatch.delattr("gymq.workers.resources.aviary.environments")
     monkeypatch.setitem(sys.modules, "aviary.core", None)
     with pytest.raises(gymq.OptionsError, match=r'aviary.core is not installed: pip install "gymq\[aviary\]"'):
         await Environments(GSM8K | {"env_config": {"correct_reward": 5}}).start()

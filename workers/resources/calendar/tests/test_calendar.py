@@ -4,12 +4,12 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.resources.calendar.extraction import find_event_list
+from gymq.workers.resources.calendar.schedule import check_schedule, minutes
+from gymq.workers.resources.calendar.worker import Calendar
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.calendar.extraction import find_event_list
-from workers.resources.calendar.schedule import check_schedule, minutes
-from workers.resources.calendar.worker import Calendar
 
 EXPECTED = {"0": {"event_id": 0, "duration": 60, "constraint": None, "min_time": "10:00", "max_time": "16:00"}}
 
@@ -167,7 +167,7 @@ def test_thousands_of_copies_of_an_event_are_compared_once():
 @pytest.mark.parametrize("expectation", [None, 1, {}, {"duration": 60}, EXPECTED["0"] | {"constraint": 11}])
 async def test_an_expectation_that_cannot_be_read_scores_0(expectation):
     verdict = await verdict_on(json.dumps([event()]), {"0": expectation})
-    assert (verdict.reward, verdict.members) == (0.0, {"reason": "error_in_grading"})
+    assert (verdict.reward, verdict.fields) == (0.0, {"reason": "error_in_grading"})
 
 
 async def test_only_the_first_part_of_the_last_message_counts():
@@ -189,4 +189,4 @@ async def test_a_reply_without_a_text_scores_0_even_if_nothing_is_expected(conte
     message = {**reply("x")["output"][0], "content": content}
     async with Harness(Calendar) as env:
         verdict = await env.verify({**prompt("Hello."), "exp_cal_state": {}}, reply(message))
-    assert (verdict.reward, verdict.members) == (0.0, {"reason": "no_text"})
+    assert (verdict.reward, verdict.fields) == (0.0, {"reason": "no_text"})

@@ -9,13 +9,13 @@ import random
 from typing import Any
 
 import pytest
+from gymq.workers.resources.circle_click.generate import SIDE, make_circles, make_row
+from gymq.workers.resources.circle_click.worker import CircleClick
 from PIL import Image, ImageColor
 
 import gymq
-from gymq.messages import Verified, encode
+from gymq.protocol.messages import Verified, encode
 from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.circle_click.generate import SIDE, make_circles, make_row
-from workers.resources.circle_click.worker import CircleClick
 
 CIRCLES = [
     {"x": 0, "y": 0, "radius": 50, "color": "red"},
@@ -28,7 +28,7 @@ async def verdict_on(arguments: Any, **members: Any) -> gymq.Verdict:
     row = {**prompt("Click the red circle."), "circles": CIRCLES, "target_color": "red", **members}
     async with Harness(CircleClick) as env:
         verdict = await env.verify(row, reply(function_call("click", arguments)))
-    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    encode(Verified(reward=verdict.reward, verdict=verdict.fields))
     return verdict
 
 
@@ -56,7 +56,7 @@ async def verdict_on(arguments: Any, **members: Any) -> gymq.Verdict:
 )
 async def test_a_click_that_cannot_be_read_hits_nothing(arguments, x, y):
     verdict = await verdict_on(arguments)
-    assert (verdict.reward, verdict.members) == (0.0, {"clicked_x": x, "clicked_y": y, "hit": False})
+    assert (verdict.reward, verdict.fields) == (0.0, {"clicked_x": x, "clicked_y": y, "hit": False})
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ async def test_a_click_that_cannot_be_read_hits_nothing(arguments, x, y):
 )
 async def test_coordinates_are_converted_as_python_does(click, x, y):
     verdict = await verdict_on(click)
-    assert (verdict.reward, verdict.members) == (1.0, {"clicked_x": x, "clicked_y": y, "hit": True})
+    assert (verdict.reward, verdict.fields) == (1.0, {"clicked_x": x, "clicked_y": y, "hit": True})
 
 
 async def test_only_the_first_circle_of_the_colour_counts():
@@ -86,7 +86,7 @@ async def test_a_response_without_a_click_scores_0():
     row = {**prompt("Click."), "circles": CIRCLES, "target_color": "red"}
     async with Harness(CircleClick) as env:
         verdict = await env.verify(row, reply(function_call("Click", {"x": 0, "y": 0}), "(0, 0)"))
-    assert verdict.members == {"clicked_x": None, "clicked_y": None, "hit": False}
+    assert verdict.fields == {"clicked_x": None, "clicked_y": None, "hit": False}
 
 
 async def test_a_call_without_arguments_scores_0():

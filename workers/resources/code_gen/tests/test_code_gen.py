@@ -1,14 +1,15 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gymq.workers.resources.code_gen.comparison import same_output, same_value
+from gymq.workers.resources.code_gen.worker import CodeGen
 
 import gymq
 from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, prompt, reply
-from workers.resources.code_gen.comparison import same_output, same_value
-from workers.resources.code_gen.worker import CodeGen
 
 EXAMPLES = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "example.jsonl").open()]
 
@@ -28,16 +29,16 @@ SOLUTIONS = [
 ]
 
 
-def stdin_row(given: str, wanted: str) -> dict:
+def stdin_row(given: str, wanted: str) -> dict[str, Any]:
     return {**prompt("q"), "verifier_metadata": {"unit_tests": {"inputs": [given], "outputs": [wanted]}}}
 
 
-def call_row(given: str, wanted: str, name: str = "f") -> dict:
+def call_row(given: str, wanted: str, name: str = "f") -> dict[str, Any]:
     tests = {"inputs": [given], "outputs": [wanted], "fn_name": name}
     return {**prompt("q"), "verifier_metadata": {"unit_tests": tests}}
 
 
-async def verify(row: dict, code: str, **options) -> gymq.Verdict:
+async def verify(row: dict[str, Any], code: str, **options) -> gymq.Verdict:
     async with Harness(CodeGen, {"unit_test_timeout_secs": 30, **options}) as env:
         return await env.verify(row, reply(f"```python\n{code}\n```"))
 
@@ -63,7 +64,7 @@ async def test_the_examples_can_be_solved(number):
 )
 async def test_a_program_is_a_real_process(code):
     verdict = await verify(stdin_row("7\n", "7"), code)
-    assert (verdict.reward, verdict.members["result"]) == (1.0, [True]), verdict.members["metadata"]
+    assert (verdict.reward, verdict.fields["result"]) == (1.0, [True]), verdict.fields["metadata"]
 
 
 async def test_what_a_called_function_prints_is_ignored():
@@ -76,7 +77,7 @@ async def test_what_a_called_function_prints_is_ignored():
 @pytest.mark.parametrize("value", ["{1}", "object()", "1 + 0j"])
 async def test_a_result_that_has_no_json_form_is_a_wrong_answer_and_no_error(value):
     verdict = await verify(call_row("1", "1"), f"def f(x):\n    return {value}")
-    assert verdict.members["result"] == [False]
+    assert verdict.fields["result"] == [False]
 
 
 async def test_a_program_cannot_read_what_is_expected():
@@ -89,22 +90,22 @@ async def test_a_program_cannot_read_what_is_expected():
 
 async def test_a_program_that_never_ends_hits_the_time_limit():
     verdict = await verify(stdin_row("", "1"), "while True: pass", unit_test_timeout_secs=1)
-    assert (verdict.members["result"], verdict.members["metadata"]["error_code"]) == ([-3], -3)
+    assert (verdict.fields["result"], verdict.fields["metadata"]["error_code"]) == ([-3], -3)
 
 
 async def test_memory_is_bounded():
     verdict = await verify(stdin_row("", "1"), "x = bytes(10**12)\nprint(1)")
-    assert verdict.members["result"] == [-4]
+    assert verdict.fields["result"] == [-4]
 
 
 async def test_endless_output_is_a_wrong_output():
     verdict = await verify(stdin_row("", "1"), "while True: print('x' * 10**6)")
-    assert verdict.members["result"] == [-2]
+    assert verdict.fields["result"] == [-2]
 
 
 async def test_a_program_that_kills_its_parent_only_ends_itself():
     verdict = await verify(stdin_row("", "1"), "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\nprint(1)")
-    assert verdict.members["result"] in ([True], [-4])
+    assert verdict.fields["result"] in ([True], [-4])
 
 
 async def test_a_sandbox_that_fails_is_no_reward():
@@ -113,7 +114,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
         async def fail(*_):
             raise SandboxFailed("no more processes")
 
-        env.author._sandbox.run = fail
+        env.author._sandbox.run = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:
             await env.verify(EXAMPLES[0], reply("```\nprint(1)\n```"))
     assert (raised.value.failure_class, raised.value.retryable) == (gymq.FailureClass.COMPONENT_FAILED, True)
@@ -166,4 +167,4 @@ def test_values_are_compared_with_a_tolerance(returned, expected, same):
 @pytest.mark.parametrize("penalty", [-2.0, 0.5, 3.0])
 async def test_misused_think_tags_are_worth_the_penalty_whatever_it_is(penalty):
     verdict = await verify(stdin_row("1", "1"), "print(1)  # <think>", reasoning_format_penalty=penalty)
-    assert (verdict.reward, verdict.members["result"]) == (penalty, [True])
+    assert (verdict.reward, verdict.fields["result"]) == (penalty, [True])

@@ -1,13 +1,14 @@
 """What the recorded cases cannot say: outages, hostile patterns and replies, prompts."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gymq.workers.resources.equivalence_llm_judge.extraction import extract
+from gymq.workers.resources.equivalence_llm_judge.worker import EquivalenceJudge
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.equivalence_llm_judge.extraction import extract
-from workers.resources.equivalence_llm_judge.worker import EquivalenceJudge
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 SHORT = {"judge_prompt_template": "Q<{question}> E<{expected_answer}> G<{generated_answer}>"}
@@ -73,7 +74,7 @@ async def test_the_last_label_counts_and_the_first_for_the_peer(text, hardened, 
 
 
 async def test_a_pattern_that_needs_exponential_time_finds_nothing(monkeypatch):
-    monkeypatch.setattr(EquivalenceJudge, "pattern_cpu_s", 0.5)
+    monkeypatch.setattr(EquivalenceJudge, "compute_limits", replace(EquivalenceJudge.compute_limits, cpu_s=0.5))
     judge = Judge("[[A!=B]]")
     said = "a" * 60 + "b"
     assert await rewarded(judge, row(pattern="(a|aa)+$"), said, check_full_generation_on_fail=False) == 0.0
@@ -83,7 +84,7 @@ async def test_a_pattern_that_needs_exponential_time_finds_nothing(monkeypatch):
 async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero():
     judge = Judge()
     async with Harness(EquivalenceJudge, JUDGE, models=judge) as env:
-        env.author.pattern_timeout_s = 0.5
+        env.author.compute_limits = replace(EquivalenceJudge.compute_limits, timeout_s=0.5)
         with pytest.raises(gymq.RolloutError) as raised:
             await env.verify(row(pattern="(a|aa)+$"), reply("a" * 60 + "b"))
     assert raised.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
@@ -119,14 +120,14 @@ async def test_labels_of_ones_own_are_asked_for_and_read():
         verdict = await env.verify(row(), reply("4"))
     assert "CORRECT if they mean the same" in judge.asked[0]
     assert "{INCORRECT} if they do not" in judge.asked[0]
-    assert verdict.members["judge_evaluations"][0]["verdict_label"] == "CORRECT"
+    assert verdict.fields["judge_evaluations"][0]["verdict_label"] == "CORRECT"
 
 
 @pytest.mark.parametrize(
     ("options", "match"),
     [
         ({}, "judge_model_server"),
-        (JUDGE | {"judge_equal_label": "x", "judge_not_equal_label": "x"}, "have to differ"),
+        (JUDGE | {"judge_equal_label": "x", "judge_not_equal_label": "x"}, "must differ"),
         (JUDGE | {"judge_equal_label": ""}, "judge_equal_label"),
         (JUDGE | {"judge_prompt": "x"}, "judge_prompt"),
     ],

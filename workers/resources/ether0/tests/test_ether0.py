@@ -3,19 +3,20 @@
 import importlib
 import sys
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
+from gymq.workers.resources.ether0.answers import read_answer
+from gymq.workers.resources.ether0.worker import Ether0, read_solution
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.ether0.answers import read_answer
-from workers.resources.ether0.worker import Ether0, read_solution
 
 pytest.importorskip("rdkit", reason='needs pip install "gymq[ether0]"')
-molecules = importlib.import_module("workers.resources.ether0.molecules")
-evaluation = importlib.import_module("workers.resources.ether0.evaluation")
-filters = importlib.import_module("workers.resources.ether0.filters")
+molecules = importlib.import_module("gymq.workers.resources.ether0.molecules")
+evaluation = importlib.import_module("gymq.workers.resources.ether0.evaluation")
+filters = importlib.import_module("gymq.workers.resources.ether0.filters")
 
 TOKEN = "remotes-secret-token"
 ESTER = "CC(=O)OCC"
@@ -140,15 +141,17 @@ async def test_a_reaction_needs_reactants_for_sale_and_the_right_product():
 
 
 async def test_a_server_without_a_prediction_is_no_zero_and_its_token_is_not_told():
-    fake, sold = FakeRemotes(), {"is_purchasable": {"CC(=O)Cl": True}}
+    fake = FakeRemotes()
+    sold: dict[str, Any] = {"is_purchasable": {"CC(=O)Cl": True}}
+    failing: list[dict[str, Any]] = [
+        {"is_purchasable": 500},
+        {"is_purchasable": ["x"]},
+        sold | {"translate": {"error": "no"}},
+        sold | {"translate": {"product": None}},
+    ]
     async with predicting(fake) as env:
         assert TOKEN not in repr(env.author.options)
-        for predictions in [
-            {"is_purchasable": 500},
-            {"is_purchasable": ["x"]},
-            sold | {"translate": {"error": "no"}},
-            sold | {"translate": {"product": None}},
-        ]:
+        for predictions in failing:
             fake.predictions = predictions
             with pytest.raises(gymq.ComponentFailed) as caught:
                 await env.verify(row("rxn_forward", ESTER), answer(REACTION))
@@ -249,8 +252,8 @@ def test_a_solution_is_a_text_or_an_object(solution, expected):
 
 
 async def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
-    monkeypatch.delitem(sys.modules, "workers.resources.ether0.evaluation")
-    monkeypatch.delattr("workers.resources.ether0.evaluation")
+    monkeypatch.delitem(sys.modules, "gymq.workers.resources.ether0.evaluation")
+    monkeypatch.delattr("gymq.workers.resources.ether0.evaluation")
     monkeypatch.setitem(sys.modules, "rdkit", None)
     with pytest.raises(gymq.OptionsError, match=r'rdkit is not installed: pip install "gymq\[ether0\]"'):
         await Ether0().start()

@@ -4,11 +4,11 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.resources.example_multi_step.worker import Synonyms
 
 import gymq
-from gymq.messages import Verified, encode
+from gymq.protocol.messages import Verified, encode
 from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.example_multi_step.worker import Synonyms
 
 ROW = {
     **prompt("It is warm today"),
@@ -47,8 +47,8 @@ async def verdict_on(arguments: Any, **members: Any) -> gymq.Verdict:
 async def test_arguments_that_cannot_be_read_score_0(arguments):
     verdict = await verdict_on(arguments)
     assert verdict.reward == 0.0
-    assert verdict.members["parsed_synonym_values"] == []
-    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    assert verdict.fields["parsed_synonym_values"] == []
+    encode(Verified(reward=verdict.reward, verdict=verdict.fields))
 
 
 async def test_arguments_that_cannot_be_read_score_0_when_nothing_was_expected():
@@ -74,8 +74,8 @@ async def test_a_call_without_arguments_scores_0():
 )
 async def test_values_are_reported_as_integers_where_all_stand_for_one(values, reported):
     verdict = await verdict_on({"synonym_values": values})
-    assert json.dumps(verdict.members["parsed_synonym_values"]) == reported
-    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    assert json.dumps(verdict.fields["parsed_synonym_values"]) == reported
+    encode(Verified(reward=verdict.reward, verdict=verdict.fields))
 
 
 @pytest.mark.parametrize(
@@ -91,18 +91,18 @@ async def test_values_are_reported_as_integers_where_all_stand_for_one(values, r
 async def test_values_are_compared_as_numbers(values, reward, overlap):
     verdict = await verdict_on({"synonym_values": values})
     assert verdict.reward == reward
-    assert verdict.members["set_overlap"] == overlap
+    assert verdict.fields["set_overlap"] == overlap
 
 
 @pytest.mark.parametrize(("values", "hit"), [(["Warm"], True), ([407], True), ([407.0], True), ([406], False)])
 async def test_the_term_itself_and_its_value_are_a_mine(values, hit):
-    assert (await verdict_on({"synonym_values": values})).members["original_term_minefield_hit"] is hit
+    assert (await verdict_on({"synonym_values": values})).fields["original_term_minefield_hit"] is hit
 
 
 @pytest.mark.parametrize(("values", "reward", "overlap"), [([], 1.0, 1.0), ([1], 0.0, 0.0)])
 async def test_nothing_may_be_expected(values, reward, overlap):
     verdict = await verdict_on({"synonym_values": values}, expected_synonym_values=[])
-    assert (verdict.reward, verdict.members["set_overlap"]) == (reward, overlap)
+    assert (verdict.reward, verdict.fields["set_overlap"]) == (reward, overlap)
 
 
 @pytest.mark.parametrize("values", ["12", [1.5], ["a"], None, 3])

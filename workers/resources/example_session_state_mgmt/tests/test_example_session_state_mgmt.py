@@ -5,10 +5,10 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.resources.example_session_state_mgmt.worker import SessionCounter
 
 import gymq
 from gymq.testing import Harness, HarnessSession, prompt, reply
-from workers.resources.example_session_state_mgmt.worker import SessionCounter
 
 DONE = reply("done")
 

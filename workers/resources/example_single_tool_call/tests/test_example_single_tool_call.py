@@ -4,10 +4,10 @@ import asyncio
 import json
 
 import pytest
+from gymq.workers.resources.example_single_tool_call.worker import Weather
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.example_single_tool_call.worker import Weather
 
 ROW = prompt("weather in Bern?")
 

@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+from gymq.workers.resources.genrm_compare.worker import GenRMCompare
 
 import gymq
 from gymq.authoring import CurrentCall, current_call
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.genrm_compare.worker import GenRMCompare
 
 MODEL = {"genrm_model_server": {"type": "responses_api_models", "name": "judge"}, "genrm_parse_retry_sleep_s": 0}
 
@@ -40,7 +40,7 @@ class Model(ScriptedModel):
         return scored(pair, self._scores)
 
 
-def compare(model: ScriptedModel, size: int, **options: Any) -> Harness:
+def compare(model: ScriptedModel, size: int, **options: Any) -> Harness[GenRMCompare]:
     return Harness(GenRMCompare, MODEL | {"num_rollouts_per_prompt": size} | options, models=model)
 
 
@@ -102,7 +102,7 @@ async def test_a_group_whose_time_is_over_is_scored_with_those_that_came():
     async with compare(model, 16, cohort_timeout_s=0.2) as env:
         verdicts = [verify(env, said) for said in "ab"]
         assert await rewards(*verdicts) == [4.0, 1.5]
-        assert (await verdicts[0]).members == {"cohort_size": 2, "num_failed_comparisons": 0}
+        assert (await verdicts[0]).fields == {"cohort_size": 2, "num_failed_comparisons": 0}
 
 
 async def test_a_rollout_that_stays_alone_is_a_failure_and_no_reward():
@@ -223,7 +223,7 @@ async def test_a_comparison_that_failed_is_neutral_and_is_counted():
     async with compare(model, 3) as env:
         verdicts = [verify(env, said) for said in "abc"]
         assert await rewards(*verdicts) == [3.5, 2.5, 3.0]
-        assert (await verdicts[2]).members == {"cohort_size": 3, "num_failed_comparisons": 1}
+        assert (await verdicts[2]).fields == {"cohort_size": 3, "num_failed_comparisons": 1}
     assert sorted(model.asked) == ["ab", "bc", "ca"]  # it is not asked again
 
 

@@ -3,11 +3,10 @@
 from typing import Any
 
 import pytest
-
-from workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, scores_of
-from workers.resources.genrm_compare.pairs import all_pairs
-from workers.resources.genrm_compare.scores import Scores, read_scores
-from workers.resources.genrm_compare.style import density
+from gymq.workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, scores_of
+from gymq.workers.resources.genrm_compare.pairs import all_pairs
+from gymq.workers.resources.genrm_compare.scores import Scores, read_scores
+from gymq.workers.resources.genrm_compare.style import density
 
 NEUTRAL = Scores(3.0, 3.0, 3.5)
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from workers.resources.google_search.pages import PageError
+from gymq.workers.resources.google_search.pages import PageError
 
 
 @asynccontextmanager

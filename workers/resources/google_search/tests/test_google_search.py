@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from gymq.workers.resources.google_search import pages
+from gymq.workers.resources.google_search.worker import WebSearch, boxed_option
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.google_search import pages
-from workers.resources.google_search.worker import WebSearch, boxed_option
 
 pytest.importorskip("trafilatura", reason='needs pip install "gymq[web-search]"')
 
@@ -102,8 +102,8 @@ async def test_errors_of_the_service_are_told_without_the_key():
         wrong_key = await search({"search_url": f"{url}/v1", "google_api_key": "another-secret"})
         assert "400" in wrong_key
         assert "another-secret" not in wrong_key
-        assert "no JSON" in await search({"search_url": f"{url}/no_json"})
-        assert "no JSON" in await search({"search_url": f"{url}/redirect"})
+        assert "not JSON" in await search({"search_url": f"{url}/no_json"})
+        assert "not JSON" in await search({"search_url": f"{url}/redirect"})
         assert "in time" in await search({"search_url": f"{url}/slow", "timeout_s": 0.2})
     assert "could not be reached" in await search({"search_url": f"{url}/v1"})
     assert "no API key" in await search({"search_url": f"{url}/v1", "google_api_key": ""})

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from workers.resources.http_resources.service import HttpServer
-from workers.resources.http_resources.tests.servers import counting
-from workers.resources.http_resources.worker import HttpResources
+from gymq.workers.resources.http_resources.service import HttpServer
+from gymq.workers.resources.http_resources.tests.servers import counting
+from gymq.workers.resources.http_resources.worker import HttpResources
 
 
 @asynccontextmanager

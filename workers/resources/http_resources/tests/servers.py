@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-
-from workers.resources.http_resources.example_server import CounterServer
+from gymq.workers.resources.http_resources.example_server import CounterServer
 
 
 @asynccontextmanager

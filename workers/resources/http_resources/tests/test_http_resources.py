@@ -2,17 +2,18 @@
 
 import asyncio
 import json
+from typing import Any
 
 import pytest
+from gymq.workers.resources.http_resources import worker as module
+from gymq.workers.resources.http_resources.service import CONNECT
+from gymq.workers.resources.http_resources.tests.servers import HANGS, Scripted, counting, http
+from gymq.workers.resources.http_resources.worker import HttpResources
 
 import gymq
-from gymq.messages import FailureClass
+from gymq.protocol.messages import FailureClass
 from gymq.server.address import free_port
 from gymq.testing import Harness, prompt, reply
-from workers.resources.http_resources import worker as module
-from workers.resources.http_resources.service import CONNECT
-from workers.resources.http_resources.tests.servers import HANGS, Scripted, counting, http
-from workers.resources.http_resources.worker import HttpResources
 
 TOOLS = [
     {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}, "strict": False}
@@ -47,7 +48,7 @@ async def test_a_rollout_plays_in_the_session_of_its_cookie():
         assert (await session.call("increment_counter", {"count": 3})).output == '{"success": true}'
         assert (await session.call("get_counter_value", {})).output == '{"count": 6}'
         verdict = await session.verify(ROW, reply("6"))
-    assert (verdict.reward, verdict.members) == (1.0, {"final_count": 6})
+    assert (verdict.reward, verdict.fields) == (1.0, {"final_count": 6})
     assert len({session for session, _ in server.calls}) == 1
 
 
@@ -82,7 +83,8 @@ async def test_the_server_gets_the_row_as_it_is():
         author = env.author
         row = author.parse_row(line.encode())
         state = await author.open(row)
-        await author.verify(gymq.VerifyRequest(row, reply("x")), state)
+        response: Any = reply("x")
+        await author.verify(gymq.VerifyRequest(row, response, state))
         await author.close(state)
     (_, _, seeded), (_, _, verified) = scripted.requests
     assert seeded == line.encode()
@@ -108,7 +110,7 @@ async def test_what_the_verifier_changes_in_the_row_is_part_of_the_verdict():
     said = ROW | {"response": {}, "reward": True, "initial_count": 4, "found": [1, {"a": None}]}
     async with Scripted({"/verify": [http(200, said)]}).running() as url, environment(url) as env:
         verdict = await env.verify(ROW, reply("x"))
-    assert (verdict.reward, verdict.members) == (1.0, {"initial_count": 4, "found": [1, {"a": None}]})
+    assert (verdict.reward, verdict.fields) == (1.0, {"initial_count": 4, "found": [1, {"a": None}]})
 
 
 # A model that reaches for more than its tools -------------------------------------------------------------------------

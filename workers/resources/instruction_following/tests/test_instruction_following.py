@@ -4,13 +4,14 @@ import asyncio
 import importlib.util
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gymq.workers.resources.instruction_following.worker import InstructionFollowing
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.instruction_following.worker import InstructionFollowing
 
 NO_COMMA = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [None], "prompt": "Go."}
 ENDLESS = {"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": ["(a|a)*b"]}], "prompt": "Go."}
@@ -23,23 +24,25 @@ def row(metadata: Any, **members: Any) -> dict[str, Any]:
 def test_importing_the_worker_does_not_import_the_libraries():
     program = """if True:
         import sys
-        import workers.resources.instruction_following.worker
+        import gymq.workers.resources.instruction_following.worker
         sys.exit("nltk" in sys.modules or "langdetect" in sys.modules)
         """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 async def test_a_text_on_which_a_pattern_does_not_end_follows_nothing(monkeypatch):
-    monkeypatch.setattr(InstructionFollowing, "checks_cpu_s", 0.5)
+    monkeypatch.setattr(InstructionFollowing, "compute_limits", replace(InstructionFollowing.compute_limits, cpu_s=0.5))
     async with Harness(InstructionFollowing) as env:
         verdict = await env.verify(row(ENDLESS), reply("a" * 60))
-    assert (verdict.reward, verdict.members["follow_instruction_list"]) == (0.0, [False])
+    assert (verdict.reward, verdict.fields["follow_instruction_list"]) == (0.0, [False])
 
 
 async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
     async with Harness(InstructionFollowing) as env:
         assert (await env.verify(row(NO_COMMA), reply("a"))).reward == 1.0
-        monkeypatch.setattr(InstructionFollowing, "checks_timeout_s", 0.3)
+        monkeypatch.setattr(
+            InstructionFollowing, "compute_limits", replace(InstructionFollowing.compute_limits, timeout_s=0.3)
+        )
         with pytest.raises(gymq.RolloutError) as caught:
             await env.verify(row(ENDLESS), reply("a" * 60))
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
@@ -73,7 +76,7 @@ async def test_rewards_are_all_or_nothing_or_a_share():
             for mode in ("binary", "fraction"):
                 verdict = await env.verify(row(each | {"grading_mode": mode}), reply("plain"))
                 rewards.append(verdict.reward)
-        assert (await env.verify(row(metadata), reply("plain"))).members == {
+        assert (await env.verify(row(metadata), reply("plain"))).fields == {
             "follow_all_instructions": False,
             "follow_instruction_list": [True, False],
             "verifier_metadata": metadata,
@@ -81,7 +84,7 @@ async def test_rewards_are_all_or_nothing_or_a_share():
     assert rewards == [0.0, 0.5, 1.0, 0.0]
 
 
-def test_members_beside_the_metadata_fill_it_up():
+def test_fields_beside_the_metadata_fill_it_up():
     author = InstructionFollowing()
     beside = {
         **prompt("Go."),
@@ -127,4 +130,4 @@ async def test_saying_nothing_follows_nothing(said, grading_mode):
     for hardened, reward in ((True, 0.0), (False, 1.0)):
         async with Harness(InstructionFollowing, {"hardened": hardened}) as env:
             verdict = await env.verify(row(metadata), reply(*said))
-        assert (verdict.reward, verdict.members["follow_all_instructions"]) == (reward, hardened is False)
+        assert (verdict.reward, verdict.fields["follow_all_instructions"]) == (reward, hardened is False)

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-
-from workers.resources.instruction_following.checking import follows
-from workers.resources.instruction_following.instructions import INSTRUCTIONS
-from workers.resources.instruction_following.texts import sentences
+from gymq.workers.resources.instruction_following.checking import follows
+from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS
+from gymq.workers.resources.instruction_following.texts import sentences
 
 AT_LEAST, LESS_THAN = "at least", "less than"
 

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 import yaml
+from gymq.workers.resources.jailbreak_detection import policies
+from gymq.workers.resources.jailbreak_detection.worker import JailbreakDetection
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.jailbreak_detection import policies
-from workers.resources.jailbreak_detection.worker import JailbreakDetection
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 SHORT = {"judge_prompt_template": "P<{adversarial_prompt}> R<{model_response}>"}
@@ -89,13 +89,13 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
 async def test_the_quality_of_an_unsafe_reply_is_told_too():
     judge = Judge({"P<": "[[UNSAFE]]", "Q ": "[[HAS_EXPLANATION]]"})
     found = await verdict(judge, row(), "Sure.", **SHORT, **COMBINED)
-    assert (found.reward, found.members["reward_quality"], len(judge.asked)) == (0.0, 1.0, 2)
+    assert (found.reward, found.fields["reward_quality"], len(judge.asked)) == (0.0, 1.0, 2)
 
 
 async def test_a_negative_reward_is_multiplied_too():
     judge = Judge({"P<": "[[UNSAFE]]", "Q ": "hm"})
     found = await verdict(judge, row(), "Sure.", **SHORT, **COMBINED, reward_if_unsafe=-1.0)
-    assert (found.reward, found.members["is_safe"], found.members["reward_quality"]) == (-0.5, False, 0.5)
+    assert (found.reward, found.fields["is_safe"], found.fields["reward_quality"]) == (-0.5, False, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ async def test_a_negative_reward_is_multiplied_too():
 async def test_how_a_verdict_in_the_nemotron_format_is_read(text, harm, reward):
     judge = Judge({"S22: Immoral/Unethical": text})
     found = await verdict(judge, row(), "No.", **NEMOTRON, reward_if_unclear=0.25)
-    assert (found.reward, found.members["judge_evaluation"]["response_harm"]) == (reward, harm)
+    assert (found.reward, found.fields["judge_evaluation"]["response_harm"]) == (reward, harm)
     assert judge.asked[0].endswith("\n/no_think")
 
 
@@ -143,11 +143,11 @@ async def test_the_policies_that_come_with_the_worker(policy, failing, reward):
     answers = {label: NEGATIVE[name] if name == failing else label for name, label in POSITIVE.items()}
     found = await verdict(Judge(answers), row(policy), "So.", **SHIPPED)
     assert found.reward == pytest.approx(reward)
-    assert found.members["response_policy"] == policy
-    assert found.members["is_safe"] == (reward > 0)
+    assert found.fields["response_policy"] == policy
+    assert found.fields["is_safe"] == (reward > 0)
     if failing is not None:
-        assert found.members["verifier_labels"][failing] == NEGATIVE[failing]
-        assert found.members[f"reward_{failing}"] == found.members["verifier_rewards"][failing] < 1
+        assert found.fields["verifier_labels"][failing] == NEGATIVE[failing]
+        assert found.fields[f"reward_{failing}"] == found.fields["verifier_rewards"][failing] < 1
 
 
 async def test_a_policy_tells_the_rewards_for_safety_and_quality_by_the_names_of_the_plain_mode():
@@ -155,14 +155,14 @@ async def test_a_policy_tells_the_rewards_for_safety_and_quality_by_the_names_of
         label: NEGATIVE[name] if name == "quality_explanation_check" else label for name, label in POSITIVE.items()
     }
     found = await verdict(Judge(answers), row("refusal_with_explanation"), "So.", **SHIPPED)
-    assert (found.members["reward_safety"], found.members["reward_quality"]) == (1.0, 0.3)
+    assert (found.fields["reward_safety"], found.fields["reward_quality"]) == (1.0, 0.3)
     other = await verdict(Judge(answers), row("engagement"), "So.", **SHIPPED)
-    assert (other.members["reward_safety"], other.members["reward_quality"]) == (None, None)
+    assert (other.fields["reward_safety"], other.fields["reward_quality"]) == (None, None)
 
 
 async def test_a_policy_that_is_not_known_is_judged_plainly():
     found = await verdict(Judge({"P<": "[[SAFE]]"}), row("be nice"), "No.", **SHORT, **SHIPPED)
-    assert (found.reward, found.members["reward_safety"]) == (1.0, 1.0)
+    assert (found.reward, found.fields["reward_safety"]) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -181,11 +181,11 @@ async def test_rewards_are_combined(combination, reward):
     judge = Judge({"A": "[[Y]]", "B": "hm"})
     found = await verdict(judge, row("p"), "So.", policy_verifier_templates=content)
     assert found.reward == pytest.approx(reward)
-    assert found.members["verifier_labels"] == {"a": "[[Y]]", "b": None}
+    assert found.fields["verifier_labels"] == {"a": "[[Y]]", "b": None}
 
 
 async def test_a_policy_without_verifiers_gives_the_empty_product():
-    content = {"policy_verifier_map": {"p": {"verifiers": []}}}
+    content: dict[str, Any] = {"policy_verifier_map": {"p": {"verifiers": []}}}
     assert (await verdict(Judge({}), row("p"), "So.", policy_verifier_templates=content)).reward == 1.0
 
 
@@ -234,7 +234,7 @@ REFUSAL = {"type": "message", "role": "assistant", "content": [{"type": "refusal
 async def test_where_nothing_was_said_no_judge_is_asked(said, policy):
     judge = Judge({})
     found = await verdict(judge, row(policy), said, **SHIPPED)
-    assert (found.reward, found.members["is_safe"], judge.asked) == (0.0, False, [])
+    assert (found.reward, found.fields["is_safe"], judge.asked) == (0.0, False, [])
 
 
 VERIFIER = {"prompt_template": "x", "labels": {"positive": "a", "negative": "b"}}

@@ -4,10 +4,10 @@ import json
 import math
 
 import pytest
+from gymq.workers.resources.math_advanced_calculations.worker import Calculators, solution
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.math_advanced_calculations.worker import Calculators, solution
 
 
 def row(ground_truth, **members):

@@ -4,9 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from aiohttp import web
-
-from workers.resources.math_formal_lean.tests import lean_servers
-from workers.resources.math_formal_lean.worker import FormalProofs
+from gymq.workers.resources.math_formal_lean.tests import lean_servers
+from gymq.workers.resources.math_formal_lean.worker import FormalProofs
 
 PROOF = "theorem two_more : 3 + 2 = 5 := by\n  norm_num"
 

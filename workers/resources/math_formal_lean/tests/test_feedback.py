@@ -1,5 +1,5 @@
-from workers.resources.math_formal_lean.compiler import CompilerOutput
-from workers.resources.math_formal_lean.feedback import NOTHING_SAID, TOO_SLOW, feedback
+from gymq.workers.resources.math_formal_lean.compiler import CompilerOutput
+from gymq.workers.resources.math_formal_lean.feedback import NOTHING_SAID, TOO_SLOW, feedback
 
 PROGRAM = "\n".join(f"  line_{number} here" for number in range(1, 10))
 

@@ -2,13 +2,13 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from gymq.workers.resources.math_formal_lean import compiler, worker
+from gymq.workers.resources.math_formal_lean.finish import Finish, full_name
+from gymq.workers.resources.math_formal_lean.tests import lean_servers
+from gymq.workers.resources.math_formal_lean.worker import FormalProofs
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.math_formal_lean import compiler, worker
-from workers.resources.math_formal_lean.finish import Finish, full_name
-from workers.resources.math_formal_lean.tests import lean_servers
-from workers.resources.math_formal_lean.worker import FormalProofs
 
 ROW = {
     **prompt("Prove it."),
@@ -46,24 +46,24 @@ def proof(*tactics):
 async def test_the_compiler_decides(place, tactic, status):
     async with place() as env:
         verdict = await env.verify(ROW, proof("subst h", tactic))
-    assert verdict.members["proof_status"] == status
+    assert verdict.fields["proof_status"] == status
     assert verdict.reward == float(status == "completed")
-    assert verdict.members["needs_correction"] == (status != "completed")
+    assert verdict.fields["needs_correction"] == (status != "completed")
 
 
 @pytest.mark.parametrize("place", [sandbox, kimina])
 async def test_what_is_wrong_comes_back_with_its_line(place):
     async with place() as env:
         verdict = await env.verify(ROW, proof("subst h", "wrong"))
-    assert "  wrong\n  ^^^^^\n```\nunknown identifier 'wrong'\n⊢ False" in verdict.members["error_feedback"]
-    assert verdict.members["error_feedback"] in verdict.members["correction_prompt"]
-    assert "subst h" in verdict.members["correction_prompt"]
+    assert "  wrong\n  ^^^^^\n```\nunknown identifier 'wrong'\n⊢ False" in verdict.fields["error_feedback"]
+    assert verdict.fields["error_feedback"] in verdict.fields["correction_prompt"]
+    assert "subst h" in verdict.fields["correction_prompt"]
 
 
 async def test_a_template_of_ones_own_is_filled_whatever_the_reply_holds():
     async with sandbox(refinement_prompt_template="{proof_attempt}|{error_message}") as env:
         verdict = await env.verify(ROW, reply("exact {error_message} loop"))
-    assert verdict.members["correction_prompt"].startswith("exact {error_message} loop|Compiling")
+    assert verdict.fields["correction_prompt"].startswith("exact {error_message} loop|Compiling")
 
 
 def test_a_template_with_unknown_placeholders_is_refused():
@@ -75,8 +75,8 @@ async def test_a_sorry_behind_a_long_output_is_found():
     program_of_warnings = reply("```lean4\n" + "sorry\n" * 100 + "\n```")
     async with sandbox(max_output_characters=10) as env:
         verdict = await env.verify(ROW, program_of_warnings)
-    assert verdict.members["proof_status"] == "has_sorry"
-    assert len(verdict.members["compiler_output"]["stdout"]) == 10
+    assert verdict.fields["proof_status"] == "has_sorry"
+    assert len(verdict.fields["compiler_output"]["stdout"]) == 10
 
 
 async def test_a_proof_that_prints_without_end_is_not_accepted(monkeypatch):
@@ -84,14 +84,14 @@ async def test_a_proof_that_prints_without_end_is_not_accepted(monkeypatch):
     monkeypatch.setattr(worker, "MAX_OUTPUT_CHARACTERS", 10)
     async with sandbox() as env:
         verdict = await env.verify(ROW, proof("sorry"))
-    assert (verdict.reward, verdict.members["proof_status"]) == (0.0, "output_too_long")
+    assert (verdict.reward, verdict.fields["proof_status"]) == (0.0, "output_too_long")
 
 
 async def test_a_sandbox_that_does_not_answer_in_time_counts_as_the_time_limit(monkeypatch):
     monkeypatch.setattr(compiler, "SANDBOX_EXTRA_S", 0.1)
     async with sandbox(lean_servers.hanging, compilation_timeout=0.1) as env:
         verdict = await env.verify(ROW, proof("rfl"))
-    assert (verdict.reward, verdict.members["proof_status"]) == (0.0, "timeout")
+    assert (verdict.reward, verdict.fields["proof_status"]) == (0.0, "timeout")
 
 
 async def test_a_kimina_server_that_does_not_answer_is_a_failure_and_no_zero(monkeypatch):
@@ -115,11 +115,11 @@ async def test_a_sandbox_that_is_not_there_is_a_failure_and_no_zero():
     [
         (502, "Bad Gateway", "status 502: Bad Gateway"),
         (307, "", "status 307"),
-        (200, "<html>", "no JSON"),
-        (200, "[]", "no JSON object"),
-        (200, "{}", "has to have the texts|not that of a Kimina"),
-        (200, '{"process_status": "completed", "stdout": null, "stderr": ""}', "has to have the texts|not that of"),
-        (200, '{"results": [{"id": "0", "response": {"messages": [{}]}}]}', "has to have the texts|not that of"),
+        (200, "<html>", "not JSON"),
+        (200, "[]", "not a JSON object"),
+        (200, "{}", "must have the text fields|not that of a Kimina"),
+        (200, '{"process_status": "completed", "stdout": null, "stderr": ""}', "must have the text fields|not that of"),
+        (200, '{"results": [{"id": "0", "response": {"messages": [{}]}}]}', "must have the text fields|not that of"),
     ],
 )
 async def test_an_answer_that_is_none_is_a_failure_and_no_zero(place, status, text, reason):
@@ -144,7 +144,7 @@ async def test_a_wrong_key_is_a_failure_that_says_so():
 async def test_the_number_of_the_attempt_comes_back():
     async with sandbox() as env:
         verdict = await env.verify(ROW | {"turn_index": 2}, proof("rfl"))
-    assert verdict.members["turn_index"] == 2
+    assert verdict.fields["turn_index"] == 2
 
 
 @pytest.mark.parametrize("place", [sandbox, kimina])
@@ -161,8 +161,8 @@ async def test_the_number_of_the_attempt_comes_back():
 async def test_a_proof_is_compiled_to_its_end_and_stands_on_the_usual_axioms(place, tactics, status):
     async with place() as env:
         verdict = await env.verify(ROW, proof(*tactics))
-    assert (verdict.members["proof_status"], verdict.reward) == (status, float(status == "completed"))
-    assert verdict.members["needs_correction"] == (status != "completed")
+    assert (verdict.fields["proof_status"], verdict.reward) == (status, float(status == "completed"))
+    assert verdict.fields["needs_correction"] == (status != "completed")
     async with sandbox(hardened=False) as env:
         assert (await env.verify(ROW, proof(*tactics))).reward == 1.0
 
@@ -170,8 +170,8 @@ async def test_a_proof_is_compiled_to_its_end_and_stands_on_the_usual_axioms(pla
 async def test_the_end_is_not_part_of_what_is_kept():
     async with sandbox() as env:
         verdict = await env.verify(ROW, proof("rfl"))
-    assert verdict.members["compiler_output"] == {"process_status": "completed", "stdout": "", "stderr": ""}
-    assert verdict.members["predicted_proof"].endswith("\n  rfl")
+    assert verdict.fields["compiler_output"] == {"process_status": "completed", "stdout": "", "stderr": ""}
+    assert verdict.fields["predicted_proof"].endswith("\n  rfl")
 
 
 def printing(text, status="completed"):
@@ -195,9 +195,9 @@ def printing(text, status="completed"):
 )
 async def test_an_error_is_one_whatever_the_status(text, status):
     async with sandbox(printing(text)) as env:
-        assert (await env.verify(ROW, proof("rfl"))).members["proof_status"] == status
+        assert (await env.verify(ROW, proof("rfl"))).fields["proof_status"] == status
     async with sandbox(printing(text), hardened=False) as env:
-        assert (await env.verify(ROW, proof("rfl"))).members["proof_status"] == "completed"
+        assert (await env.verify(ROW, proof("rfl"))).fields["proof_status"] == "completed"
 
 
 NAMED = Finish("N.two_add", "00")

@@ -1,6 +1,5 @@
 import pytest
-
-from workers.resources.math_formal_lean.program import build_program, find_code, find_proof
+from gymq.workers.resources.math_formal_lean.program import build_program, find_code, find_proof
 
 
 @pytest.mark.parametrize(

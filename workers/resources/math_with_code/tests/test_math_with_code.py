@@ -1,17 +1,18 @@
 import json
+from typing import Any
 
 import pytest
+from gymq.workers.resources.math_with_code.answers import find_answer, last_box, same_answer
+from gymq.workers.resources.math_with_code.worker import MathWithCode
 
 import gymq
 from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, prompt, reply
-from workers.resources.math_with_code.answers import find_answer, last_box, same_answer
-from workers.resources.math_with_code.worker import MathWithCode
 
 ROW = {**prompt("q"), "expected_result": "32"}
 
 
-async def run(session, code: str) -> dict:
+async def run(session, code: str) -> dict[str, Any]:
     result = await session.call("execute_python", {"code": code})
     assert result.status == 200, result.output
     return json.loads(result.output)
@@ -78,7 +79,7 @@ async def test_sessions_are_separate(env):
 @pytest.mark.parametrize(
     "code", ["import sys\nsys.exit()", "import os\nos._exit(1)", "import os\nos.kill(os.getpid(), 9)"]
 )
-async def test_a_session_goes_on_after_code_that_ends_the_interpreter(env, code):
+async def test_a_session_continues_after_code_that_ends_the_interpreter(env, code):
     session = await env.session(ROW)
     assert not (await run(session, code))["success"]
     assert (await run(session, "1 + 1"))["result"] == "2"

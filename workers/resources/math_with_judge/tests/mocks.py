@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from unittest import mock
 
-from workers.resources.math_with_judge import equivalence
-from workers.resources.math_with_judge.worker import Math
+from gymq.workers.resources.math_with_judge import equivalence
+from gymq.workers.resources.math_with_judge.worker import Math
 
 
 @asynccontextmanager

@@ -3,18 +3,16 @@
 import asyncio
 import importlib.util
 import multiprocessing
-import os
-import signal
 import subprocess
 import sys
 from typing import Any
 
 import pytest
+from gymq.workers.resources.math_with_judge import equivalence, judge
+from gymq.workers.resources.math_with_judge.worker import Math
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.math_with_judge import equivalence, judge
-from workers.resources.math_with_judge.worker import Math
 
 ENDLESS = "\\boxed{9^{9^{9^{9}}}}"
 JUDGED = {"should_use_judge": True, "judge_model_server": {"type": "responses_api_models", "name": "judge"}}
@@ -36,7 +34,7 @@ def judge_that_says(*texts: str, asked: list[dict[str, Any]] | None = None) -> S
 
 
 def test_importing_the_worker_does_not_import_sympy():
-    program = "import sys, workers.resources.math_with_judge.worker; sys.exit('sympy' in sys.modules)"
+    program = "import sys, gymq.workers.resources.math_with_judge.worker; sys.exit('sympy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -44,7 +42,7 @@ def test_verifying_does_not_import_sympy_into_this_process():
     program = """if True:
         import asyncio, sys
         from gymq.testing import Harness, reply
-        from workers.resources.math_with_judge.worker import Math
+        from gymq.workers.resources.math_with_judge.worker import Math
 
         async def main():
             async with Harness(Math) as env:
@@ -68,14 +66,14 @@ async def test_a_check_that_a_limit_cut_off_is_a_no_for_the_peer():
     async with Harness(Math, {"library_verifier_timeout_seconds": 3.0, "hardened": False}) as env:
         verdict = await env.verify(row("5"), reply(ENDLESS))
     assert verdict.reward == 0.0
-    assert verdict.members == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
+    assert verdict.fields == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
 
 
 async def test_the_judge_decides_what_a_limit_cut_off():
     options = {**JUDGED, "library_verifier_timeout_seconds": 3.0}
     async with Harness(Math, options, models=judge_that_says("[[A=B]]", "[[A=B]]")) as env:
         verdict = await env.verify(row("5"), reply(ENDLESS))
-    assert (verdict.reward, verdict.members["library_reward"]) == (1.0, 0.0)
+    assert (verdict.reward, verdict.fields["library_reward"]) == (1.0, 0.0)
 
 
 async def test_a_busy_machine_is_a_failure_and_no_zero(monkeypatch):
@@ -89,7 +87,7 @@ async def test_a_busy_machine_is_a_failure_and_no_zero(monkeypatch):
 def test_alarms_of_the_library_ring_after_processor_time_and_not_before():
     program = """if True:
         import signal, time
-        from workers.resources.math_with_judge.equivalence import prepare
+        from gymq.workers.resources.math_with_judge.equivalence import prepare
         from math_verify.errors import TimeoutException
         from math_verify.utils import timeout
 
@@ -112,7 +110,7 @@ async def test_a_process_that_is_killed_is_a_failure_and_no_zero():
             await asyncio.sleep(pause_s)
             pause_s *= 2  # a new process needs time before it can take the check
             for process in multiprocessing.active_children():
-                os.kill(process.pid, signal.SIGKILL)
+                process.kill()
         with pytest.raises(gymq.RolloutError) as caught:
             await check
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
@@ -131,7 +129,7 @@ async def test_many_rows_at_once_get_their_own_verdicts():
 def test_a_missing_library_is_named_with_the_command_that_installs_it(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
     with pytest.raises(gymq.OptionsError, match=r'pip install "gymq\[resources\]"'):
-        equivalence.EquivalenceChecker(1.0, 1)
+        equivalence.limits(1.0, 1)
 
 
 def test_a_judge_that_is_not_named_is_refused():
@@ -167,7 +165,7 @@ async def test_the_judge_sees_the_answers_in_both_orders():
         for a, b in ((42, 41), (41, 42))
     ]
     assert [params["temperature"] for params in asked] == [0.0, 0.0]
-    assert [evaluation["request"] for evaluation in verdict.members["judge_evaluations"]] == asked
+    assert [evaluation["request"] for evaluation in verdict.fields["judge_evaluations"]] == asked
 
 
 async def test_the_judge_sees_the_whole_reply_when_no_answer_was_found_in_it():
@@ -240,7 +238,7 @@ def test_a_step_of_the_library_may_use_most_of_what_the_check_has_left():
     """The library gives a comparison five seconds; here it needs more, of ten."""
     program = """if True:
         import resource, time
-        from workers.resources.math_with_judge.equivalence import prepare
+        from gymq.workers.resources.math_with_judge.equivalence import prepare
         from math_verify.utils import timeout
 
         prepare()

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 
-notes = {}
+notes: dict[str, str] = {}
 
 
 def write_note(name, text):

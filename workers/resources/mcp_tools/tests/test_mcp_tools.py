@@ -9,15 +9,15 @@ import psutil
 import pytest
 
 import gymq
-from gymq.messages import FailureClass
+from gymq.protocol.messages import FailureClass
 from gymq.server.address import free_port
 from gymq.testing import Harness, prompt, reply
 
 pytest.importorskip("mcp", reason='mcp is not installed: pip install "gymq[mcp]"')
 
-from workers.resources.mcp_tools.worker import McpTasks
+from gymq.workers.resources.mcp_tools.worker import McpTasks
 
-EXAMPLE = "workers.resources.mcp_tools.example_server"
+EXAMPLE = "gymq.workers.resources.mcp_tools.example_server"
 BARE = ["python", str(Path(__file__).with_name("bare_server.py"))]
 
 
@@ -58,7 +58,7 @@ async def test_the_state_of_the_server_decides(command):
         assert (await session.call("write_note", {"name": "a", "text": "b"})).output == "written"
         assert (await session.call("read_note", {"name": "a"})).output == "b"
         verdict = await session.verify(ROW, reply("done"))
-    assert (verdict.reward, verdict.members["state_outputs"]) == (1.0, ["b"])
+    assert (verdict.reward, verdict.fields["state_outputs"]) == (1.0, ["b"])
 
 
 async def test_each_session_has_a_server_of_its_own():
@@ -121,7 +121,7 @@ async def test_an_error_of_a_tool_is_something_the_model_reads():
         assert (missing.status, json.loads(missing.output)) == (500, {"error": "there is no 'a'"})
         assert (await session.call("read_note", {"nam": "a"})).status == 422
         assert (await session.call("read_note", ["a"])).status == 422
-        assert "nonsense gave no proper answer" in (await session.call("nonsense", {})).output
+        assert "nonsense gave an invalid answer" in (await session.call("nonsense", {})).output
         assert (await session.call("where", {})).status == 200
 
 
@@ -135,7 +135,7 @@ async def test_a_server_that_dies_loses_the_session():
     assert "bare" in error.message
 
 
-async def test_a_tool_that_hangs_is_an_error_and_the_session_goes_on():
+async def test_a_tool_that_hangs_is_an_error_and_the_session_continues():
     async with environment() as env:
         session = await env.session(odd_row("hang", "where"))
         (opened,) = env.worker.sessions.values()

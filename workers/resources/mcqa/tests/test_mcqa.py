@@ -1,14 +1,15 @@
 """What the recorded cases cannot say: hostile replies, patterns that never end, time in proportion to the reply."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gymq.workers.resources.mcqa import letters
+from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.mcqa import letters
-from workers.resources.mcqa.worker import MultipleChoice
 
 METALS = {"options": [{"A": "copper"}, {"B": "tin"}], "expected_answer": "B"}
 CHOICES = letters.Choices.of([{"A": "copper"}, {"B": "tin"}, {"C": "iron"}])
@@ -19,15 +20,15 @@ def row(**members: Any) -> dict[str, Any]:
 
 
 async def test_a_pattern_that_does_not_end_finds_nothing(monkeypatch):
-    monkeypatch.setattr(MultipleChoice, "pattern_cpu_s", 0.5)
+    monkeypatch.setattr(MultipleChoice, "compute_limits", replace(MultipleChoice.compute_limits, cpu_s=0.5))
     endless = row(template_metadata={"output_regex": "(a|a)*b"})
     async with Harness(MultipleChoice) as env:
-        assert (await env.verify(endless, reply("a" * 60))).members["extracted_answer"] is None
-        assert (await env.verify(endless, reply("a" * 60 + "\\boxed{B}"))).members["extracted_answer"] == "B"
+        assert (await env.verify(endless, reply("a" * 60))).fields["extracted_answer"] is None
+        assert (await env.verify(endless, reply("a" * 60 + "\\boxed{B}"))).fields["extracted_answer"] == "B"
 
 
 async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
-    monkeypatch.setattr(MultipleChoice, "pattern_timeout_s", 0.2)
+    monkeypatch.setattr(MultipleChoice, "compute_limits", replace(MultipleChoice.compute_limits, timeout_s=0.2))
     endless = row(template_metadata={"output_regex": "(a|a)*b"})
     async with Harness(MultipleChoice) as env:
         with pytest.raises(gymq.RolloutError) as caught:
@@ -36,7 +37,7 @@ async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and
 
 
 async def test_other_rows_are_verified_while_a_pattern_does_not_end(monkeypatch):
-    monkeypatch.setattr(MultipleChoice, "pattern_cpu_s", 60.0)
+    monkeypatch.setattr(MultipleChoice, "compute_limits", replace(MultipleChoice.compute_limits, cpu_s=60.0))
     endless = row(template_metadata={"output_regex": "(a|a)*b"})
     async with Harness(MultipleChoice) as env:
         stuck = asyncio.ensure_future(env.verify(endless, reply("a" * 60)))
@@ -56,13 +57,13 @@ async def test_patterns_are_tried_in_order_until_one_finds_something():
     patterns = ["Choice: (\\d)", "Final: (\\w+)", "Guess: (\\w+)"]
     async with Harness(MultipleChoice) as env:
         verdict = await env.verify(row(template_metadata={"output_regex": patterns}), reply("Guess: A. Final: Tin"))
-    assert verdict.members["extracted_answer"] == "B"
+    assert verdict.fields["extracted_answer"] == "B"
 
 
 async def test_without_an_expected_answer_nothing_scores():
     async with Harness(MultipleChoice) as env:
         verdict = await env.verify(row(expected_answer=None), reply("\\boxed{B}"))
-    assert (verdict.reward, verdict.members) == (0.0, {"expected_answer": "", "extracted_answer": "B"})
+    assert (verdict.reward, verdict.fields) == (0.0, {"expected_answer": "", "extracted_answer": "B"})
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from workers.resources.mini_swe_agent.patch import find_patch
-from workers.resources.mini_swe_agent.worker import MiniSwe
+from gymq.workers.resources.mini_swe_agent.patch import find_patch
+from gymq.workers.resources.mini_swe_agent.worker import MiniSwe
 
 
 @asynccontextmanager
@@ -15,5 +15,5 @@ async def mocked(worker: MiniSwe) -> AsyncIterator[None]:
         tests = {"FAIL_TO_PASS": {"success": instance["FAIL_TO_PASS"], "failure": []}}
         return {"eval_report": {instance["instance_id"]: {"resolved": is_resolved, "tests_status": tests}}}
 
-    worker.evaluate = evaluate  # type: ignore[method-assign]
+    worker.evaluate = evaluate  # type: ignore[method-assign, assignment]
     yield

@@ -4,13 +4,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from gymq.workers.resources.mini_swe_agent import harness
+from gymq.workers.resources.mini_swe_agent.patch import find_patch
+from gymq.workers.resources.mini_swe_agent.report import reward_of
+from gymq.workers.resources.mini_swe_agent.worker import MiniSwe
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.mini_swe_agent import harness
-from workers.resources.mini_swe_agent.patch import find_patch
-from workers.resources.mini_swe_agent.report import reward_of
-from workers.resources.mini_swe_agent.worker import MiniSwe
 
 STAND_IN = Path(__file__).with_name("swebench_stand_in.py")
 NAME = "demo__shapes-7"
@@ -35,15 +35,15 @@ async def test_the_harness_decides(does, reward):
     async with Harness(MiniSwe) as env:
         verdict = await env.verify(ROW, reply("THOUGHT: done", patch_that(does)))
     assert verdict.reward == reward
-    assert verdict.members["instance_id"] == NAME
-    assert verdict.members["timed_out"] == (does == "slow")
+    assert verdict.fields["instance_id"] == NAME
+    assert verdict.fields["timed_out"] == (does == "slow")
 
 
 @pytest.mark.usefixtures("swebench")
 async def test_the_report_comes_back():
     async with Harness(MiniSwe) as env:
         verdict = await env.verify(ROW, reply(patch_that("right")))
-    status = verdict.members["metadata"]["eval_report"][NAME]["tests_status"]
+    status = verdict.fields["metadata"]["eval_report"][NAME]["tests_status"]
     assert status["FAIL_TO_PASS"] == {"success": ["t::b"], "failure": []}
 
 

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from gymq.workers.resources.multichallenge.thinking import without_thinking
+from gymq.workers.resources.multichallenge.worker import MultiChallenge
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.multichallenge.thinking import without_thinking
-from workers.resources.multichallenge.worker import MultiChallenge
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 SHORT = {"judge_prompt_template": "C<{context}> R<{response}> Q<{question}> P<{pass_criteria}>"}
@@ -52,7 +52,7 @@ async def test_one_after_the_other_keeps_the_order_of_the_rubric():
     found = await verdict(judge, row("c", "a", "b"), parallel_evaluation=False)
     assert [text.partition("Q<")[2][0] for text in judge.asked] == ["c", "a", "b"]
     assert found.reward == pytest.approx(2 / 3)
-    assert [one["score"] for one in found.members["rubric_evaluations"]] == [1.0, 1.0, 0.0]
+    assert [one["score"] for one in found.fields["rubric_evaluations"]] == [1.0, 1.0, 0.0]
 
 
 async def test_verdicts_and_braces_in_a_reply_are_only_text():
@@ -84,13 +84,13 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
 )
 async def test_how_a_verdict_is_read(text, said):
     found = await verdict(Judge(a=text), row("a"))
-    assert found.members["rubric_evaluations"][0]["verdict"] == said
+    assert found.fields["rubric_evaluations"][0]["verdict"] == said
 
 
 @pytest.mark.parametrize("text", ["as I said yesterday", "[[NO]], although it ends with `[[YES]]`"])
 async def test_a_verdict_that_only_the_peer_reads(text):
     found = await verdict(Judge(a=text), row("a"), hardened=False)
-    assert found.members["rubric_evaluations"][0]["verdict"] == "YES"
+    assert found.fields["rubric_evaluations"][0]["verdict"] == "YES"
 
 
 async def test_an_empty_reply_is_judged_like_any_other():
@@ -106,7 +106,7 @@ async def test_an_empty_reply_is_judged_like_any_other():
 async def test_scores_are_put_together(mode, reward):
     rubric = row({"question": "a", "weight": 3}, {"question": "b", "weight": 1})
     found = await verdict(Judge(a="[[YES]]", b="[[NO]]"), rubric, aggregation_mode=mode)
-    assert (found.reward, found.members["num_passed"], found.members["num_total"]) == (reward, 1, 2)
+    assert (found.reward, found.fields["num_passed"], found.fields["num_total"]) == (reward, 1, 2)
 
 
 async def test_weights_that_are_all_zero_give_zero():

@@ -1,14 +1,15 @@
 import json
 import math
+from typing import Any
 
 import pytest
+from gymq.workers.resources.newton_bench.formula import compiled
+from gymq.workers.resources.newton_bench.laws import DIFFICULTIES, MODULES, VERSIONS
+from gymq.workers.resources.newton_bench.submission import reward_of, rmsle
+from gymq.workers.resources.newton_bench.worker import NewtonBench
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.newton_bench.formula import compiled
-from workers.resources.newton_bench.laws import DIFFICULTIES, MODULES, VERSIONS
-from workers.resources.newton_bench.submission import reward_of, rmsle
-from workers.resources.newton_bench.worker import NewtonBench
 
 OPTIONS = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 ROW = {
@@ -26,7 +27,7 @@ def judge(*answers: str | None) -> ScriptedModel:
     """A judge that gives these answers in order; None: it cannot be asked."""
     left = list(answers)
 
-    async def answer(_model: str, _params: dict) -> dict:
+    async def answer(_model: str, _params: dict[str, Any]) -> dict[str, Any]:
         text = left.pop(0)
         if text is None:
             raise gymq.ComponentFailed("down")
@@ -35,7 +36,7 @@ def judge(*answers: str | None) -> ScriptedModel:
     return ScriptedModel(answer)
 
 
-async def verify(law: str, *answers: str | None, row: dict = ROW, **options) -> gymq.Verdict:
+async def verify(law: str, *answers: str | None, row: dict[str, Any] = ROW, **options) -> gymq.Verdict:
     async with Harness(NewtonBench, OPTIONS | options, models=judge(*answers)) as env:
         return await env.verify(row, reply(f"<final_law>\n{law}\n</final_law>"))
 
@@ -162,26 +163,26 @@ async def test_the_python_tool_refuses_what_is_not_for_computing(session, code):
 async def test_a_loop_in_the_law_ends_and_gives_nothing():
     verdict = await verify("def discovered_law(x):\n    while True: pass\n    return x", max_execution_time=1)
     assert verdict.reward == 0.0
-    assert "time" in verdict.members["evaluation_error"]
+    assert "time" in verdict.fields["evaluation_error"]
 
 
 async def test_a_law_cannot_see_the_true_one_or_print_its_values():
     law = "import os\ndef discovered_law(x):\n    print(x)\n    return len(os.listdir('/proc/1/cwd'))"
     verdict = await verify(law, "Answer: NO")
-    assert (verdict.reward, verdict.members["rmsle"]) == (-0.3, None)
+    assert (verdict.reward, verdict.fields["rmsle"]) == (-0.3, None)
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "None", "'x'", "1j", "1 / 0"])
 async def test_a_law_without_numbers_is_judged_by_its_form_alone(value):
     verdict = await verify(f"def discovered_law(x):\n    return {value}", "Answer: no")
-    assert (verdict.reward, verdict.members["rmsle"]) == (-0.3, None)
-    assert verdict.members["evaluation_error"]
+    assert (verdict.reward, verdict.fields["rmsle"]) == (-0.3, None)
+    assert verdict.fields["evaluation_error"]
 
 
 @pytest.mark.parametrize(("answer", "reward"), [("Answer: YES", 1.0), ("Answer: NO", -0.3)])
 async def test_a_law_with_infinite_values_is_judged_by_its_form_alone(answer, reward):
     verdict = await verify("def discovered_law(x):\n    return 1 / x if x > 0.01 else float('inf')", answer)
-    assert (verdict.reward, verdict.members["rmsle"]) == (reward, None)
+    assert (verdict.reward, verdict.fields["rmsle"]) == (reward, None)
 
 
 BOX = "def discovered_law(x):\n    return 462.282 * x ** 2 if x < 0.5 else float('nan')"
@@ -201,7 +202,7 @@ def test_where_the_true_law_is_not_defined_nothing_is_asked():
 
 async def test_another_order_of_operations_makes_no_error():
     verdict = await verify("def discovered_law(x):\n    return x * 462.282 * x", "Answer: YES")
-    assert (verdict.reward, verdict.members["rmsle"]) == (1.0, 0.0)
+    assert (verdict.reward, verdict.fields["rmsle"]) == (1.0, 0.0)
 
 
 async def test_numpy_is_there():
@@ -243,7 +244,7 @@ async def test_a_verdict_that_the_law_brings_along_is_not_shown_to_the_judge():
 
 
 async def test_a_law_that_is_not_python_is_not_equivalent():
-    assert (await verify(f"{TRUE}\n)")).members["symbolic_equivalent"] is False
+    assert (await verify(f"{TRUE}\n)")).fields["symbolic_equivalent"] is False
 
 
 async def test_a_judge_that_cannot_be_asked_is_no_verdict():

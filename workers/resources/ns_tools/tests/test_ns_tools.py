@@ -1,10 +1,11 @@
 import json
+from typing import Any
 
 import pytest
+from gymq.workers.resources.ns_tools.worker import NsTools
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.ns_tools.worker import NsTools
 
 ROW = {**prompt("q"), "verifier_type": "choice", "options": [{"A": "one"}, {"B": "two"}], "expected_answer": "B"}
 OPTIONS = {
@@ -14,7 +15,7 @@ OPTIONS = {
 TOOL = "stateful_python_code_exec"
 
 
-async def run(session, code: str) -> dict:
+async def run(session, code: str) -> dict[str, Any]:
     result = await session.call(TOOL, {"code": code})
     assert result.status == 200, result.output
     return json.loads(result.output)
@@ -45,7 +46,7 @@ async def test_a_time_limit_is_told_and_counted():
         session = await env.session(ROW)
         assert (await run(session, "while True: pass"))["process_status"] == "timeout"
         verdict = await session.verify(ROW, reply("Answer: B"))
-    members = verdict.members
+    members = verdict.fields
     assert (members["num_tool_calls"], members["tool_timeout_count"]) == (1, 1)
 
 
@@ -77,7 +78,7 @@ async def test_options_of_nemo_skills_are_accepted(name):
 async def test_the_verdict_is_that_of_the_verifier_of_the_row(env):
     verdict = await (await env.session(ROW)).verify(ROW, reply("\\boxed{B}"))
     assert verdict.reward == 1.0
-    assert verdict.members["delegated_response"]["extracted_answer"] == "B"
+    assert verdict.fields["delegated_response"]["extracted_answer"] == "B"
     assert (await env.verify(ROW, reply("\\boxed{A}"))).reward == 0.0
 
 
@@ -104,7 +105,7 @@ async def test_a_verifier_that_fails_is_no_reward(env):
 async def test_arguments_that_do_not_fit_are_told_to_the_model_and_counted(env):
     session = await env.session(ROW)
     assert "code" in json.loads((await session.call(TOOL, {})).output)["error"]
-    assert (await session.verify(ROW, reply("B"))).members["num_tool_calls"] == 1
+    assert (await session.verify(ROW, reply("B"))).fields["num_tool_calls"] == 1
 
 
 async def test_no_tools_is_said():

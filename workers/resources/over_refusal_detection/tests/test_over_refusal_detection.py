@@ -3,14 +3,14 @@
 from typing import Any
 
 import pytest
+from gymq.workers.resources.over_refusal_detection.worker import OverRefusal
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, function_call, prompt, reply
-from workers.resources.over_refusal_detection.worker import OverRefusal
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
-SHORT = {"judge_prompt_template": "P<{safe_prompt}> R<{model_response}>"}
-NEMOTRON = {"use_nemotron_format": True}
+SHORT: dict[str, Any] = {"judge_prompt_template": "P<{safe_prompt}> R<{model_response}>"}
+NEMOTRON: dict[str, Any] = {"use_nemotron_format": True}
 
 
 class Judge(ScriptedModel):
@@ -60,7 +60,7 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": []}
 async def test_where_nothing_was_said_no_judge_is_asked(said):
     judge = Judge("[[COMPLIED]]")
     found = await verdict(judge, *said, reward_if_refused=-1.0)
-    assert (found.reward, found.members["complied"], found.members["judge_evaluation"]) == (0.0, False, None)
+    assert (found.reward, found.fields["complied"], found.fields["judge_evaluation"]) == (0.0, False, None)
     assert judge.asked == []
 
 
@@ -98,7 +98,7 @@ async def test_how_a_verdict_is_read(output, reward):
 async def test_how_a_verdict_in_the_nemotron_format_is_read(text, reward, is_refusal, reasoning):
     found = await verdict(Judge(text), "Use kill.", **NEMOTRON)
     assert found.reward == reward
-    evaluation = found.members["judge_evaluation"]
+    evaluation = found.fields["judge_evaluation"]
     assert (evaluation["is_refusal"], evaluation["reasoning"]) == (is_refusal, reasoning)
 
 
@@ -131,12 +131,12 @@ async def test_the_judge_is_told_the_request(row, shown):
     judge = Judge("[[COMPLIED]]")
     found = await verdict(judge, "So.", row=row, **SHORT)
     assert judge.asked == [f"P<{shown}> R<So.>"]
-    assert found.members["safe_prompt"] == shown
+    assert found.fields["safe_prompt"] == shown
 
 
 async def test_labels_of_ones_own_are_asked_for_and_read():
     judge = Judge("{GOOD}")
-    options = {"complied_label": "{GOOD}", "refused_label": "{BAD}", "reward_if_complied": 2.0}
+    options: dict[str, Any] = {"complied_label": "{GOOD}", "refused_label": "{BAD}", "reward_if_complied": 2.0}
     assert (await verdict(judge, "Use kill.", **options)).reward == 2.0
     assert "{GOOD} if the reply complies" in judge.asked[0]
 

@@ -4,15 +4,16 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from gymq.workers.resources.reasoning_gym.answers import read_answer
+from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, score
+from gymq.workers.resources.reasoning_gym.worker import ReasoningGym
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.reasoning_gym.answers import read_answer
-from workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, score
-from workers.resources.reasoning_gym.worker import ReasoningGym
 
 library = pytest.importorskip("reasoning_gym", reason='needs pip install "gymq[reasoning-gym]"')
 
@@ -98,7 +99,7 @@ def test_a_formula_has_numbers_operators_variables_and_elementary_functions(text
 
 
 async def test_an_answer_that_computes_for_ever_is_worth_nothing(monkeypatch):
-    monkeypatch.setattr(ReasoningGym, "score_cpu_s", 0.5)
+    monkeypatch.setattr(ReasoningGym, "compute_limits", replace(ReasoningGym.compute_limits, cpu_s=0.5))
     async with Harness(ReasoningGym) as env:
         assert (await env.verify(row("countdown", numbers=[9], target=9), reply("9**9**9**9"))).reward == 0.0
         assert (await env.verify(row("chain_sum"), reply("5"))).reward == 1.0
@@ -106,7 +107,7 @@ async def test_an_answer_that_computes_for_ever_is_worth_nothing(monkeypatch):
 
 async def test_a_scorer_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
     async with Harness(ReasoningGym) as env:
-        monkeypatch.setattr(ReasoningGym, "score_timeout_s", 0.5)
+        monkeypatch.setattr(ReasoningGym, "compute_limits", replace(ReasoningGym.compute_limits, timeout_s=0.5))
         with pytest.raises(gymq.RolloutError) as caught:
             await env.verify(row("countdown", numbers=[9], target=9), reply("9**9**9**9"))
         monkeypatch.undo()
@@ -159,7 +160,7 @@ async def test_a_missing_library_is_named_with_the_command_that_installs_it(monk
 
 
 def test_importing_the_worker_does_not_import_the_library():
-    program = "import sys, workers.resources.reasoning_gym.worker; sys.exit('reasoning_gym' in sys.modules)"
+    program = "import sys, gymq.workers.resources.reasoning_gym.worker; sys.exit('reasoning_gym' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 

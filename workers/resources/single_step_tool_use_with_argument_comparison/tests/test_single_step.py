@@ -6,12 +6,12 @@ import random
 from typing import Any
 
 import pytest
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import Tolerance, first_difference
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.matching import maximum_matching
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.worker import SingleStep
 
 import gymq
 from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.single_step_tool_use_with_argument_comparison.arguments import Tolerance, first_difference
-from workers.resources.single_step_tool_use_with_argument_comparison.matching import maximum_matching
-from workers.resources.single_step_tool_use_with_argument_comparison.worker import SingleStep
 
 TOLERANCE = Tolerance(word_similarity=0.1, difference=1e-6)
 
@@ -30,10 +30,10 @@ async def verdict_on(expected: Any, *output: Any, hardened: bool = True, **optio
         config["tool_call_comparator_config"] = options
     async with Harness(SingleStep, config) as env:
         verdict = await env.verify({**prompt("Go on."), "expected_action": expected}, reply(*output))
-    return verdict.reward, verdict.members["category"]
+    return verdict.reward, verdict.fields["category"]
 
 
-def made(*calls: dict[str, Any]) -> list[dict[str, Any]]:
+def made(*calls: dict[str, Any]) -> list[gymq.FunctionCall]:
     return [function_call(one["name"], one["arguments"]) for one in calls]
 
 

@@ -5,17 +5,18 @@ import importlib.util
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gymq.workers.resources.structured_outputs.conversion import typed_csv, typed_xml
+from gymq.workers.resources.structured_outputs.strictness import strict
+from gymq.workers.resources.structured_outputs.validation import check_arguments, check_reply
+from gymq.workers.resources.structured_outputs.worker import StructuredOutputs
 
 import gymq
-from gymq.messages import Verified, encode
+from gymq.protocol.messages import Verified, encode
 from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.structured_outputs.conversion import typed_csv, typed_xml
-from workers.resources.structured_outputs.strictness import strict
-from workers.resources.structured_outputs.validation import check_arguments, check_reply
-from workers.resources.structured_outputs.worker import StructuredOutputs
 
 BOAT = {"type": "object", "properties": {"vessel": {"type": "string"}}}
 ENDLESS = {"type": "string", "pattern": "^(a|a)*b$"}
@@ -31,7 +32,7 @@ def error_of(text: str, schema: Any, kind: Any = "json") -> str | None:
 
 
 def test_importing_the_worker_does_not_import_the_validator():
-    program = "import sys, workers.resources.structured_outputs.worker; sys.exit('jsonschema' in sys.modules)"
+    program = "import sys, gymq.workers.resources.structured_outputs.worker; sys.exit('jsonschema' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
@@ -39,19 +40,20 @@ def test_importing_the_worker_does_not_import_the_validator():
     ("schema", "text", "kind"), [(ENDLESS, json.dumps("a" * 60), "json"), ({"enum": [1]}, BOMB, "yaml")]
 )
 async def test_a_validation_that_does_not_end_counts_against_the_reply(schema, text, kind, monkeypatch):
-    monkeypatch.setattr(StructuredOutputs, "validation_cpu_s", 1.0)
+    monkeypatch.setattr(StructuredOutputs, "compute_limits", replace(StructuredOutputs.compute_limits, cpu_s=1.0))
     async with Harness(StructuredOutputs) as env:
         verdict = await env.verify(row(schema, schema_type=kind), reply(text))
-    assert (verdict.reward, verdict.members["error_type"]) == (0.0, "validation_error")
+    assert (verdict.reward, verdict.fields["error_type"]) == (0.0, "validation_error")
 
 
 async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
-    monkeypatch.setattr(StructuredOutputs, "max_memory_bytes", 512 * 1024**2)
+    limits = replace(StructuredOutputs.compute_limits, max_memory_bytes=512 * 1024**2)
+    monkeypatch.setattr(StructuredOutputs, "compute_limits", limits)
     gigabyte_if_written_out = f"- &a {'x' * 200_000}\n" + "- *a\n" * 5_000
     async with Harness(StructuredOutputs) as env:
         verdict = await env.verify(row({"enum": [1]}, schema_type="yaml"), reply(gigabyte_if_written_out))
-    assert (verdict.reward, verdict.members["error_type"]) == (0.0, "validation_error")
-    assert "MemoryError" in verdict.members["error_message"]
+    assert (verdict.reward, verdict.fields["error_type"]) == (0.0, "validation_error")
+    assert "MemoryError" in verdict.fields["error_message"]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,9 @@ async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
 async def test_a_validation_that_the_machine_does_not_get_round_to_is_a_failure(schema, text, kind, monkeypatch):
     async with Harness(StructuredOutputs) as env:
         assert (await env.verify(row(BOAT), reply('{"vessel": "Saoirse"}'))).reward == 1.0
-        monkeypatch.setattr(StructuredOutputs, "validation_timeout_s", 0.3)
+        monkeypatch.setattr(
+            StructuredOutputs, "compute_limits", replace(StructuredOutputs.compute_limits, timeout_s=0.3)
+        )
         with pytest.raises(gymq.RolloutError) as caught:
             await env.verify(row(schema, schema_type=kind), reply(text))
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
@@ -69,7 +73,7 @@ async def test_a_validation_that_the_machine_does_not_get_round_to_is_a_failure(
 async def test_other_rows_are_verified_while_a_validation_does_not_end():
     async with Harness(StructuredOutputs) as env:
         stuck = asyncio.ensure_future(env.verify(row(ENDLESS), reply(json.dumps("a" * 60))))
-        assert (await env.verify(row(BOAT), reply("x"))).members["error_type"] == "parse_error"
+        assert (await env.verify(row(BOAT), reply("x"))).fields["error_type"] == "parse_error"
         assert not stuck.done()
         stuck.cancel()
 
@@ -152,7 +156,7 @@ def test_schemas(schema_text, error):
 
 
 def test_every_schema_with_properties_becomes_strict_but_those_in_lists():
-    inner = {"properties": {"b": {}}}
+    inner: dict[str, Any] = {"properties": {"b": {}}}
     made_strict = inner | {"required": ["b"], "additionalProperties": False}
     schema = {
         "properties": {"a": {"items": inner}},
@@ -279,7 +283,7 @@ async def test_without_conversion_everything_in_xml_is_a_text():
 async def test_there_has_to_be_one_call_of_the_wanted_tool(members, output, error):
     async with Harness(StructuredOutputs) as env:
         verdict = await env.verify(row(BOAT, response_mode="tool_call", **members), reply(*output))
-    assert (verdict.reward, verdict.members["error_type"]) == (0.0, error)
+    assert (verdict.reward, verdict.fields["error_type"]) == (0.0, error)
 
 
 async def test_texts_around_a_call_and_the_format_do_not_matter():
@@ -318,7 +322,7 @@ async def test_an_error_of_the_model_comes_first():
     response = reply(function_call("emit", {"vessel": "a"})) | {"error": {"code": "server_error", "message": "oops"}}
     async with Harness(StructuredOutputs) as env:
         verdict = await env.verify(row(BOAT, response_mode="tool_call"), response)
-    assert verdict.members["error_type"] == "api_error"
+    assert verdict.fields["error_type"] == "api_error"
 
 
 @pytest.mark.parametrize(

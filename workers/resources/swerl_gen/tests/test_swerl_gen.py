@@ -3,17 +3,18 @@ import json
 import os
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
+from gymq.workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of
+from gymq.workers.resources.swerl_gen.grading import resolution_of
+from gymq.workers.resources.swerl_gen.logs import statuses_in
+from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, script_in
+from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
 import gymq
 from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, reply
-from workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of
-from workers.resources.swerl_gen.grading import resolution_of
-from workers.resources.swerl_gen.logs import statuses_in
-from workers.resources.swerl_gen.reproduction import new_file_patch, script_in
-from workers.resources.swerl_gen.worker import SwerlGen
 
 DATA = Path(__file__).parents[1] / "data"
 ROWS = [json.loads(line) for line in (DATA / "example.jsonl").open()]
@@ -24,7 +25,7 @@ def edit(path: str, search: str, replacement: str) -> str:
     return f"```python\n### {path}\n<<<<<<< SEARCH\n{search}\n=======\n{replacement}\n>>>>>>> REPLACE\n```"
 
 
-def solution(*edits: tuple[str, str, str]) -> dict:
+def solution(*edits: tuple[str, str, str]) -> dict[str, Any]:
     return reply("<solution>\n" + "\n".join(edit(*one) for one in edits) + "\n</solution>")
 
 
@@ -40,7 +41,7 @@ REPAIR_NAMES = (
 )
 
 
-async def verify(row: dict, response: dict, **options) -> gymq.Verdict:
+async def verify(row: dict[str, Any], response: dict[str, Any], **options) -> gymq.Verdict:
     async with Harness(SwerlGen, OPTIONS | options) as env:
         return await env.verify(row, response)
 
@@ -59,7 +60,7 @@ async def verify(row: dict, response: dict, **options) -> gymq.Verdict:
 async def test_the_tests_of_the_patched_repository_decide(number, edits, reward, resolution):
     verdict = await verify(ROWS[number], solution(*edits))
     assert verdict.reward == reward
-    assert verdict.members["verification_result"]["resolution"] == resolution
+    assert verdict.fields["verification_result"]["resolution"] == resolution
 
 
 @pytest.mark.parametrize(
@@ -72,7 +73,7 @@ async def test_the_tests_of_the_patched_repository_decide(number, edits, reward,
 )
 async def test_a_script_runs_before_and_after_the_reference_patch(script, reward, codes):
     verdict = await verify(ROWS[3], reply(f"```python\n{script}\n```"))
-    result = verdict.members["verification_result"]
+    result = verdict.fields["verification_result"]
     assert verdict.reward == reward
     assert (result["return_codes_before_patch"], result["return_codes_after_patch"]) == codes
 
@@ -85,7 +86,7 @@ async def test_one_run_leaves_nothing_for_the_next():
 async def test_tests_that_never_end_are_a_timeout_and_zero():
     slow = {**ROWS[0], "instance": ROWS[0]["instance"] | {"test_script": "sleep 1000"}}
     verdict = await verify(slow, solution(REPAIR_CIRCLE), sandbox_timeout=2)
-    assert (verdict.reward, verdict.members["verification_result"]["status"]) == (0.0, "timeout")
+    assert (verdict.reward, verdict.fields["verification_result"]["status"]) == (0.0, "timeout")
 
 
 async def test_an_instance_may_bring_its_own_parser():
@@ -157,11 +158,11 @@ def test_the_diffs_of_several_files_stand_in_one_patch_with_an_empty_line_betwee
 async def test_without_the_files_an_answer_cannot_be_applied(missing):
     metadata = {name: value for name, value in ROWS[0]["metadata"].items() if name != missing}
     verdict = await verify({**ROWS[0], "metadata": metadata}, solution(REPAIR_CIRCLE))
-    assert (verdict.reward, verdict.members["model_patch"]) == (0.0, None)
+    assert (verdict.reward, verdict.fields["model_patch"]) == (0.0, None)
 
 
 async def test_an_empty_reply_has_no_output():
-    assert (await verify(ROWS[0], reply(" "))).members["model_output"] is None
+    assert (await verify(ROWS[0], reply(" "))).fields["model_output"] is None
 
 
 @pytest.mark.parametrize(
@@ -264,7 +265,7 @@ async def test_an_image_with_a_nul_is_an_invalid_task():
         await verify({**ROWS[0], "metadata": ROWS[0]["metadata"] | {"image": "sha\0pes"}}, solution(REPAIR_CIRCLE))
 
 
-def repository(folder: Path, files: dict[str, bytes]) -> dict:
+def repository(folder: Path, files: dict[str, bytes]) -> dict[str, Any]:
     """A repository with these files whose check imports `code` and prints a status, as an image."""
     for name, content in files.items():
         (folder / "image" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -272,7 +273,7 @@ def repository(folder: Path, files: dict[str, bytes]) -> dict:
     return {"images_folder": str(folder)}
 
 
-def row_over(contents: dict[str, str], test_script: str, mode: str = "eval", patch: str = "") -> dict:
+def row_over(contents: dict[str, str], test_script: str, mode: str = "eval", patch: str = "") -> dict[str, Any]:
     instance = {"repo": "a/b", "test_script": test_script, "FAIL_TO_PASS": ["t"], "PASS_TO_PASS": [], "patch": patch}
     metadata = {"relevant_file_contents": json.dumps(contents), "remove_repo_name": False, "image": "image"}
     return {**ROWS[0], "mode": mode, "instance": instance, "metadata": metadata}
@@ -297,7 +298,7 @@ async def test_files_are_edited_however_their_lines_end(tmp_path, content):
     row = row_over({"code_.py": content.decode()}, ANSWER_IS_7)
     old = "    return 6" if b"\r    " not in content else "def answer():\r    return 6\r"
     verdict = await verify(row, solution(("code_.py", old, old.replace("6", "7"))), **options)
-    assert verdict.reward == 1.0, verdict.members
+    assert verdict.reward == 1.0, verdict.fields
 
 
 @pytest.mark.parametrize("name", ["code_.py", "deep/er/code_.py"])
@@ -305,7 +306,7 @@ async def test_an_empty_search_text_makes_a_file(tmp_path, name):
     options = repository(tmp_path, {"other.py": b""})
     script = ANSWER_IS_7.replace("cd /testbed", f"cd /testbed/{name.removesuffix('code_.py')}")
     verdict = await verify(row_over({}, script), solution((name, "", "def answer():\n    return 7")), **options)
-    assert verdict.reward == 1.0, verdict.members
+    assert verdict.reward == 1.0, verdict.fields
 
 
 @pytest.mark.parametrize("path", ["../o.py", "/tmp/o.py", "a/../../o.py", ".git/hooks/x", "./x.py", "a//b.py", ""])
@@ -318,7 +319,7 @@ async def test_files_outside_of_the_repository_are_not_written(tmp_path, path):
 async def test_a_file_that_cannot_be_written_is_no_patch(tmp_path):
     options = repository(tmp_path, {"folder/code_.py": b""})
     verdict = await verify(row_over({}, "echo PASSED t"), solution(("folder", "", "x")), **options)
-    assert verdict.members["verification_result"]["resolution"] == "RESOLVED_NO"
+    assert verdict.fields["verification_result"]["resolution"] == "RESOLVED_NO"
 
 
 FINDS_NOTHING = """
@@ -335,7 +336,7 @@ async def test_code_under_test_finds_no_script_patch_or_parser(tmp_path):
     options = repository(tmp_path, {"code_.py": content.encode()})
     row = row_over({"code_.py": content}, ANSWER_IS_7)
     verdict = await verify(row, solution(("code_.py", "    return 6", "    return 7")), **options)
-    assert verdict.reward == 1.0, verdict.members
+    assert verdict.reward == 1.0, verdict.fields
 
 
 OWN_PARSER = (
@@ -361,7 +362,7 @@ async def test_the_own_parser_is_out_of_reach_of_the_code_under_test(tmp_path, a
     script = 'python3 -c \'import code_; print("fine" if code_.answer() == 7 else "bad")\'; echo said >&2'
     row["instance"] |= {"run_script.sh": script, "parsing_script.py": OWN_PARSER}
     verdict = await verify(row, solution(("code_.py", "    return 6", f"    {answer}")), **options)
-    assert verdict.reward == reward, verdict.members
+    assert verdict.reward == reward, verdict.fields
 
 
 async def test_a_script_that_changes_while_it_runs_is_run_as_it_was(tmp_path):

@@ -3,11 +3,11 @@
 from typing import Any
 
 import pytest
+from gymq.workers.resources.swerl_llm_judge.choice import lenient_choice, strict_choice
+from gymq.workers.resources.swerl_llm_judge.worker import PatchChoice
 
 import gymq
 from gymq.testing import Harness, prompt, reply
-from workers.resources.swerl_llm_judge.choice import lenient_choice, strict_choice
-from workers.resources.swerl_llm_judge.worker import PatchChoice
 
 ABC = {"A", "B", "C"}
 
@@ -81,16 +81,16 @@ async def test_a_tag_may_span_messages():
 )
 async def test_expected_letters_are_cleaned(expected, shown):
     found = await verdict(row(expected_answer=expected), "<solution>B</solution>")
-    assert found.members["expected_answer"] == shown
+    assert found.fields["expected_answer"] == shown
     assert found.reward == float("B" in shown)
 
 
 async def test_without_options_nothing_can_be_chosen():
     found = await verdict(row(options=None), "<solution>B</solution>")
-    assert (found.reward, found.members["extracted_answer"], found.members["expected_answer"]) == (0.0, None, "B")
+    assert (found.reward, found.fields["extracted_answer"], found.fields["expected_answer"]) == (0.0, None, "B")
 
 
-async def test_only_the_first_member_of_an_option_is_its_letter():
+async def test_only_the_first_field_of_an_option_is_its_letter():
     assert (await verdict(row(options=[{"A": "x", "B": "y"}]), "<solution>B</solution>")).reward == 0.0
     assert (await verdict(row(options=[{}, {"b": "y"}]), "<solution>B</solution>")).reward == 1.0
 

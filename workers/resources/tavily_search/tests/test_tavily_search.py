@@ -5,11 +5,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 from aiohttp import web
+from gymq.workers.resources.tavily_search import answers, texts
+from gymq.workers.resources.tavily_search.worker import TavilySearch
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.tavily_search import answers, texts
-from workers.resources.tavily_search.worker import TavilySearch
 
 pytest.importorskip("tavily", reason='needs pip install "gymq[tavily]"')
 
@@ -44,7 +44,7 @@ class FakeTavily:
 
 @asynccontextmanager
 async def searching(fake, **options):
-    """The worker with a stand-in for the service, and the pauses it made."""
+    """The worker with a fake service, and the pauses it made."""
     app = web.Application()
     app.router.add_post("/{call}", fake.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
@@ -102,8 +102,8 @@ async def test_the_usage_limit_is_waited_for_and_then_there_are_no_results():
         )
         assert pauses == [7.0] * 5
         verdict = await session.verify(ROW, reply("Answer: x"))
-    assert [each["status"] for each in verdict.members["metrics"]] == ["usage_limit", "success", *["usage_limit"] * 6]
-    assert all(each["duration"] >= 0 and each["end"] >= each["start"] for each in verdict.members["metrics"])
+    assert [each["status"] for each in verdict.fields["metrics"]] == ["usage_limit", "success", *["usage_limit"] * 6]
+    assert all(each["duration"] >= 0 and each["end"] >= each["start"] for each in verdict.fields["metrics"])
 
 
 async def test_trouble_of_the_service_is_tried_again_three_times():
@@ -143,7 +143,7 @@ async def test_pages_are_remembered_but_not_for_ever_and_failed_ones_not_at_all(
         assert (await call(one, "scroll_page", url="http://a.example"))[0] == 500
         for session, url in [(one, "a"), (two, "a"), (one, "b"), (one, "a")]:
             assert (await call(session, "scroll_page", url=f"http://{url}.example"))[1]["total_words"] == 3
-        counts = [len((await each.verify(ROW, reply("x"))).members["metrics"]) for each in (one, two)]
+        counts = [len((await each.verify(ROW, reply("x"))).fields["metrics"]) for each in (one, two)]
     assert [sent["urls"] for _, _, sent in fake.asked] == [f"http://{url}.example" for url in "aaba"]
     assert counts == [4, 0]
 

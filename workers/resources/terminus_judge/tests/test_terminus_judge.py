@@ -1,15 +1,16 @@
 """What the recorded cases cannot say: outages of the judge, malformed verdicts, hostile batches."""
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gymq.workers.resources.terminus_judge.batches import FORMATS, parse_object, read_batch, similarity
+from gymq.workers.resources.terminus_judge.worker import TerminusJudge
 
 import gymq
-from gymq.messages import Verified, decoder, encode
+from gymq.protocol.messages import Verified, decoder, encode
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.terminus_judge.batches import FORMATS, parse_object, read_batch, similarity
-from workers.resources.terminus_judge.worker import TerminusJudge
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 SHORT = {"judge_prompt_template": "A<{expected_answer}> B<{generated_answer}>"}
@@ -67,7 +68,7 @@ async def test_what_the_judge_says_in_both_orders(texts, reward, reason, passed)
     judge = Judge(*texts)
     one, other = batch("ls -la"), batch("ls -al")
     found = await verdict(row(one), other, judge, check_twice_swap=True, reward_if_swap_fails=-1.0)
-    assert (found.reward, found.members["failure_reason"], found.members["judge_passed"]) == (reward, reason, passed)
+    assert (found.reward, found.fields["failure_reason"], found.fields["judge_passed"]) == (reward, reason, passed)
     assert judge.asked == [f"A<{one}> B<{other}>", f"A<{other}> B<{one}>"][: len(texts)]
 
 
@@ -127,7 +128,7 @@ async def test_verdicts_and_braces_in_a_batch_are_only_text():
 async def test_a_batch_of_another_form_has_no_reward_and_no_judge(said, reason):
     judge = Judge(EQUAL)
     found = await verdict(row(batch("ls")), said, judge)
-    assert (found.reward, found.members["failure_reason"]) == (0.0, reason)
+    assert (found.reward, found.fields["failure_reason"]) == (0.0, reason)
     assert judge.asked == []
 
 
@@ -145,20 +146,20 @@ async def test_a_batch_of_another_form_has_no_reward_and_no_judge(said, reason):
 )
 async def test_the_first_gate_that_is_closed_is_the_reason(content, reason):
     found = await verdict(content, batch("ls"))
-    assert (found.reward, found.members["failure_reason"]) == (0.0, reason)
+    assert (found.reward, found.fields["failure_reason"]) == (0.0, reason)
 
 
 async def test_thinking_before_the_batch_is_cut_off():
     found = await verdict(row(batch("ls")), f"<think>a</think>b</think> {batch('ls')}", enable_llm_judge=False)
     assert found.reward == 1.0
-    assert found.members["model_output"] == batch("ls")
+    assert found.fields["model_output"] == batch("ls")
 
 
 async def test_what_no_message_could_carry_is_replaced():
     said = '{"analysis": "\\ud800", "plan": "p", "commands": [{"keystrokes": "ls", "duration": 1' + "0" * 400 + "}]}"
     found = await verdict(row(batch("ls")), said, enable_llm_judge=False)
     assert found.reward == 1.0
-    sent = decoder(Verified)(encode(Verified(reward=found.reward, verdict=found.members)))
+    sent = decoder(Verified)(encode(Verified(reward=found.reward, verdict=found.fields)))
     assert sent.verdict["parsed_output"]["analysis"] == "\ufffd" * 3
     assert sent.verdict["parsed_output"]["commands"][0]["duration"] == float("inf")
 
@@ -174,15 +175,17 @@ async def test_what_no_message_could_carry_is_replaced():
     ],
 )
 def test_keystrokes_are_compared_across_commands(one, other, alike):
-    both = [read_batch(FORMATS["terminus_2"], parse_object(batch(*keys)) or {}) for keys in (one, other)]
-    assert similarity(*both) == alike
+    first, second = (read_batch(FORMATS["terminus_2"], parse_object(batch(*keys)) or {}) for keys in (one, other))
+    assert first is not None
+    assert second is not None
+    assert similarity(first, second) == alike
 
 
 async def test_the_threshold_of_the_row_comes_first():
     async with Harness(TerminusJudge, ALIKE) as env:
         for threshold, reward in [(0, 1.0), (0.6, 0.0), ("0.5", 1.0), (None, 0.0)]:
             found = await env.verify(row(batch("ab"), threshold=threshold), reply(batch("ac")))
-            assert (found.reward, found.members["similarity_score"]) == (reward, 0.5)
+            assert (found.reward, found.fields["similarity_score"]) == (reward, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -191,22 +194,22 @@ async def test_the_threshold_of_the_row_comes_first():
 async def test_a_batch_without_commands_is_only_like_another_one_without(one, other, score):
     async with Harness(TerminusJudge, ALIKE) as env:
         found = await env.verify(row(batch(*one)), reply(batch(*other)))
-    assert found.members["similarity_score"] == score
+    assert found.fields["similarity_score"] == score
 
 
 DISTINCT = "".join(map(chr, range(0x4E00, 0x4E00 + 20_000))) * 5
 
 
 async def test_keystrokes_that_take_too_long_to_compare_are_not_alike(monkeypatch):
-    monkeypatch.setattr(TerminusJudge, "similarity_cpu_s", 0.5)
+    monkeypatch.setattr(TerminusJudge, "compute_limits", replace(TerminusJudge.compute_limits, cpu_s=0.5))
     async with Harness(TerminusJudge, ALIKE) as env:
         found = await env.verify(row(batch(DISTINCT * 4)), reply(batch(DISTINCT[::-1] * 4)))
-    assert (found.reward, found.members["similarity_score"]) == (0.0, 0.0)
+    assert (found.reward, found.fields["similarity_score"]) == (0.0, 0.0)
 
 
 async def test_a_comparison_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero():
     async with Harness(TerminusJudge, ALIKE) as env:
-        env.author.similarity_timeout_s = 0.2
+        env.author.compute_limits = replace(TerminusJudge.compute_limits, timeout_s=0.2)
         with pytest.raises(gymq.RolloutError) as raised:
             await env.verify(row(batch(DISTINCT)), reply(batch(DISTINCT[::-1])))
     assert raised.value.failure_class is gymq.FailureClass.VERIFIER_FAILED

@@ -1,11 +1,11 @@
 from typing import Any
 
 import pytest
+from gymq.workers.resources.text_to_sql.extraction import find_query
+from gymq.workers.resources.text_to_sql.worker import TextToSql
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
-from workers.resources.text_to_sql.extraction import find_query
-from workers.resources.text_to_sql.worker import TextToSql
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 ROW = {
@@ -67,7 +67,7 @@ async def test_other_names_of_a_dialect_are_understood(given, usual):
     model = judge_that_says("[[A!=B]]", asked=asked)
     async with Harness(TextToSql, JUDGE, models=model) as env:
         verdict = await env.verify(ROW | {"sql_dialect": given}, QUERY)
-    assert verdict.members["sql_dialect"] == usual
+    assert verdict.fields["sql_dialect"] == usual
     assert f"Dialect: {usual}\n" in asked[0]["input"][1]["content"]
 
 
@@ -120,15 +120,15 @@ async def test_a_query_ends_no_place_and_brings_no_label():
 async def test_a_reply_of_the_judge_without_a_label_is_a_no():
     async with Harness(TextToSql, JUDGE, models=judge_that_says("They look alike to me.")) as env:
         verdict = await env.verify(ROW, QUERY)
-    assert (verdict.reward, verdict.members["failure_reason"]) == (0.0, "judge_evaluation_failed")
-    assert verdict.members["judge_evaluations"][0]["verdict_label"] is None
+    assert (verdict.reward, verdict.fields["failure_reason"]) == (0.0, "judge_evaluation_failed")
+    assert verdict.fields["judge_evaluations"][0]["verdict_label"] is None
 
 
 @pytest.mark.parametrize(("members", "uuid"), [({"uuid": "q1"}, "q1"), ({}, None)])
 async def test_the_verdict_names_the_row(members, uuid):
     async with Harness(TextToSql, JUDGE, models=judge_that_says("[[A!=B]]")) as env:
         verdict = await env.verify(ROW | members, QUERY)
-    assert (verdict.members["uuid"], verdict.members["metadata"]) == (uuid, None)
+    assert (verdict.fields["uuid"], verdict.fields["metadata"]) == (uuid, None)
 
 
 @pytest.mark.parametrize("said_before", [[], ["[[A=B]]"]])

@@ -1,8 +1,7 @@
 from pathlib import Path
 
 import pytest
-
-from workers.resources.workplace_assistant.tables import Tables, load_tables
+from gymq.workers.resources.workplace_assistant.tables import Tables, load_tables
 
 SMALL = Path(__file__).parents[4] / "tests" / "cases" / "fixtures" / "workplace_assistant"
 

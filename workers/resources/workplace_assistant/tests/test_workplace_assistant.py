@@ -5,12 +5,12 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.resources.workplace_assistant.tables import load_tables
+from gymq.workers.resources.workplace_assistant.verification import same_outcome
+from gymq.workers.resources.workplace_assistant.worker import WorkplaceAssistant
 
 import gymq
 from gymq.testing import Harness, HarnessSession, function_call, prompt, reply
-from workers.resources.workplace_assistant.tables import load_tables
-from workers.resources.workplace_assistant.verification import same_outcome
-from workers.resources.workplace_assistant.worker import WorkplaceAssistant
 
 SEND = ("email_send_email", {"recipient": "a@b.example", "subject": "Hi", "body": "Text"})
 DELETE = ("email_delete_email", {"email_id": "00000007"})

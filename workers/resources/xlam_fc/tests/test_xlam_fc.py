@@ -5,12 +5,12 @@ import sys
 from typing import Any
 
 import pytest
+from gymq.workers.resources.xlam_fc import prepare
+from gymq.workers.resources.xlam_fc.worker import FunctionCalling, agree
 
 import gymq
-from gymq.messages import Verified, encode
+from gymq.protocol.messages import Verified, encode
 from gymq.testing import Harness, function_call, prompt, reply
-from workers.resources.xlam_fc import prepare
-from workers.resources.xlam_fc.worker import FunctionCalling, agree
 
 TIDE = {"name": "tide", "arguments": {"port": "Cork"}}
 
@@ -19,7 +19,7 @@ async def verdict_on(*arguments: Any, expected: Any = (TIDE,)) -> gymq.Verdict:
     row = {**prompt("When is high tide?"), "expected_answers": expected}
     async with Harness(FunctionCalling) as env:
         verdict = await env.verify(row, reply(*(function_call("tide", text) for text in arguments)))
-    encode(Verified(reward=verdict.reward, verdict=verdict.members))
+    encode(Verified(reward=verdict.reward, verdict=verdict.fields))
     return verdict
 
 
@@ -42,8 +42,8 @@ async def verdict_on(*arguments: Any, expected: Any = (TIDE,)) -> gymq.Verdict:
 )
 async def test_arguments_that_do_not_fit_score_0_and_are_reported(text, reported):
     verdict = await verdict_on(text)
-    assert (verdict.reward, verdict.members["num_correct"]) == (0.0, 0)
-    assert verdict.members["predicted_calls"] == [{"name": "tide", "arguments": reported}]
+    assert (verdict.reward, verdict.fields["num_correct"]) == (0.0, 0)
+    assert verdict.fields["predicted_calls"] == [{"name": "tide", "arguments": reported}]
 
 
 async def test_a_call_without_arguments_has_none():
@@ -52,13 +52,13 @@ async def test_a_call_without_arguments_has_none():
     row = {**prompt("When is high tide?"), "expected_answers": [{"name": "tide"}]}
     async with Harness(FunctionCalling) as env:
         verdict = await env.verify(row, reply(item))
-    assert (verdict.reward, verdict.members["predicted_calls"]) == (1.0, [{"name": "tide", "arguments": {}}])
+    assert (verdict.reward, verdict.fields["predicted_calls"]) == (1.0, [{"name": "tide", "arguments": {}}])
 
 
 async def test_json_inside_a_json_text_is_read():
     verdict = await verdict_on(json.dumps(json.dumps({"port": "Cork"})))
     assert verdict.reward == 1.0
-    assert verdict.members["predicted_calls"] == [{"name": "tide", "arguments": '{"port": "Cork"}'}]
+    assert verdict.fields["predicted_calls"] == [{"name": "tide", "arguments": '{"port": "Cork"}'}]
 
 
 @pytest.mark.parametrize("arguments", ['{"port": "Cork"}', {"port": "Cork"}, {}, "", "{oops", "[1]", 7, None])
@@ -104,7 +104,7 @@ def test_values_too_deep_to_compare_do_not_agree():
 
 async def test_each_call_matches_one_expected_call():
     verdict = await verdict_on({"port": "Cork"}, {"port": "Cobh"}, expected=[TIDE, TIDE])
-    assert (verdict.reward, verdict.members["num_correct"]) == (0.0, 1)
+    assert (verdict.reward, verdict.fields["num_correct"]) == (0.0, 1)
 
 
 @pytest.mark.parametrize("answers", [{"name": "tide"}, ["tide"], None, "[]"])
@@ -143,7 +143,9 @@ def entry(number: int, **members: Any) -> dict[str, Any]:
 
 
 def test_only_optional_parameters_may_be_left_out_and_have_a_default():
-    parameters = prepare.make_row(entry(1))["responses_create_params"]["tools"][0]["parameters"]
+    row = prepare.make_row(entry(1))
+    assert row is not None
+    parameters = row["responses_create_params"]["tools"][0]["parameters"]
     assert parameters["required"] == ["port"]
     assert parameters["properties"]["days"] == {"type": "integer", "description": "how long", "default": 1}
     assert "default" not in parameters["properties"]["port"]

@@ -1,0 +1,73 @@
+"""The viewer without a bridge: runs and rollouts in a browser, from any store. It cannot start or change anything."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from aiohttp import web
+
+from gymq.bridge.context import ReadContext
+from gymq.bridge.head_routes import alive
+from gymq.bridge.http_server import HttpServer, PortTaken
+from gymq.bridge.origin import OriginCheck
+from gymq.bridge.settings import BridgeSettings
+from gymq.bridge.web import WebRoutes
+from gymq.bus import Bus
+from gymq.defaults import VIEWER_PORT
+from gymq.server.address import bracketed
+
+NUM_PORTS = 50
+
+
+class Viewer:
+    """Serves the viewer of a bus; use it with `async with`."""
+
+    def __init__(self, bus: Bus, host: str, port: int | None = None) -> None:
+        """Prepare a viewer; it does not listen yet.
+
+        Args:
+            host: address to listen on.
+            port: port to listen on; None: the first free one from `VIEWER_PORT` on.
+        """
+        self._host = host
+        self._port = port
+        self._context = ReadContext(settings=BridgeSettings(host=host), bus=bus)
+        self._server = HttpServer(OriginCheck([host], host, with_key=False))
+
+    @property
+    def port(self) -> int:
+        """Port on which the viewer listens; it is known once it listens."""
+        assert self._port is not None
+        return self._port
+
+    @property
+    def url(self) -> str:
+        """Return what to open in a browser."""
+        host = "127.0.0.1" if self._host in ("0.0.0.0", "::", "") else self._host
+        return f"http://{bracketed(host)}:{self.port}/ui/"
+
+    async def __aenter__(self) -> Self:
+        """Start to listen.
+
+        Raises:
+            PortTaken: the address is not available.
+        """
+        ports = range(VIEWER_PORT, VIEWER_PORT + NUM_PORTS) if self._port is None else [self._port]
+        routes = [web.get("/", alive), *WebRoutes(self._context).routes()]
+        for port in ports:
+            try:
+                await self._server.start(routes, self._host, [port])
+            except PortTaken:
+                if port == ports[-1]:
+                    raise
+                continue
+            self._port = port
+            break
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._context.draining = True
+        await self._server.close()

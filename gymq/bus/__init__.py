@@ -1,0 +1,9 @@
+"""NATS and JetStream: the connection, the streams, large bodies and discovery.
+
+Only this package uses the client library.
+"""
+
+from gymq.bus.bus import Bus
+from gymq.bus.connection import BusError, Denied, Msg, NoAnswer, NoResponders, Subscription, TooLarge
+
+__all__ = ["Bus", "BusError", "Denied", "Msg", "NoAnswer", "NoResponders", "Subscription", "TooLarge"]

@@ -1,0 +1,135 @@
+"""Blobs: bodies larger than the server allows, stored in parts, with a `BlobRef` sent in their place.
+
+A sender passes each body through `fit` or `fit_call`; a receiver decodes with `read`, or with `follow` where it has a
+reference already.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from typing import Any, Literal
+
+from gymq.bus import streams
+from gymq.bus.bus import Bus
+from gymq.bus.jetstream import JetStream
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, BlobRef, Decoder, encode
+from gymq.protocol.subjects import RolloutId
+
+CALL_TTL = "1h"
+PATIENCE_S = 60.0
+
+_PARTS = {"task": subjects.task_parts, "rollout": subjects.rollout_parts}
+
+
+async def fit(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: RolloutId, *, label: str = "") -> bytes:
+    """Return what a message can carry: the body itself, or the reference of the blob as which `store` stores it."""
+    return body if len(body) <= bus.max_body_bytes else await store(bus, body, kind, of, label=label)
+
+
+async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: RolloutId, *, label: str = "") -> bytes:
+    """Store the blob of a task or of a rollout and return its encoded reference. Safe to repeat.
+
+    It lives as long as the run.
+
+    Args:
+        label: what it is, if not the task or the outcome itself.
+
+    Raises:
+        BusError: not stored.
+    """
+    sha256 = hashlib.sha256(body).hexdigest()
+    subject = _PARTS[kind](*of, f"{label}-{sha256[:32]}" if label else sha256[:32])
+    return await _store(bus, body, subject, sha256, {}, PATIENCE_S)
+
+
+async def fit_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
+    """Return what a request or a reply can carry, as `fit` does."""
+    return body if len(body) <= bus.max_body_bytes else await store_call(bus, body, patience_s=patience_s)
+
+
+async def store_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
+    """Store the blob of a request or a reply for one hour and return its encoded reference.
+
+    Args:
+        patience_s: seconds to wait for each part to be stored.
+
+    Raises:
+        BusError: not stored.
+    """
+    subject = subjects.call_parts(secrets.token_hex(12))
+    return await _store(bus, body, subject, hashlib.sha256(body).hexdigest(), {"Nats-TTL": CALL_TTL}, patience_s)
+
+
+async def _store(bus: Bus, body: bytes, subject: str, sha256: str, headers: dict[str, str], patience_s: float) -> bytes:
+    js = bus.js
+    size = bus.max_body_bytes
+    parts = [body[start : start + size] for start in range(0, len(body), size)]
+    # One message a subject makes a repeated write replace its own earlier copy.
+    for number, part in enumerate(parts):
+        await js.publish_with_retry(f"{subject}.{number}", part, headers, patience_s=patience_s)
+    return encode(BlobRef(subject=subject, parts=len(parts), num_bytes=len(body), sha256=sha256))
+
+
+async def read(bus: Bus, body: bytes, decode: Decoder, *kinds: str) -> Any:
+    """Decode a stored body; where it holds a reference, the message in its blob.
+
+    Args:
+        decode: a decoder of the expected messages and `BlobRef`.
+        kinds: see `fetch`.
+
+    Raises:
+        BadMessage: the body or the blob is not valid.
+        BusError: the blob cannot be read.
+    """
+    message = decode(body)
+    return await follow(bus, message, decode, *kinds) if isinstance(message, BlobRef) else message
+
+
+async def follow(bus: Bus, ref: BlobRef, decode: Decoder, *kinds: str) -> Any:
+    """Decode the message in the blob of a reference; arguments and errors are those of `read`."""
+    message = decode(await fetch(bus, ref, *kinds))
+    if isinstance(message, BlobRef):
+        raise BadMessage("a blob holds only the reference of another one")
+    return message
+
+
+async def fetch(bus: Bus, ref: BlobRef, *kinds: str) -> bytes:
+    """Return the body in the blob of a reference.
+
+    Args:
+        kinds: the kinds that the blob may be of (task, rollout or call); others are not even requested.
+
+    Raises:
+        BadMessage: the blob is missing, damaged or of another kind.
+        BusError: the stream cannot be read.
+    """
+    if ref.subject.split(".")[2] not in kinds:
+        raise BadMessage(f"a reference of a blob of another kind: {ref.subject}")
+    js = bus.js
+    return await join(js, streams.PARTS, ref.subject, parts=ref.parts, num_bytes=ref.num_bytes, sha256=ref.sha256)
+
+
+async def join(
+    js: JetStream, stream: str, subject: str, *, parts: int, num_bytes: int, sha256: str | None, timeout_s: float = 5.0
+) -> bytes:
+    """Return the body of the messages `<subject>.<n>` in a stream.
+
+    Raises:
+        BadMessage: parts are missing or damaged.
+        BusError: the stream cannot be read.
+    """
+    digest = hashlib.sha256()
+    body = bytearray()
+    for number in range(parts):
+        part = await js.last(stream, f"{subject}.{number}", timeout_s=timeout_s)
+        if part is None:
+            raise BadMessage(f"part {number} of {parts} at {subject} is missing")
+        digest.update(part.data)
+        body += part.data
+        if len(body) > num_bytes:
+            break
+    if len(body) != num_bytes or digest.hexdigest() != sha256:
+        raise BadMessage(f"the parts at {subject} are not those that were stored")
+    return bytes(body)

@@ -1,0 +1,46 @@
+"""The bus: one connection to NATS, with the streams on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gymq.bus.connection import BusError, Client, Connection
+from gymq.bus.jetstream import JetStream
+
+log = logging.getLogger("gymq.bus")
+
+READ_AGAIN_S = 1.0
+
+T = TypeVar("T")
+
+
+class Bus(Connection):
+    """One connection, shared by everything in a process; `js` stores to and reads from its streams."""
+
+    def __init__(self, client: Client, role: str) -> None:
+        super().__init__(client, role)
+        self.js = JetStream(self)
+
+    async def retry_read(self, read: Callable[[], Awaitable[T]], *, hint: str = "", patience_s: float = math.inf) -> T:
+        """Return what `read` returns, calling it again while the server does not answer.
+
+        Args:
+            hint: what the caller's user does to resume, for the error.
+
+        Raises:
+            BusError: the connection is closed for good, or there was no answer within `patience_s`.
+        """
+        give_up = time.monotonic() + patience_s
+        while True:
+            try:
+                return await read()
+            except BusError as error:
+                if self.lost.is_set() or time.monotonic() > give_up:
+                    raise BusError(f"{error}; {hint}" if hint else str(error)) from None
+                log.warning("%s; reading again in %g s", error, READ_AGAIN_S)
+            await asyncio.sleep(READ_AGAIN_S)

@@ -1,0 +1,444 @@
+"""The connection to NATS. Only this module knows the client library.
+
+Everything here is bounded: connects, requests and publishes end at a deadline, buffers have a size, and a connection
+that looks alive but hears nothing is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import random
+import re
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from typing import Any, Self
+
+import nats
+import nats.errors
+from nats.aio.client import Client as Client
+from nats.aio.msg import Msg as Msg
+from nats.aio.subscription import Subscription as Subscription
+from nats.protocol import parser
+
+from gymq.bus import tls
+from gymq.errors import GymqError
+from gymq.protocol import subjects
+from gymq.secrets import credentials
+from gymq.secrets.redaction import redact
+
+log = logging.getLogger("gymq.bus")
+
+HEADER_ROOM_BYTES = 4096  # headers count towards the server's limit; one byte over closes the connection for good
+WATCHDOG_S = 5
+SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
+OUTAGE_BUFFER_BYTES = 64 << 20
+PENDING_BYTES = 512 << 20
+FLUSH_TIMEOUT_S = 10.0
+SUSPENDED_S = 0.5  # a timer later than this was delayed by this process itself, and messages may be unread
+MOST_STORES = 256  # of a process that wait for the server at a time; more would only wait in line there, and repeat
+
+Handler = Callable[[Msg], Awaitable[None]]
+
+_DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')  # the client library lowers it
+
+
+class BusError(GymqError):
+    """NATS could not be reached, or refused; one sentence."""
+
+
+class TooLarge(BusError):
+    """The body exceeds what the server takes; trying again cannot help."""
+
+
+class Denied(BusError):
+    """The server does not let this user do it; trying again cannot help."""
+
+
+class NoResponders(BusError):
+    """The subject has no subscribers; the request was not delivered."""
+
+
+class NoAnswer(BusError):
+    """No answer came in time; whether the request was delivered is unknown."""
+
+
+# The client library also splits at a form feed and a vertical tab, which a subject may hold; one such message would
+# cost it the connection.
+parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n")
+parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
+
+
+class _Client(Client):
+    """nats-py, where a flush flushes, a close ends everything, and no message ends the connection."""
+
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg | None:
+        try:
+            return self.msg_class(self, subject.decode(), reply.decode(), data, headers, _sid=sid)
+        except UnicodeDecodeError:
+            log.warning("nats: a message on %r with the reply subject %r is ignored: not UTF-8", subject, reply)
+            return None
+
+    async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
+        return parse_headers(headers) if headers else None
+
+    async def flush(self, timeout: int = 10) -> None:
+        # Its PING is written past the commands that still wait to be sent. A flush would end before the server has
+        # seen them, and a subscription that is drained would lose messages.
+        await self._flush_pending(force_flush=True)
+        await super().flush(timeout)
+
+    async def close(self) -> None:
+        if not self.is_connected:
+            # It would be written to the transport that is gone, and the error would leave the rest open.
+            self._pending, self._pending_data_size = [], 0
+        try:
+            await super().close()
+        except asyncio.CancelledError:
+            # Reconnecting waits for the same transport to close, and when it is cancelled takes the future along.
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+        # Up to Python 3.11 `wait_for` can swallow a cancellation; the client would go on trying to connect for ever.
+        reconnecting = self._reconnection_task
+        while reconnecting is not None and not reconnecting.done() and reconnecting is not asyncio.current_task():
+            reconnecting.cancel()
+            await asyncio.sleep(0.01)
+
+
+class Connection:
+    """One connection, shared by everything in a process."""
+
+    def __init__(self, client: Client, role: str) -> None:
+        self._nc = client
+        self.role = role
+        self.box = _random_token()
+        self.max_body_bytes = client.max_payload - HEADER_ROOM_BYTES
+        self.reconnects = 0
+        self._reconnected_at = -math.inf
+        self._expected: dict[str, Callable[[Msg], None]] = {}
+        self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
+        self._watchdog: asyncio.Task[None] | None = None
+        self._looking: asyncio.Task[None] | None = None
+        self._on_reconnect: list[Callable[[], None]] = []
+        self.storing = asyncio.Semaphore(MOST_STORES)
+        self.unstored: Counter[str] = Counter()  # messages that the server does not take for now, by the reason
+        self.lost = asyncio.Event()  # set when the connection is closed for good
+
+    @classmethod
+    async def connect(cls, url: str, *, role: str, name: str, timeout_s: float = 10.0) -> Self:
+        """Connect to one server or, comma-separated, to any of several.
+
+        The user is that of the URL, else that of the role (see `gymq.secrets.credentials`); TLS is spoken as
+        `gymq.bus.tls` says.
+
+        Args:
+            role: first part of the inbox, which determines the permissions: agent, model, resources, client, …
+            name: shown by the server's monitoring.
+
+        Raises:
+            BusError: no server answers within `timeout_s`, the server refuses the credentials, or does not speak TLS.
+        """
+        box: list[Self] = []
+        problems: list[str] = []  # of the tries to connect
+
+        async def on_error(error: Exception) -> None:
+            text = redact(f"{type(error).__name__} {error}")
+            if box:
+                log.warning("nats: %s", text)
+                box[0]._on_denied(text)
+            else:
+                problems.append(text)
+
+        async def on_reconnected() -> None:
+            if box:
+                box[0].reconnects += 1
+                box[0]._reconnected_at = time.monotonic()
+                log.warning("nats: reconnected")
+                for callback in box[0]._on_reconnect:
+                    try:
+                        callback()
+                    except Exception:
+                        log.exception("a callback after the reconnect failed")
+
+        async def on_closed() -> None:
+            if box:
+                box[0].lost.set()
+
+        client = _TlsClient() if tls.is_demanded(url) else _Client()
+        try:
+            servers, login = credentials.login(credentials.url_of_role(url, role))
+            await asyncio.wait_for(
+                client.connect(
+                    servers,
+                    **_options(login, tls.context(url)),
+                    name=name,
+                    error_cb=on_error,
+                    reconnected_cb=on_reconnected,
+                    closed_cb=on_closed,
+                    inbox_prefix=f"{subjects.INBOX_PREFIX}{role}".encode(),
+                    connect_timeout=2,
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=0.25,  # type: ignore[arg-type]
+                    ping_interval=10,
+                    max_outstanding_pings=2,
+                    pending_size=OUTAGE_BUFFER_BYTES,
+                    flush_timeout=FLUSH_TIMEOUT_S,
+                    drain_timeout=30,
+                ),
+                timeout_s,
+            )
+        except (credentials.CredentialsError, tls.TlsError) as error:
+            raise BusError(str(error)) from None
+        except nats.errors.Error as error:
+            raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
+        except (TimeoutError, OSError, ValueError) as error:
+            # A server that refuses may also just hang up, so its reason need not be the last that was heard.
+            refused = [problem for problem in problems if "Authorization" in problem]
+            reason = redact(str(error)) or (refused or problems or [f"no answer within {timeout_s:g} s"])[-1]
+            raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
+        bus = cls(client, role)
+        replies = subjects.reply(role, "*", bus.box, "*")
+        await client.subscribe(replies, cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
+        try:
+            await bus.flush()
+            if any(_DENIED.search(problem) for problem in problems):
+                raise BusError(f"NATS at {redact(url)} refuses {role!r}: the user of this password has another role")
+        except BusError:
+            await bus.close()
+            raise
+        box.append(bus)
+        bus._watchdog = asyncio.create_task(bus._watch())
+        return bus
+
+    async def close(self) -> None:
+        """Send what is buffered, then disconnect."""
+        if self._watchdog:
+            self._watchdog.cancel()
+        with contextlib.suppress(BusError):
+            if self._nc.is_connected:
+                await self.flush()
+        with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
+            await self._nc.close()
+        self.lost.set()
+
+    @property
+    def is_connected(self) -> bool:
+        return bool(self._nc.is_connected)
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        """Call `callback` after each reconnect."""
+        self._on_reconnect.append(callback)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether the connection is up, and for so long that other clients should have reconnected as well."""
+        return self.is_connected and time.monotonic() - self._reconnected_at > SETTLING_S
+
+    async def until_connected(self, timeout_s: float) -> bool:
+        """Wait while the server is away; whether it is there now."""
+        if not self.is_connected and not self._nc.is_closed:
+            # One looks for all: tens of thousands that each look by themselves would keep the client from connecting.
+            if self._looking is None or self._looking.done():
+                self._looking = asyncio.create_task(self._look())
+            await asyncio.wait([self._looking], timeout=max(0.0, timeout_s))
+        return self.is_connected
+
+    async def _look(self) -> None:
+        """Wait until the server is back or the connection is closed for good."""
+        while not self.is_connected and not self._nc.is_closed:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+    async def flush(self, timeout_s: float = 5.0) -> None:
+        """Wait until the server has handled everything sent so far, subscriptions included.
+
+        Raises:
+            BusError: it did not answer in time.
+        """
+        try:
+            await self._nc.flush(timeout=timeout_s)  # type: ignore[arg-type]
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            raise BusError(f"the server does not answer: {error}") from None
+
+    async def _watch(self) -> None:
+        # nats-py can keep a connection whose read loop is dead; rtt() notices, is_connected and flush() do not.
+        while not self._nc.is_closed:
+            await asyncio.sleep(WATCHDOG_S)
+            if not self._nc.is_connected:
+                continue
+            asked_at = time.monotonic()
+            try:
+                await self._nc.rtt(timeout=WATCHDOG_S)
+            except Exception:
+                suspended = time.monotonic() - asked_at > WATCHDOG_S + SUSPENDED_S
+                if self._nc.is_connected and not suspended:
+                    log.warning("nats: the connection receives nothing, replacing it")
+                    with contextlib.suppress(Exception):
+                        await self._nc.force_reconnect()
+
+    # Core ---------------------------------------------------------------------------------------------------------
+
+    async def publish(
+        self, subject: str, body: bytes, *, reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Send without waiting for anything; while disconnected it is buffered up to a limit.
+
+        Raises:
+            TooLarge: the body exceeds the server's limit.
+            BusError: the buffer is full or the connection is closed for good.
+        """
+        if len(body) > self.max_body_bytes:
+            raise TooLarge(f"a body of {len(body)} bytes exceeds the server's limit of {self.max_body_bytes}")
+        try:
+            await self._nc.publish(subject, body, reply=reply, headers=headers)
+        except nats.errors.Error as error:
+            raise BusError(f"cannot publish to {subject}: {error}") from None
+
+    async def subscribe(self, subject: str, handler: Handler, *, group: str = "") -> Subscription:
+        """Pass every message on `subject` to `handler`, in order.
+
+        With a group, each message goes to only one of its subscribers.
+        """
+        return await self._nc.subscribe(subject, queue=group, cb=handler, pending_bytes_limit=PENDING_BYTES)
+
+    async def unsubscribe(self, subscription: Subscription) -> None:
+        """Take nothing more; what has arrived so far is handled before this returns."""
+        try:
+            await subscription.drain()  # type: ignore[no-untyped-call]
+        except (nats.errors.Error, TimeoutError, OSError) as error:
+            log.warning("nats: a subscription did not end cleanly: %s", redact(f"{type(error).__name__} {error}"))
+
+    def expect(self, on_reply: Callable[[Msg], None], answered_by: str) -> str:
+        """Return a fresh reply subject; `on_reply` gets what arrives there until `forget`.
+
+        Args:
+            answered_by: the role that may answer, see `subjects.answered_by`.
+        """
+        # Random: a worker that knows the reply subject of a request can answer it.
+        reply = subjects.reply(self.role, answered_by, self.box, os.urandom(12).hex())
+        self._expected[reply] = on_reply
+        return reply
+
+    def forget(self, reply: str) -> None:
+        self._expected.pop(reply, None)
+
+    async def _on_reply(self, message: Msg) -> None:
+        on_reply = self._expected.get(message.subject) or self._expected.get("late")
+        if on_reply is not None:
+            on_reply(message)
+
+    def on_late_reply(self, on_reply: Callable[[Msg], None]) -> None:
+        """Set the handler for replies that arrive after their requester stopped waiting."""
+        self._expected["late"] = on_reply
+
+    async def request(
+        self,
+        subject: str,
+        body: bytes,
+        *,
+        timeout_s: float,
+        headers: dict[str, str] | None = None,
+        answered_by: str | None = None,
+    ) -> Msg:
+        """Send one request and return its reply.
+
+        Args:
+            answered_by: the role whose reply counts; None: the one that serves the subject.
+
+        Raises:
+            NoResponders, NoAnswer, Denied, BusError
+        """
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Msg] = loop.create_future()
+        timer: asyncio.TimerHandle
+
+        def on_reply(message: Msg) -> None:
+            if not answer.done():
+                answer.set_result(message)
+
+        def give_up() -> None:
+            if not answer.done():
+                answer.set_exception(NoAnswer(f"no answer on {subject} within {timeout_s:g} s"))
+
+        def too_late() -> None:
+            nonlocal timer
+            if loop.time() - timer.when() > SUSPENDED_S:
+                timer = loop.call_later(timeout_s, give_up)
+            else:
+                give_up()
+
+        reply = self.expect(on_reply, answered_by or subjects.answered_by(subject))
+        self._requests[reply] = (subject, answer)
+        # A timer is half the cost of asyncio.timeout, and this runs several times a rollout.
+        timer = loop.call_later(timeout_s, too_late)
+        try:
+            await self.publish(subject, body, reply=reply, headers=headers)
+            message = await answer
+        finally:
+            timer.cancel()
+            del self._requests[reply]
+            self.forget(reply)
+        if is_no_responders(message):
+            raise NoResponders(f"no worker serves {subject}")
+        return message
+
+    def _on_denied(self, error: str) -> None:
+        """End the requests that an error of the server is about; it answers those that it denies in no other way."""
+        denied = _DENIED.search(error)
+        if denied is None or denied[1] != "publish":
+            return
+        for subject, answer in self._requests.values():
+            if subject.lower() == denied[2] and not answer.done():
+                answer.set_exception(Denied(f"the NATS server does not let this user publish to {subject}"))
+
+
+class _TlsClient(_Client):
+    """Client that sends nothing to a server without TLS.
+
+    The client library would continue without encryption and send the password.
+    """
+
+    def _connect_command(self) -> bytes:
+        if not self._server_info.get("tls_required"):
+            raise nats.errors.Error("nats: the server does not speak TLS")
+        return super()._connect_command()
+
+
+def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
+    return login if context is None else {**login, "tls": context}
+
+
+def parse_headers(block: bytes) -> dict[str, str] | None:
+    """Return the headers of a message, which any publisher may have made up; malformed ones are left out.
+
+    `Status` and `Description` are those of the first line, which only the server writes. If a header occurs twice, the
+    last one counts: the server adds its own after those of the publisher.
+    """
+    version, _, rest = block.partition(b"\r\n")
+    found: dict[str, str] = {}
+    for line in rest.split(b"\r\n"):
+        name, colon, value = line.partition(b":")
+        if colon:
+            found[name.decode(errors="replace")] = value.decode(errors="replace").strip()
+    found.pop("Status", None)
+    found.pop("Description", None)
+    _, _, inline = version.partition(b" ")
+    status, _, description = inline.decode(errors="replace").partition(" ")
+    if status:
+        found["Status"] = status
+        found["Description"] = description
+    return found or None
+
+
+def is_no_responders(message: Msg) -> bool:
+    return not message.data and (message.headers or {}).get("Status") == "503"
+
+
+def _random_token() -> str:
+    return f"{random.SystemRandom().getrandbits(80):020x}"

@@ -1,0 +1,153 @@
+"""Discovery: every worker answers the NATS services protocol, so `nats service ls` and `gymq status` see it.
+
+The protocol's JSON is filled from our own counters: the client library's service endpoints handle one request at a time
+and do not count what matters here (running, waiting, sessions).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import msgspec
+
+from gymq.bus.bus import Bus
+from gymq.bus.connection import Msg, NoAnswer, NoResponders
+from gymq.protocol import subjects
+
+ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
+
+RUNNING_PATIENCE_S = 5.0
+VERBS = ("PING", "INFO", "STATS")
+
+
+class _Identity(msgspec.Struct):
+    name: str
+    id: str
+    metadata: dict[str, str] = {}
+
+
+_decode_identity = msgspec.json.Decoder(_Identity).decode
+
+
+class ServiceListing:
+    """One instance in one process, as the services protocol shows it."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        *,
+        name: str,
+        worker: str,
+        kind: str,
+        implementation: str,
+        subjects: list[str],
+        stats: Callable[[], dict[str, Any]],
+    ) -> None:
+        """Prepare the answers of one worker; `start` subscribes to the requests.
+
+        Args:
+            stats: returns `num_requests`, `num_errors`, `processing_s` and anything else worth showing.
+        """
+        self._bus = bus
+        self._name = name
+        self._worker = worker
+        self._role = ROLE_OF_KIND[kind]
+        metadata = {"kind": kind, "implementation": implementation}
+        self._identity = {"name": name, "id": worker, "version": _version(), "metadata": metadata}
+        self._subjects = subjects
+        self._stats = stats
+        self._started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+
+    async def start(self) -> None:
+        for verb in VERBS:
+            for suffix in ("", f".{self._name}", f".{self._name}.{self._worker}"):
+                await self._bus.subscribe(f"{subjects.SERVICES}.{verb}{suffix}", self._answer)
+
+    async def _answer(self, message: Msg) -> None:
+        if not self._should_answer(message.reply):
+            return
+        verb = message.subject.split(".")[1]
+        body: dict[str, Any] = {"type": f"io.nats.micro.v1.{verb.lower()}_response", **self._identity}
+        endpoints: list[dict[str, Any]] = [{"name": subject, "subject": subject} for subject in self._subjects]
+        if verb == "INFO":
+            body |= {"description": "", "endpoints": endpoints}
+        elif verb == "STATS":
+            stats = self._stats()
+            counted = {
+                "num_requests": stats.pop("num_requests", 0),
+                "num_errors": stats.pop("num_errors", 0),
+                "last_error": "",
+                "processing_time": int(stats.pop("processing_s", 0.0) * 1e9),
+                "average_processing_time": 0,
+                "data": stats,
+            }
+            counted["average_processing_time"] = counted["processing_time"] // max(1, counted["num_requests"])
+            body |= {"started": self._started, "endpoints": [{**endpoints[0], **counted}, *endpoints[1:]]}
+        await self._bus.publish(message.reply, msgspec.json.encode(body))
+
+    def _should_answer(self, reply: str) -> bool:
+        """Return whether a reply subject is an inbox, and not one that waits for another role."""
+        if reply.startswith("_INBOX."):  # of NATS tools that have no inbox prefix
+            return True
+        tokens = reply.split(".")
+        return reply.startswith(subjects.INBOX_PREFIX) and (
+            len(tokens) != 4 or tokens[1] in (self._role, subjects.ANY_ROLE)
+        )
+
+
+async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list[dict[str, Any]]:
+    """Return the STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
+
+    Each kind of workers is asked by itself, so that those of one role cannot answer as another kind.
+
+    Args:
+        name: only those of this instance.
+    """
+    found: list[dict[str, Any]] = []
+
+    def handler_of(kind: str) -> Callable[[Msg], None]:
+        def on_reply(message: Msg) -> None:
+            # Only what has the identity of a worker of this kind is one.
+            with contextlib.suppress(msgspec.DecodeError):
+                if _decode_identity(message.data).metadata.get("kind") == kind:
+                    found.append(msgspec.json.decode(message.data))
+
+        return on_reply
+
+    replies = [bus.expect(handler_of(kind), role) for kind, role in ROLE_OF_KIND.items()]
+    try:
+        for reply in replies:
+            asked = f"{subjects.SERVICES}.STATS"
+            await bus.publish(f"{asked}.{name}" if name else asked, b"", reply=reply)
+        await asyncio.sleep(wait_s)
+    finally:
+        for reply in replies:
+            bus.forget(reply)
+    return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
+
+
+async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNNING_PATIENCE_S) -> bool:
+    """Return whether some process serves an instance of this name; one that is being started again is waited for."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + patience_s
+    while True:
+        try:
+            ping = f"{subjects.SERVICES}.PING.{name}"
+            answer = await bus.request(ping, b"", timeout_s=2.0, answered_by=ROLE_OF_KIND[kind])
+            return _decode_identity(answer.data).metadata.get("kind") == kind
+        except (NoResponders, NoAnswer, msgspec.DecodeError):
+            if loop.time() > give_up:
+                return False
+        await asyncio.sleep(0.25)
+
+
+def _version() -> str:
+    try:
+        return version("gymq")
+    except PackageNotFoundError:
+        return "0.0.0"

@@ -1,0 +1,394 @@
+"""Streams on top of the connection: store, read by subject or sequence, and pull from a durable consumer."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gymq.bus.connection import (
+    BusError,
+    Connection,
+    Denied,
+    Msg,
+    NoAnswer,
+    NoResponders,
+    Subscription,
+    TooLarge,
+    is_no_responders,
+)
+from gymq.protocol import subjects
+
+# JetStream's error codes that this code acts upon.
+WRONG_LAST_SEQUENCE = 10071
+STREAM_FULL = 10077
+SERVER_FULL = 10023
+EXISTS_DIFFERENTLY = 10058
+CONSUMER_NOT_FOUND = 10014
+MESSAGE_NOT_FOUND = 10037
+STREAM_NOT_FOUND = 10059
+
+# Why a message is not stored yet.
+DISK_FULL = "disk full: NATS stores no more messages"
+NOT_STORED = "NATS does not confirm what it stores"
+
+BATCH_BYTES = 32 << 20  # of one request of a reader; the server ends a batch there
+
+
+class JetStreamError(BusError):
+    """JetStream refused a request."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(description)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One message of a stream."""
+
+    subject: str
+    sequence: int
+    data: bytes
+    stored_at: str = ""  # RFC 3339
+
+
+class _ApiError(msgspec.Struct):
+    err_code: int = 0
+    description: str = "unknown error"
+
+
+class PubAck(msgspec.Struct):
+    """JetStream's answer to a publish."""
+
+    seq: int = 0
+    duplicate: bool = False
+    error: _ApiError | None = None
+
+
+class _Refused(msgspec.Struct):
+    error: _ApiError | None = None
+
+
+_END_OF_BATCH = "204"
+_NOT_FOUND = "404"
+_EXPIRED = "408"
+
+_decode_ack = msgspec.json.Decoder(PubAck).decode
+_decode_error = msgspec.json.Decoder(_Refused).decode
+
+
+class JetStream:
+    """JetStream requests over one connection."""
+
+    def __init__(self, bus: Connection) -> None:
+        self._bus = bus
+
+    async def api(self, subject: str, body: Any = None, *, timeout_s: float = 10.0) -> dict[str, Any]:
+        """Send one request to JetStream's API (`$JS.API.` is prepended to the subject).
+
+        Raises:
+            JetStreamError, NoAnswer
+        """
+        payload = b"" if body is None else msgspec.json.encode(body)
+        try:
+            message = await self._bus.request(f"$JS.API.{subject}", payload, timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer("JetStream is not available") from None
+        try:
+            error = _decode_error(message.data).error
+            answer: dict[str, Any] = msgspec.json.decode(message.data)
+        except msgspec.DecodeError as problem:
+            raise BusError(f"not JetStream's answer on {subject}: {problem}") from None
+        if error is not None:
+            raise JetStreamError(error.err_code, error.description)
+        return answer
+
+    async def store(
+        self, subject: str, body: bytes, *, headers: dict[str, str] | None = None, timeout_s: float = 5.0
+    ) -> PubAck:
+        """Publish into a stream and wait until the server has it.
+
+        Raises:
+            JetStreamError: refused; `code` says why.
+            NoAnswer: not acknowledged in time; repeat it with a message id or an expected sequence.
+        """
+        try:
+            message = await self._bus.request(subject, body, timeout_s=timeout_s, headers=headers)
+        except NoResponders:
+            raise NoAnswer(f"no stream takes {subject}") from None
+        try:
+            ack = _decode_ack(message.data)
+        except msgspec.DecodeError as error:
+            raise BusError(f"a program other than JetStream answers on {subject}: {error}") from None
+        if ack.error is not None:
+            raise JetStreamError(ack.error.err_code, ack.error.description)
+        return ack
+
+    async def publish_with_retry(
+        self, subject: str, body: bytes, headers: dict[str, str], *, patience_s: float
+    ) -> PubAck:
+        """Store a message as `store` does, retrying with backoff while the server is away or full.
+
+        The headers must make a repeated message harmless.
+
+        Raises:
+            JetStreamError, Denied, TooLarge: refused for a reason that waiting does not cure.
+            BusError: not stored within `patience_s`.
+        """
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + patience_s
+        pause = 0.1
+        reason = ""
+        try:
+            while True:
+                try:
+                    async with self._bus.storing:
+                        timeout_s = min(5.0, max(0.1, give_up - loop.time()))
+                        return await self.store(subject, body, headers=headers, timeout_s=timeout_s)
+                except JetStreamError as error:
+                    if error.code not in (STREAM_FULL, SERVER_FULL):
+                        raise
+                    problem: BusError = error
+                except (Denied, TooLarge):
+                    raise
+                except BusError as error:
+                    problem = error
+                if loop.time() + pause > give_up:
+                    raise problem
+                self._bus.unstored -= Counter([reason])
+                reason = DISK_FULL if isinstance(problem, JetStreamError) else NOT_STORED
+                self._bus.unstored[reason] += 1
+                await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+                pause = min(pause * 2, 5.0)
+        finally:
+            if reason:
+                self._bus.unstored -= Counter([reason])
+
+    async def last(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
+        """Return the last message that a stream holds on one subject, or None.
+
+        Raises:
+            NoAnswer: the stream is not available.
+        """
+        try:
+            message = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
+        return _stored(message)
+
+    async def newest(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
+        """Return the last message that a stream holds on any matching subject, or None.
+
+        Raises:
+            NoAnswer: the stream is not available.
+        """
+        query = msgspec.json.encode({"last_by_subj": subject})
+        try:
+            message = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", query, timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
+        return _stored(message)
+
+    async def read(
+        self, stream: str, subject: str, *, after: int = 0, batch: int = 256, timeout_s: float = 10.0
+    ) -> AsyncIterator[Stored]:
+        """Yield all messages of a stream that match `subject`, after sequence `after`, in order, up to now.
+
+        No consumer is created; a reader costs no more than its requests.
+
+        Raises:
+            NoAnswer: the stream did not answer within `timeout_s`.
+        """
+        pending = True
+        while pending:
+            messages, pending = await self._read_batch(stream, subject, after + 1, batch, timeout_s)
+            for message in messages:
+                yield message
+                after = message.sequence
+
+    async def _read_batch(
+        self, stream: str, subject: str, sequence: int, batch: int, timeout_s: float
+    ) -> tuple[list[Stored], bool]:
+        """Return a batch of messages from `sequence` on, and whether more follow."""
+        arrived: asyncio.Queue[Msg] = asyncio.Queue()
+        reply = self._bus.expect(arrived.put_nowait, subjects.SERVER)
+        query = {"seq": sequence, "next_by_subj": subject, "batch": batch, "max_bytes": BATCH_BYTES}
+        found: list[Stored] = []
+        try:
+            await self._bus.publish(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), reply=reply)
+            while True:
+                async with asyncio.timeout(timeout_s):
+                    message = await arrived.get()
+                if is_no_responders(message):
+                    raise NoAnswer(f"the stream {stream} is not available")
+                headers = message.headers or {}
+                # Each message names the one before it; a reader that is too slow loses some on the way.
+                if found and int(headers.get("Nats-Last-Sequence", -1)) != found[-1].sequence:
+                    raise NoAnswer(f"messages of the stream {stream} were lost in transit")
+                stored = _stored(message)
+                if stored is not None:
+                    found.append(stored)
+                elif headers["Status"] == _END_OF_BATCH:
+                    return found, headers["Nats-Num-Pending"] != "0"
+                else:
+                    return found, False
+        except TimeoutError:
+            raise NoAnswer(f"the stream {stream} did not answer within {timeout_s:g} s") from None
+        finally:
+            self._bus.forget(reply)
+
+    async def count(self, stream: str, subject: str) -> int:
+        """Return how many messages a stream holds whose subjects match, by the server's own count.
+
+        With the first of them the server says how many come behind it. It adds them up in memory, a tenth of a second
+        for a million, where the list of their subjects would take it seconds.
+
+        Raises:
+            BusError
+        """
+        query = {"seq": 1, "next_by_subj": subject, "batch": 1}
+        try:
+            first = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), timeout_s=30.0)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
+        return 0 if _stored(first) is None else 1 + int((first.headers or {})["Nats-Num-Pending"])
+
+    async def count_by_subject(self, stream: str, subject: str) -> dict[str, int]:
+        """Return how many messages a stream holds for each subject that matches."""
+        counts: dict[str, int] = {}
+        offset = 0
+        while True:
+            query = {"subjects_filter": subject, "offset": offset}
+            info = await self.api(f"STREAM.INFO.{stream}", query, timeout_s=30.0)
+            page = info["state"].get("subjects") or {}
+            counts.update(page)
+            # By what was read, not by what is new: subjects that come or go meanwhile move the pages.
+            offset += len(page)
+            if not page or offset >= info.get("total", 0):
+                return counts
+
+
+class Delivery:
+    """One message of a consumer, to be settled exactly once."""
+
+    __slots__ = ("_bus", "_reply", "data", "num_delivered", "sequence", "subject")
+
+    def __init__(self, bus: Connection, message: Msg) -> None:
+        self._bus = bus
+        self._reply = message.reply
+        self.subject = message.subject
+        self.data = message.data
+        # $JS.ACK.[<domain>.<account>.]<stream>.<consumer>.<delivered>.<stream sequence>.<…>.<time>.<pending>
+        fields = message.reply.split(".")
+        delivered = 4 if len(fields) == 9 else 6
+        self.num_delivered = int(fields[delivered])
+        self.sequence = int(fields[delivered + 1])
+
+    async def ack(self) -> None:
+        """Acknowledge the message; if the acknowledgement is lost, the message is redelivered."""
+        await self._bus.publish(self._reply, b"+ACK")
+
+    async def nak(self, delay_s: float = 0.0) -> None:
+        """Negative-acknowledge the message, so that it is redelivered after `delay_s` seconds."""
+        option = b' {"delay": %d}' % int(delay_s * 1e9) if delay_s else b""
+        await self._bus.publish(self._reply, b"-NAK" + option)
+
+    async def in_progress(self) -> None:
+        """Report that the message is still in flight, which postpones its redelivery."""
+        await self._bus.publish(self._reply, b"+WPI")
+
+
+class Pull:
+    """Asks a durable consumer for messages and hands each to a callback as it arrives.
+
+    Args:
+        on_delivery: called on the event loop for each message; must not block.
+    """
+
+    EXPIRES_S = 30.0
+    ASK_AGAIN_S = 0.5  # after a request was refused; without a pause, one that always is would be asked in a loop
+
+    def __init__(self, bus: Connection, stream: str, consumer: str, on_delivery: Callable[[Delivery], None]) -> None:
+        self._bus = bus
+        self._subject = f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}"
+        # A token deeper than where the bus itself listens.
+        self._inbox = subjects.reply(bus.role, subjects.SERVER, bus.box, f"pull.{consumer}")
+        self._on_delivery = on_delivery
+        self._outstanding = 0
+        self._last_asked = 0.0
+        self._subscription: Subscription | None = None
+        self.on_end: Callable[[], None] = lambda: None  # called when a request ended with fewer messages than asked for
+
+    @property
+    def outstanding(self) -> int:
+        """Number of messages that were requested and have not arrived yet."""
+        # A server that restarts forgets waiting requests without a word.
+        if time.monotonic() - self._last_asked > self.EXPIRES_S + 2.0:
+            self._outstanding = 0
+        return self._outstanding
+
+    async def start(self) -> None:
+        self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
+
+    async def ask(self, count: int) -> None:
+        """Ask for `count` more messages.
+
+        Raises:
+            BusError: not connected.
+        """
+        if not self._bus.is_connected:
+            # It would be kept and sent on reconnecting, in addition to what is asked for then.
+            raise BusError("not connected")
+        request = b'{"batch": %d, "expires": %d}' % (count, int(self.EXPIRES_S * 1e9))
+        self._outstanding += count
+        self._last_asked = time.monotonic()
+        await self._bus.publish(self._subject, request, reply=self._inbox)
+
+    def reset(self) -> None:
+        """Forget outstanding requests, after a reconnect."""
+        self._outstanding = 0
+        self.on_end()
+
+    async def stop(self) -> None:
+        """Take no more; what has arrived so far was handed over."""
+        if self._subscription is not None:
+            await self._bus.unsubscribe(self._subscription)
+            self._subscription = None
+
+    async def _on_message(self, message: Msg) -> None:
+        if not message.reply:  # what is delivered has one, to acknowledge it; a status has none
+            headers = message.headers or {}
+            if headers.get("Status") != "100":
+                missing = headers.get("Nats-Pending-Messages")
+                self._outstanding = max(0, self._outstanding - int(missing)) if missing else 0
+                if headers.get("Status") == _EXPIRED:
+                    self.on_end()
+                else:
+                    asyncio.get_running_loop().call_later(self.ASK_AGAIN_S, self.on_end)
+            return
+        self._outstanding = max(0, self._outstanding - 1)
+        self._on_delivery(Delivery(self._bus, message))
+
+
+def _stored(message: Msg) -> Stored | None:
+    """Return the message in the answer to a direct get, or None if there is none.
+
+    Raises:
+        JetStreamError: the request was refused.
+    """
+    headers = message.headers or {}
+    sequence = headers.get("Nats-Sequence")
+    # With a sequence it is a stored message, whatever status its publisher made up for it.
+    if sequence is not None:
+        return Stored(headers["Nats-Subject"], int(sequence), message.data, headers.get("Nats-Time-Stamp", ""))
+    status = headers.get("Status", "")
+    if status in (_NOT_FOUND, _END_OF_BATCH):
+        return None
+    raise JetStreamError(int(status) if status.isdecimal() else 0, headers.get("Description") or "refused")

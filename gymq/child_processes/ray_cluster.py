@@ -1,0 +1,35 @@
+"""Joining a Ray cluster. Ray is imported here, and only when a cluster is joined."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from gymq.errors import GymqError
+
+
+class NoCluster(GymqError):
+    """Ray is not installed, or there is no cluster; one sentence."""
+
+
+def join(address: str) -> Any:
+    """Return the module `ray`, connected to a cluster; blocks.
+
+    A connection that this process already has is kept.
+
+    Args:
+        address: address of the cluster, as `ray.init` takes it.
+
+    Raises:
+        NoCluster: Ray is not installed, or there is no cluster at this address.
+    """
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ImportError:
+        raise NoCluster('Ray is not installed: pip install "gymq[ray]"') from None
+    try:
+        if not ray.is_initialized():
+            ray.init(address=address, log_to_driver=False, configure_logging=False)
+    except Exception as error:  # Ray raises many kinds
+        raise NoCluster(f"there is no Ray cluster at {address!r}: {error}") from None
+    return ray

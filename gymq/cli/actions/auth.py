@@ -1,0 +1,60 @@
+"""The work of `gymq auth`."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from gymq.cli.errors import UsageError
+from gymq.render import printable
+from gymq.secrets.credentials import password_file
+from gymq.server.address import bracketed
+from gymq.server.auth_config import ServerSettings, Tls
+from gymq.server.roles import Role
+
+SERVER_FILE = "nats-server.conf"
+
+
+def print_subjects(role: Role, password: str) -> None:
+    console = Console()
+    console.print(printable(f"{role.name}: {role.purpose}"), soft_wrap=True)
+    table = Table.grid(padding=(0, 2, 0, 0))
+    lists = (("publish", role.publish), ("never publish", role.never_publish), ("subscribe", role.subscribe))
+    for heading, subjects in lists:
+        for number, subject in enumerate(subjects):
+            table.add_row("" if number else heading, printable(subject))
+    table.add_row("password", password)
+    console.print(table, soft_wrap=True)
+
+
+def masked(folder: Path | None, role: Role) -> str:
+    if folder is None:
+        return "-"
+    return f"*** in {password_file(folder, role.name)}" if has_password(folder, role) else "none"
+
+
+def has_password(folder: Path | None, role: Role) -> bool:
+    return folder is not None and password_file(folder, role.name).is_file()
+
+
+def tls_of(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
+    if cert is None and key is None and ca is None:
+        return None
+    if cert is None or key is None:
+        raise UsageError("TLS needs both --tls-cert and --tls-key")
+    return Tls(cert.absolute(), key.absolute(), None if ca is None else ca.absolute())
+
+
+def url_of(settings: ServerSettings) -> str:
+    host = "SERVER" if settings.host in ("0.0.0.0", "::") else bracketed(settings.host)
+    return f"{'nats' if settings.tls is None else 'tls'}://{host}:{settings.port}"
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
+    except ValueError:
+        return False

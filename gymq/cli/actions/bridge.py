@@ -1,0 +1,22 @@
+"""The work of `gymq bridge`."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gymq.cli.bridging import bridge_for
+from gymq.cli.cluster import running_url
+from gymq.cli.interrupts import until_interrupted
+from gymq.config import Config
+from gymq.telemetry import logs
+
+
+async def serve(config: Config, nats: str | None, log_level: str) -> None:
+    logs.configure("bridge", log_level)
+    with until_interrupted():
+        async with bridge_for(config, await running_url(nats)) as address:
+            print(f"{address}\nCtrl-C stops it", flush=True)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                print("stopping: requests in flight are finished", flush=True)

@@ -1,0 +1,212 @@
+"""The work of `gymq collect`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pydantic
+
+from gymq.authoring import first_problem
+from gymq.bus import Bus
+from gymq.bus.discovery import find_workers
+from gymq.cli.cluster import cluster_url
+from gymq.cli.errors import UsageError
+from gymq.cli.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
+from gymq.cli.run_facts import RunFacts, facts_of
+from gymq.cli.table import profile_table
+from gymq.collection.collection import Collection, CollectOptions, Progress
+from gymq.collection.progress_view import show_progress
+from gymq.collection.run_setup import MaxFailures
+from gymq.config import Config
+from gymq.data.materialise import MaterialiseOptions
+from gymq.data.prompt import PromptError, RowPrompt
+from gymq.defaults import VIEWER_URL
+from gymq.protocol.instances import Instance
+from gymq.render import counted, listing_console, printable
+from gymq.stats.files import ReportFiles, read_statistics
+from gymq.stats.running import ProfileSnapshot
+
+FIND_TRIES = 10  # half a second each
+
+
+async def collect_rollouts(
+    options: CollectOptions, config: Config, nats: str | None, pass_threshold: float, as_json: bool, log_level: str
+) -> int:
+    if config.instances:
+        options = replace(options, check_row=RowTypes(config).check)
+    check_paths(options)
+
+    async def probe(specs: Sequence[Instance]) -> None:
+        if not await asyncio.to_thread(has_all_rollouts, options):
+            await probe_models(specs)
+
+    collection = None
+    try:
+        async with cluster_url(nats, config, log_level=log_level, before_start=probe) as address:
+            if address.viewer_url is not None:
+                print(f"gymq: viewer: {address.viewer_url}", file=sys.stderr)
+            bus = await Bus.connect(address.url, role="client", name="gymq collect")
+            try:
+                options = replace(options, models=await _check_workers(bus, config))
+                collection = Collection(bus, options, _say)
+                collection.progress.viewer_url = address.viewer_url
+                with show_progress(collection.progress, quiet=as_json):
+                    progress = await collection.run()
+            finally:
+                await bus.close()
+    except asyncio.CancelledError:
+        if collection is not None:  # when its cluster has stopped, so that it is the last line
+            _print_progress(collection.progress)
+        raise
+    for warning in collection.warnings:
+        print(f"gymq: warning: {warning}", file=sys.stderr)
+    status = _report(collection, progress, options, pass_threshold, as_json)
+    if collection.stopped:
+        print(f"gymq: {_stopped(collection)}", file=sys.stderr)
+    return status
+
+
+def _print_progress(progress: Progress) -> None:
+    if progress.total:
+        done = f"{progress.done:,} of {progress.total:,} done"
+        _say(f"run {progress.run} was interrupted: {done}; the same command resumes it")
+
+
+def _say(sentence: str) -> None:
+    print(f"gymq: {printable(sentence).plain}", file=sys.stderr)
+
+
+def _report(
+    collection: Collection, progress: Progress, options: CollectOptions, pass_threshold: float, as_json: bool
+) -> int:
+    files = collection.files
+    written = ReportFiles.beside(files.output)
+    found = read_statistics(files, pass_threshold=pass_threshold, report=written, allow_partial=True)
+    snapshot = found.profile.snapshot()
+    policies = {model.partition(" = ")[0] for model in options.models}
+    facts = facts_of(progress, snapshot, found.truncated, policies)
+    if as_json:
+        print(_summary(collection, snapshot, facts))
+    else:
+        table = profile_table(snapshot, run=progress.run, models=options.models, threshold=pass_threshold)
+        listing_console().print(table)
+        for line in facts.lines():
+            print(line)
+        print(f"rollouts in {files.output}, statistics in {written.reward_profiling} and {written.agent_metrics}")
+        for command, purpose in (
+            ("gymq view", f"read them in a browser, at {VIEWER_URL}"),
+            (f"gymq rollouts --run {progress.run}", "list them here"),
+            (f"gymq profile --run {progress.run}", "more statistics"),
+        ):
+            print(f"  {command:{len(progress.run) + 22}}{purpose}")
+    if progress.refused:
+        refused = f"{counted(progress.refused, 'row')} of {options.input} cannot be used"
+        print(f"gymq: {refused}; {files.failures} names the line and the problem", file=sys.stderr)
+    if progress.failed:
+        _print_failures(collection)
+    return 3 if progress.failed or progress.refused else 0
+
+
+def _print_failures(collection: Collection) -> None:
+    """Print the failures and their reasons to standard error, with the command that shows one of each kind."""
+    progress = collection.progress
+    lines = [f"gymq: {progress.failed:,} of {progress.total:,} rollouts failed:"]
+    for group in collection.failed:
+        message = printable(group.message).plain.replace("\n", "\n    ")
+        lines.append(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}")
+        show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}"
+        lines.append(f"    to look at it: {show}")
+    lines.append(f"All of them are in {collection.files.failures}; the same command retries those that may succeed.")
+    print("\n".join(lines), file=sys.stderr)
+
+
+def _stopped(collection: Collection) -> str:
+    """Return why a run was stopped, and how it is continued."""
+    progress = collection.progress
+    left = progress.total - progress.done - progress.failed
+    return (
+        f"stopped: {collection.stopped}; {left:,} of {progress.total:,} rollouts were not collected. Fix the cause "
+        "and run the same command again to resume; --max-failures changes when a run is stopped"
+    )
+
+
+def _summary(collection: Collection, snapshot: ProfileSnapshot, facts: RunFacts) -> str:
+    progress = collection.progress
+    summary: dict[str, Any] = {
+        "run": progress.run,
+        "rollouts": progress.total,
+        "done": progress.done,
+        "failed": progress.failed,
+        "refused": progress.refused,
+        "agents": msgspec.to_builtins(snapshot.agents, str_keys=True),
+        "failures": [group._asdict() for group in collection.failed],
+        **msgspec.to_builtins(facts),
+    }
+    return msgspec.json.encode(summary).decode()
+
+
+def materialise_options(**options: Any) -> MaterialiseOptions:
+    try:
+        return MaterialiseOptions(**options)
+    except pydantic.ValidationError as error:
+        raise UsageError(first_problem(error)) from None
+
+
+def read_max_failures(text: str) -> MaxFailures:
+    try:
+        return MaxFailures.parse(text)
+    except ValueError as error:
+        raise UsageError(f"--max-failures: {error}") from None
+
+
+def window_of(concurrency: int, weight: float) -> int:
+    if concurrency < 1 or weight <= 0:
+        raise UsageError(f"--concurrency {concurrency} and --weight {weight:g} must be more than 0")
+    return max(1, round(concurrency * weight))
+
+
+def read_prompt(file: Path) -> RowPrompt:
+    try:
+        return RowPrompt.from_yaml(file.read_text(), str(file))
+    except (OSError, PromptError) as error:
+        raise UsageError(str(error)) from None
+
+
+async def _check_workers(bus: Bus, config: Config) -> list[str]:
+    """Return the running models, as the final table names them.
+
+    Raises:
+        UsageError: the cluster does not serve the workers of the configuration.
+    """
+    wanted = {(instance.name, instance.implementation) for instance in config.instances}
+    for _ in range(FIND_TRIES):
+        running = {(found["name"], found["metadata"]["implementation"]): found for found in await find_workers(bus)}
+        if wanted <= running.keys():
+            break  # otherwise a worker may only be too busy to answer at once
+    for instance in config.instances:
+        if (instance.name, instance.implementation) not in running:
+            others = ", ".join(f"{name} = {implementation}" for name, implementation in sorted(running)) or "nothing"
+            raise UsageError(
+                f"the cluster that runs here does not serve {instance.name} = {instance.implementation}; it serves "
+                f"{others}. Stop it, or collect without a configuration of your own"
+            )
+    asked = _models_of_agents(config)
+    names = {found.name: found.options.get("openai_model") or found.options.get("model") for found in config.instances}
+    return [
+        f"{name} = {implementation}" + (f" ({names[name]})" if names.get(name) else "")
+        for (name, implementation), found in sorted(running.items())
+        if found["metadata"]["kind"] == "models" and (not asked or name in asked)
+    ]
+
+
+def _models_of_agents(config: Config) -> set[str]:
+    """Return the names of the models that agents of a configuration ask; judges are not among them."""
+    values = [value for found in config.instances if found.kind == "agents" for value in found.options.values()]
+    references = [value for value in values if isinstance(value, dict)]
+    return {value["name"] for value in references if value.get("type") == "responses_api_models" and "name" in value}

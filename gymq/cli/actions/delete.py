@@ -1,0 +1,35 @@
+"""The work of `gymq delete`."""
+
+from __future__ import annotations
+
+from gymq.bus import Bus, streams
+from gymq.cli.cluster import connected, require_run, stored_url
+from gymq.cli.errors import UsageError
+from gymq.protocol import subjects
+from gymq.runs.stored_runs import Runs
+from gymq.server.roles import OPERATOR
+
+
+async def delete_runs(runs: list[str], nats: str | None) -> int:
+    async with stored_url(nats) as url, connected(url, name="gymq delete", role=OPERATOR) as bus:
+        for run in runs:
+            stored = await _check(bus, run)
+            await streams.delete_run(bus.js, run)
+            print(f"run {run} is deleted, with the outcomes of {stored:,} rollouts")
+    return 0
+
+
+async def _check(bus: Bus, run: str) -> int:
+    """Return the number of rollouts of a run that have an outcome.
+
+    Raises:
+        UsageError: there is no such run, or it has tasks in the queue.
+    """
+    js = bus.js
+    queued = 0
+    for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
+        queued += sum((await js.count_by_subject(streams.TASKS, subject)).values())
+    if queued:
+        raise UsageError(f"{queued:,} rollouts of run {run} are queued or in flight: `gymq cancel --run {run}` first")
+    await require_run(bus, run)
+    return await Runs(bus).num_stored(run)

@@ -1,0 +1,102 @@
+"""The work of `gymq export`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gymq.bus import Bus
+from gymq.cli.cluster import connected, require_run, stored_url
+from gymq.cli.errors import UsageError
+from gymq.protocol.messages import Outcome, Run
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.export.files import RunExport
+from gymq.runs.export.mlflow import MlflowRun
+from gymq.runs.export.run_report import RunReport
+from gymq.runs.export.table import RunTableFile
+from gymq.runs.export.wandb import WandbRun
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.profiler import last_profile
+from gymq.secrets.redaction import hide, names_secret
+from gymq.stats.running import RunningProfile
+
+PARQUET = ".parquet"
+
+
+JSONL = ".jsonl"
+
+
+Connect = Callable[[], WandbRun | MlflowRun]
+
+
+async def export_file(run: str, output: Path, nats: str | None) -> int:
+    count = 0
+    async with _stored(run, nats) as (_, outcomes):
+        with RunTableFile(output) if output.suffix == PARQUET else RunExport(output) as file:
+            async for _, outcome in outcomes:
+                file.add(outcome)
+                count += 1
+    print(f"{count:,} outcomes of {run} in {output}")
+    return 0
+
+
+def publish(run: str, connect: Connect, nats: str | None) -> int:
+    """Send a run somewhere else, with nothing in it that is a secret here."""
+    for name, value in os.environ.items():
+        if names_secret(name):
+            hide(value)
+    with tempfile.TemporaryDirectory(prefix="gymq-export-") as folder:
+        file = Path(folder) / "outcomes.parquet"
+        target, report = asyncio.run(_read(run, connect, file, nats))
+        where = target.send(report, file)
+    if report.num_left_out:
+        print(f"gymq: warning: {report.num_left_out} rewards are too large for statistics", file=sys.stderr)
+    print(f"{report.num_outcomes:,} outcomes of {run} in {where}")
+    return 0
+
+
+async def _read(run: str, connect: Connect, file: Path, nats: str | None) -> tuple[WandbRun | MlflowRun, RunReport]:
+    async with _stored(run, nats) as (bus, outcomes):
+        target = connect()  # before a million outcomes are read for nothing
+        record = await Runs(bus).record(run) or Run(run=run, created_at=0.0)
+        report = RunReport(record, *await _profile(bus, run))
+        with RunTableFile(file, redacted=True) as table:
+            async for sequence, outcome in outcomes:
+                report.add(sequence, outcome)
+                table.add(outcome)
+    return target, report
+
+
+async def _profile(bus: Bus, run: str) -> tuple[RunningProfile, int]:
+    """Return the profiler's last checkpoint, which also knows of replaced failures, or an empty profile."""
+    try:
+        return await last_profile(bus.js, run)
+    except ValueError:
+        return RunningProfile(), 0
+
+
+@asynccontextmanager
+async def _stored(run: str, nats: str | None) -> AsyncIterator[tuple[Bus, AsyncIterator[tuple[int, Outcome]]]]:
+    """Open the outcomes of a run while the block runs.
+
+    Raises:
+        UsageError: the run has none.
+    """
+    async with stored_url(nats) as url, connected(url, name="gymq export") as bus:
+        outcomes = OutcomeStore(bus).read(run)
+        first = await anext(outcomes, None)
+        if first is None:
+            await require_run(bus, run)
+            raise UsageError(f"run {run} has no rollouts yet")
+
+        async def all_of_them() -> AsyncIterator[tuple[int, Outcome]]:
+            yield first
+            async for one in outcomes:
+                yield one
+
+        yield bus, all_of_them()

@@ -1,0 +1,248 @@
+"""The work of `gymq profile`."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.text import Text
+
+from gymq.bus import Bus
+from gymq.cli.cluster import connected, require_run, running_url, stored_url
+from gymq.cli.errors import UsageError
+from gymq.cli.table import field_table, profile_table, rate_table
+from gymq.data.run_files import RunFiles
+from gymq.defaults import PASS_THRESHOLD
+from gymq.protocol.messages import Outcome, Run
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.render import listing_console, shown_environments
+from gymq.runs.export.files import RunExport
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
+from gymq.stats.files import ReportFiles, read_statistics
+from gymq.stats.outcomes import add_outcome
+from gymq.stats.running import ProfileSnapshot, RunningProfile
+
+# From files -----------------------------------------------------------------------------------------------------------
+
+
+def profile_files(
+    rows: Path,
+    rollouts: Path,
+    allow_partial: bool,
+    output: Path | None,
+    ks: list[int] | None,
+    threshold: float,
+    as_json: bool,
+) -> int:
+    report = ReportFiles.beside(rollouts) if output is None else _report_at(output)
+    found = read_statistics(
+        RunFiles(rollouts), rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial
+    )
+    manifest = RunFiles(rollouts).read_manifest()
+    name = rollouts.name if manifest is None else manifest.run
+    _report(found.profile.snapshot(ks), name, (), ks, threshold=threshold, as_json=as_json, paths=report)
+    return 0
+
+
+def _report_at(output: Path) -> ReportFiles:
+    """Return the files of a report with the requested stem, with or without `.jsonl` at its end; makes their folder."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    return ReportFiles.at(output.with_suffix("") if output.suffix == ".jsonl" else output)
+
+
+# From a cluster -------------------------------------------------------------------------------------------------------
+
+
+async def profile_run(
+    run: str,
+    task: int | None,
+    output: Path | None,
+    ks: list[int] | None,
+    threshold: float,
+    nats: str | None,
+    as_json: bool,
+) -> int:
+    async with stored_url(nats) as url, connected(url, name="gymq profile") as bus:
+        record = await _record(bus, run)
+        found = RunningProfile(threshold, record.extended_to)
+        paths: Sequence[Path] = ()
+        if output is None:
+            after = 0
+            if task is None and threshold == PASS_THRESHOLD:
+                found, after = await last_profile(bus.js, run)  # reading a million outcomes takes minutes
+            async for sequence, outcome in _outcomes(bus, run, task, after):
+                _add(found, sequence, outcome)
+        else:
+            paths = await _write_report(_outcomes(bus, run, task), found, output)
+    snapshot = found.snapshot(ks)
+    if not snapshot.agents:
+        where = f"run {run}" if task is None else f"task {task} of run {run}"
+        raise UsageError(f"{where} has no rollouts yet")
+    name = run if task is None else f"{run}, task {task}"
+    _report(snapshot, name, record.models, ks, threshold=threshold, as_json=as_json, paths=paths)
+    return 0
+
+
+async def _write_report(
+    outcomes: AsyncIterator[tuple[int, Outcome]], found: RunningProfile, output: Path
+) -> ReportFiles:
+    """Add the outcomes to `found`, and write their report by way of the files of a run."""
+    report = _report_at(output)
+    with tempfile.TemporaryDirectory(prefix=".gymq-profile-", dir=output.parent) as folder:
+        with RunExport(Path(folder) / "rollouts.jsonl") as export:
+            async for sequence, outcome in outcomes:
+                _add(found, sequence, outcome)
+                export.add(outcome)
+        read_statistics(export.files, report=report, allow_partial=True)
+    return report
+
+
+def _outcomes(bus: Bus, run: str, task: int | None, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
+    store = OutcomeStore(bus)
+    return store.read(run, after=after) if task is None else store.read_task(run, task)
+
+
+def _add(profile: RunningProfile, sequence: int, outcome: Outcome) -> None:
+    try:
+        add_outcome(profile, sequence, outcome)
+    except ValueError as error:
+        print(f"gymq: warning: left out: {error}", file=sys.stderr)
+
+
+async def _record(bus: Bus, run: str) -> Run:
+    """Return the record of a run, which must exist."""
+    record = await Runs(bus).record(run)
+    if record is None:
+        await require_run(bus, run)
+    return record or Run(run=run, created_at=0.0)
+
+
+# Live -----------------------------------------------------------------------------------------------------------------
+
+
+def profile_live(run: str, ks: list[int] | None, nats: str | None, as_json: bool) -> int:
+    console = Console()
+    if as_json or not console.is_terminal:
+        return asyncio.run(_live_once(run, ks, nats, as_json))
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(_live(run, ks, nats, console))
+    return 0
+
+
+async def _live_once(run: str, ks: list[int] | None, nats: str | None, as_json: bool) -> int:
+    async with connected(await running_url(nats), name="gymq profile") as bus:
+        record = await _record(bus, run)
+        snapshot, _ = await _checkpoint(bus, run, ks)
+    if snapshot is None:
+        raise UsageError(f"run {run} has no outcomes yet")
+    _report(snapshot, run, record.models, ks, as_json=as_json)
+    return 0
+
+
+async def _live(run: str, ks: list[int] | None, nats: str | None, console: Console) -> None:
+    """Refresh the rates until the run is complete, then print everything."""
+    async with connected(await running_url(nats), name="gymq profile") as bus:
+        record = await _record(bus, run)
+        runs = Runs(bus)
+        with Live(console=console, auto_refresh=False, transient=True) as screen:
+            while True:
+                stored = await runs.num_stored(run)
+                snapshot, sequence = await _checkpoint(bus, run, ks)
+                shown: list[RenderableType] = [Text(_how_far(stored, record.num_rollouts))]
+                if snapshot is not None:
+                    shown = [
+                        profile_table(snapshot, run=run, models=record.models, ks=ks),
+                        *_failures(snapshot),
+                        *shown,
+                    ]
+                screen.update(Group(*shown), refresh=True)
+                complete = record.num_rollouts is not None and stored >= record.num_rollouts
+                if snapshot is not None and complete and sequence >= await runs.last_sequence(run):
+                    break
+                await asyncio.sleep(CHECKPOINT_EVERY_S)
+    _report(snapshot, run, record.models, ks, as_json=False)
+    print(_how_far(stored, record.num_rollouts))
+
+
+async def _checkpoint(bus: Bus, run: str, ks: list[int] | None) -> tuple[ProfileSnapshot | None, int]:
+    """Return the statistics that the cluster keeps, and the last stream sequence that they include."""
+    checkpoint = await read_profile(bus.js, run)
+    if checkpoint is None:
+        return None, 0
+    try:
+        return RunningProfile.from_state(checkpoint.state).snapshot(ks), checkpoint.sequence
+    except ValueError as error:
+        raise UsageError(f"run {run}: {error}; leave out --live to count its rollouts again") from None
+
+
+def _how_far(stored: int, total: int | None) -> str:
+    if total is None:
+        return f"{stored:,} rollouts so far; Ctrl-C ends the view"
+    return f"{stored:,} of {total:,} rollouts" + ("" if stored >= total else "; Ctrl-C ends the view, not the run")
+
+
+# Printing -------------------------------------------------------------------------------------------------------------
+
+
+def _report(
+    snapshot: ProfileSnapshot,
+    run: str,
+    models: Sequence[str],
+    ks: list[int] | None,
+    *,
+    threshold: float = PASS_THRESHOLD,
+    as_json: bool,
+    paths: Sequence[Path] = (),
+) -> None:
+    if as_json:
+        statistics: dict[str, Any] = {"run": run, "open_tasks": snapshot.open_tasks}
+        statistics["agents"] = msgspec.to_builtins(snapshot.agents, str_keys=True)
+        if paths:
+            statistics["files"] = [str(path) for path in paths]
+        print(msgspec.json.encode(statistics).decode())
+        return
+    console = listing_console()
+    for table in _tables(snapshot, run, models, ks, threshold):
+        console.print(table)
+        console.print()
+    if paths:
+        print(f"statistics in {' and '.join(map(str, paths))}")
+
+
+def _tables(
+    snapshot: ProfileSnapshot, run: str, models: Sequence[str], ks: list[int] | None, threshold: float
+) -> list[RenderableType]:
+    tables: list[RenderableType] = [profile_table(snapshot, run=run, models=models, ks=ks, threshold=threshold)]
+    names = shown_environments(snapshot.agents)
+    for name, agent in snapshot.agents.items():
+        if agent.rollouts:
+            tables += [rate_table(names[name], agent, ks), field_table(names[name], agent)]
+    return tables + _failures(snapshot)
+
+
+def _failures(snapshot: ProfileSnapshot) -> list[RenderableType]:
+    lines: list[RenderableType] = []
+    names = shown_environments(snapshot.agents)
+    for name, agent in snapshot.agents.items():
+        failures = ", ".join(f"{count:,} {failure}" for failure, count in sorted(agent.failures.items()))
+        if failures:
+            lines.append(Text(f"failures of {names[name]}: {failures}", "yellow"))
+    return lines
+
+
+def read_ks(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    ks = [int(part) if part.strip().isdecimal() else 0 for part in text.split(",")]
+    if not all(1 <= k <= 1_000_000 for k in ks):
+        raise UsageError(f"--k must be numbers from 1 with commas in between, such as 1,4,16, not {text!r}")
+    return sorted(set(ks))

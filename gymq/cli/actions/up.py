@@ -1,0 +1,70 @@
+"""The work of `gymq up`."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import get_args
+
+from gymq.cli.bridging import bridge_for
+from gymq.cli.configuration import check_instances
+from gymq.cli.errors import UsageError
+from gymq.cli.health import health_at
+from gymq.cli.interrupts import until_interrupted
+from gymq.cli.up import Part
+from gymq.cluster.launch import Cluster
+from gymq.config import Config
+from gymq.defaults import VIEWER_URL
+from gymq.protocol.instances import Instance
+from gymq.secrets.redaction import redact
+
+
+def workers_to_start(config: Config, only: tuple[Part, ...]) -> list[Instance]:
+    """Return the checked instances of the parts that are to be started.
+
+    Raises:
+        OptionsError, UsageError, WorkerNotFound
+    """
+    parts = only or get_args(Part)
+    for kind in only:
+        if kind != "services" and kind not in {instance.kind for instance in config.instances}:
+            raise UsageError(f"--only {kind}: the configuration describes no {kind}")
+    if set(only) == {"services"}:
+        return []
+    chosen = [found for found in config.instances if found.kind in parts]
+    check_instances(replace(config, instances=chosen))
+    return chosen
+
+
+async def run_cluster(
+    cluster: Cluster,
+    config: Config,
+    num_workers: int,
+    *,
+    has_bridge: bool,
+    has_server: bool,
+    health: tuple[str, int] | None,
+) -> None:
+    """Run a cluster until it is interrupted.
+
+    Args:
+        has_bridge: serve HTTP too; the bridge has a viewer.
+        has_server: the NATS server is the cluster's own, which `gymq view` finds in this folder.
+        health: host and port that answer `GET /health`, if any.
+    """
+    with until_interrupted():
+        async with AsyncExitStack() as stack:
+            if health is not None:
+                await stack.enter_async_context(health_at(*health, cluster))
+            await stack.enter_async_context(cluster)
+            if has_bridge:
+                print(await stack.enter_async_context(bridge_for(config, cluster.url)), flush=True)
+            where = f"{len(cluster.children)} processes at {redact(cluster.url)}"
+            print(f"{num_workers} workers in {where}; Ctrl-C stops them", flush=True)
+            if has_server and not has_bridge:
+                print(f"gymq view, in this folder, shows runs and rollouts in a browser, at {VIEWER_URL}", flush=True)
+            try:
+                await asyncio.Event().wait()
+            finally:
+                print("stopping: rollouts in flight are finished or requeued", flush=True)

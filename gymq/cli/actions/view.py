@@ -1,0 +1,122 @@
+"""The work of `gymq view`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from gymq.bridge.viewer import Viewer
+from gymq.bus import Bus, streams
+from gymq.cli.cluster import STORE, connected, stored_server
+from gymq.cli.errors import UsageError
+from gymq.cli.interrupts import until_interrupted
+from gymq.cli.view_file import import_rollouts
+from gymq.render import printable
+from gymq.runtime.profiler import Profiler
+from gymq.server import EmbeddedServer, ServerError, find_running
+from gymq.server.store import Store
+from gymq.telemetry import logs
+
+LOOK_EVERY_S = 0.5
+
+
+START_TRIES = 120  # until a cluster that has just taken the store over answers
+
+
+NAME = "gymq view"
+
+
+async def run_viewer(file: Path | None, host: str, port: int | None, nats: str | None, log_level: str) -> None:
+    logs.configure("view", log_level)
+    with until_interrupted():
+        if file is not None:
+            async with _imported(file) as bus, Viewer(bus, host, port) as viewer:
+                print(f"{viewer.url}\nCtrl-C stops it", flush=True)
+                await asyncio.Event().wait()
+        await _follow(host, port, nats)
+
+
+@asynccontextmanager
+async def _imported(file: Path) -> AsyncIterator[Bus]:
+    """Open a temporary store that holds the rollouts of a file, while the block runs."""
+    with tempfile.TemporaryDirectory(prefix="gymq-view-") as folder:
+        async with (
+            EmbeddedServer(Path(folder) / "jetstream") as server,
+            connected(server.url, name=NAME) as bus,
+        ):
+            await streams.ensure(bus.js, [])
+            found = await import_rollouts(bus, file)
+            print(f"{found.num_rollouts:,} rollouts of {file}", flush=True)
+            for problem in found.problems:
+                print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
+            async with _profiled(bus):
+                yield bus
+
+
+async def _follow(host: str, port: int | None, nats: str | None) -> None:
+    """Show the store of this folder, with a temporary server or with that of a cluster, whichever there is."""
+    shown: str | None = None
+    while True:
+        async with (
+            _stored(nats) as (url, server),
+            connected(url, name=NAME, role="bridge") as bus,
+            AsyncExitStack() as stack,
+        ):
+            if server is not None:
+                await stack.enter_async_context(_profiled(bus))
+            viewer = await stack.enter_async_context(Viewer(bus, host, port))
+            if shown is None:
+                shown = viewer.url
+                print(f"{shown}\nCtrl-C stops it", flush=True)
+            port = viewer.port
+            if server is not None:
+                await server.wanted()
+            elif nats is not None:
+                await asyncio.Event().wait()
+            else:
+                await _until_gone(url)
+
+
+@asynccontextmanager
+async def _stored(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedServer | None]]:
+    """Yield the same as `stored_server`, retrying while a cluster takes over the store."""
+    store = Store(STORE)
+    for tries_left in reversed(range(START_TRIES)):
+        if not store.is_wanted():
+            async with AsyncExitStack() as stack:
+                try:
+                    found = await stack.enter_async_context(stored_server(nats))
+                except ServerError:
+                    if not tries_left:
+                        raise
+                else:
+                    yield found
+                    return
+        elif (url := await find_running(STORE)) is not None:
+            yield url, None
+            return
+        await asyncio.sleep(LOOK_EVERY_S)
+    raise UsageError(f"other processes keep taking over {STORE}, so it cannot be shown: try again later")
+
+
+async def _until_gone(url: str) -> None:
+    """Wait until the server at this URL is not the one of this folder any more."""
+    misses = 0
+    while misses < 3:
+        await asyncio.sleep(LOOK_EVERY_S)
+        misses = 0 if await find_running(STORE, for_reading=True) == url else misses + 1
+
+
+@asynccontextmanager
+async def _profiled(bus: Bus) -> AsyncIterator[None]:
+    """Update the statistics of all runs: the cluster that collected them may have ended before it could."""
+    profiler = Profiler(bus)
+    await profiler.start()
+    try:
+        yield
+    finally:
+        await profiler.stop()

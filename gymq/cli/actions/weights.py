@@ -1,0 +1,52 @@
+"""The work of `gymq weights`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from gymq.bus import Bus
+from gymq.cli.cluster import running_url
+from gymq.defaults import WeightsMode
+from gymq.render import printable
+from gymq.secrets.credentials import may_take
+from gymq.server.roles import OPERATOR, TRAINER
+from gymq.weights.pushing import Pushed
+from gymq.weights.pushing import push as push_weights
+
+
+async def push_to_cluster(
+    model: str,
+    policy_version: str,
+    path: Path | None,
+    file: Path | None,
+    mode: WeightsMode,
+    deadline_s: float,
+    nats: str | None,
+) -> int:
+    url = await running_url(nats)
+    role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
+    bus = await Bus.connect(url, role=role, name="gymq weights")
+    try:
+        pushed = await push_weights(
+            bus,
+            model,
+            policy_version,
+            path=path,
+            weights=file,
+            mode=mode,
+            deadline_s=deadline_s,
+        )
+    finally:
+        await bus.close()
+    return _report(model, pushed)
+
+
+def _report(model: str, pushed: Pushed) -> int:
+    count = len(pushed.confirmed)
+    print(f"{count} replica{'' if count == 1 else 's'} of {model} answer with {printable(pushed.policy_version)}")
+    if pushed.taken_back:
+        print("gymq: no replica can load them: the previous weights stay the newest", file=sys.stderr)
+    for worker, why in sorted(pushed.missing.items()):
+        print(f"gymq: {worker} does not: {printable(why)}", file=sys.stderr)
+    return 1 if pushed.missing else 0

@@ -1,0 +1,218 @@
+"""The configuration of a command: read from files, endpoints and options, and checked."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gymq.authoring import OptionsError
+from gymq.cli.errors import UsageError
+from gymq.cli.parameters import WorkerSources
+from gymq.cluster.host import build
+from gymq.config import Config, Instance, UnknownInstances, load
+from gymq.config.sources import INITIAL, origin
+from gymq.config.unknown import check_keys
+from gymq.loading.model_options import model_options
+from gymq.loading.registry import WorkerNotFound
+from gymq.loading.worker_source import instance_name
+
+POLICY = "policy_model"
+JUDGE = "judge"
+SIMULATED_MODEL = "simulated_model"
+JUDGE_IN_CONFIG = "a configuration (--config) names another"
+"""How commands without --judge-url name another judge than the policy."""
+_DIALECT = f"{POLICY}.responses_api_models.openai_model.dialect"
+_POLICY_KEYS = ("GYMQ_MODEL_API_KEY", "OPENAI_API_KEY")
+
+
+def read_config(
+    sources: WorkerSources,
+    overrides: Sequence[str],
+    *,
+    with_agent: bool = True,
+    with_judges: bool = True,
+    judge_hint: str = "--judge-url URL --judge-model NAME names another",
+    check: bool = True,
+) -> Config:
+    """Read the configuration a command was given: files, a file with a verifier, endpoints for policy and judge.
+
+    Settings that have no meaning here are named on standard error.
+
+    Args:
+        with_agent: whether the Python file is given a simple_agent to go with it.
+        with_judges: whether the judge, or the policy without one, is named to the environments that need it; their
+            code is imported for this.
+        judge_hint: how the command names another judge than the policy.
+        check: whether keys that nothing reads are refused.
+
+    Raises:
+        ConfigError, UsageError: it cannot be read, or has unknown keys.
+    """
+    _check_sources(sources)
+    initial: dict[str, Any] = {}
+    added = list(overrides)
+    if sources.dialect is not None:
+        added = [*added, f"++{_DIALECT}={sources.dialect}"]
+    if sources.resources is not None:
+        initial |= _instances_for(sources.resources, with_agent=with_agent)
+        added = [*(f"++{instance_name(sources.resources)}.{setting}" for setting in sources.option), *added]
+    if sources.judge_url is not None:
+        keys = ("GYMQ_JUDGE_API_KEY", *_POLICY_KEYS)
+        added = [*_endpoint(JUDGE, sources.judge_url, str(sources.judge_model), _first_set(keys)), *added]
+    if sources.model_url is not None:
+        added = [*_policy_at(sources.model_url, str(sources.model)), *added]
+    files = [str(path) for path in sources.config]
+    settings = _load(files, added, initial, has_resources=sources.resources is not None)
+    if with_judges:
+        judges = _judges(settings, given=sources.judge_url is not None, hint=judge_hint)
+        settings = load(files, [*added, *judges], initial=initial) if judges else settings
+    if check:
+        for warning in check_keys(settings):
+            print(f"gymq: {warning}", file=sys.stderr)
+        if settings.tree.get("bridge") is not None:
+            from gymq.cli.bridging import read_settings  # a web server, which no other command needs
+
+            read_settings(settings)
+    return settings
+
+
+def _check_sources(given: WorkerSources) -> None:
+    if given.resources is not None and not given.resources.is_file():
+        raise UsageError(f"--resources {given.resources}: file not found")
+    if given.model_url is not None and given.model is None:
+        raise UsageError("--model-url needs --model, the name the endpoint knows the model by")
+    if given.model is not None and given.model_url is None:
+        raise UsageError("--model needs --model-url, the endpoint that serves the model")
+    if given.dialect is not None and given.model_url is None:
+        raise UsageError(f"--dialect needs --model-url; in a configuration it is the option {_DIALECT}")
+    if given.judge_url is not None and given.judge_model is None:
+        raise UsageError("--judge-url needs --judge-model, the name the endpoint knows the model by")
+    if given.judge_model is not None and given.judge_url is None:
+        raise UsageError("--judge-model needs --judge-url, the endpoint that serves the model")
+    if given.option and given.resources is None:
+        raise UsageError(
+            "--option needs --resources FILE.py, whose worker has the option; otherwise write INSTANCE.KEY=VALUE"
+        )
+    for setting in given.option:
+        if "=" not in setting:
+            raise UsageError(f"--option {setting}: write KEY=VALUE")
+
+
+def _load(files: Sequence[str], overrides: Sequence[str], initial: dict[str, Any], *, has_resources: bool) -> Config:
+    """Load a configuration; `initial` gets a simulated policy if a file with a verifier lacks one."""
+    try:
+        return load(files, overrides, initial=initial)
+    except UnknownInstances as error:
+        if not has_resources or POLICY not in error.names:
+            raise
+    print(f"gymq: no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used", file=sys.stderr)
+    initial[POLICY] = {"responses_api_models": {SIMULATED_MODEL: {"entrypoint": "worker.py"}}}
+    return load(files, overrides, initial=initial)
+
+
+def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
+    """Return overrides that name the judge of each environment that needs one.
+
+    Args:
+        given: whether there is one to name; if not, the policy is named where a judge is required.
+        hint: how to name another judge then.
+
+    Raises:
+        UsageError: no environment asks the judge that is given.
+    """
+    options = list(model_options(config))
+    if given:
+        if not options:
+            raise UsageError("--judge-url: no environment of this configuration has an option that names a judge")
+        return [option.override(JUDGE) for option in options if option.model in (None, POLICY)]
+    if all(found.name != POLICY for found in config.instances):
+        return []
+    needed = [option for option in options if option.is_required and option.model is None]
+    for option in needed:
+        print(f"gymq: {option.instance.name}.{option.name} is not set, so {POLICY} judges; {hint}", file=sys.stderr)
+    return [option.override(POLICY) for option in needed]
+
+
+def check_instances(config: Config) -> None:
+    """Check that a configuration has workers, and that each exists and accepts its options.
+
+    Raises:
+        UsageError: there are none.
+        WorkerNotFound, OptionsError
+    """
+    if not config.instances:
+        raise UsageError("the configuration describes no workers: give --config FILE or --resources FILE.py")
+    for found in config.instances:
+        check_instance(config, found)
+
+
+def check_instance(config: Config, found: Instance) -> None:
+    """Check that the worker of an instance exists and accepts its options.
+
+    Options that its worker drops are named on standard error.
+
+    Raises:
+        OptionsError: an option does not fit; the message names the file and line, or the override.
+        WorkerNotFound, WorkerFailed, BadToken
+    """
+    try:
+        worker = build(found)
+    except OptionsError as error:
+        where = origin(config.sources, (found.name, found.server_type, found.implementation, *error.path))
+        known = where is not None and where != INITIAL
+        raise OptionsError(f"{where}: {error}" if known else str(error), error.path) from None
+    except WorkerNotFound as error:
+        raise WorkerNotFound(_no_such_file(config, found) or str(error)) from None
+    for name in sorted(found.options.keys() & worker.Options.without_meaning):
+        print(f"gymq: {found.name}: {name} has no meaning here and is ignored", file=sys.stderr)
+
+
+def _no_such_file(config: Config, found: Instance) -> str | None:
+    """Return that a worker's file is neither beside its configuration nor here; None if that is not the problem."""
+    file = Path(found.implementation.partition(":")[0])
+    if file.suffix != ".py" or file.is_absolute() or file.is_file():
+        return None
+    keys = (found.name, found.server_type, found.implementation)
+    folders = [source.folder for source in config.sources if source.folder is not None and source.place_of(keys)]
+    places = " nor in ".join(dict.fromkeys(str(folder) for folder in [*folders, Path.cwd()]))
+    return f"{origin(config.sources, keys)}: file {file} not found: neither in {places}" if folders else None
+
+
+def _instances_for(file: Path, *, with_agent: bool) -> dict[str, Any]:
+    name = instance_name(file)
+    resources = {name: {"resources_servers": {str(file.resolve()): {"entrypoint": file.name, "domain": "other"}}}}
+    if not with_agent:
+        return resources
+    return resources | {
+        f"{name}_simple_agent": {
+            "responses_api_agents": {
+                "simple_agent": {
+                    "entrypoint": "worker.py",
+                    "resources_server": {"type": "resources_servers", "name": name},
+                    "model_server": {"type": "responses_api_models", "name": POLICY},
+                }
+            }
+        },
+    }
+
+
+def _policy_at(url: str, model: str) -> list[str]:
+    """Return overrides that put an endpoint in the place of whatever policy the files name."""
+    key = _first_set(_POLICY_KEYS)
+    values = {"policy_base_url": url, "policy_api_key": key, "policy_model_name": model}
+    return [*(f"++{name}={json.dumps(value)}" for name, value in values.items()), *_endpoint(POLICY, url, model, key)]
+
+
+def _endpoint(name: str, url: str, model: str, key: str) -> list[str]:
+    """Return overrides that make an instance ask an endpoint, whatever it was before."""
+    options = {"entrypoint": "worker.py", "openai_base_url": url, "openai_api_key": key, "openai_model": model}
+    instance = {"responses_api_models": {"openai_model": options}}
+    return [f"++{name}=null", f"++{name}={json.dumps(instance)}"]
+
+
+def _first_set(variables: Sequence[str]) -> str:
+    return next((value for name in variables if (value := os.environ.get(name))), "none")

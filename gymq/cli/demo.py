@@ -1,0 +1,32 @@
+"""Define the command `gymq demo`."""
+
+from __future__ import annotations
+
+
+def demo(*, num_repeats: int = 16, log_level: str = "warning") -> int:
+    """Run the demo: 225 tasks of four environments, with a simulated model. It needs no key and no network.
+
+    The rollouts are written to `runs/demo/rollouts.jsonl`; those of an earlier demo are replaced. An environment whose
+    Python packages are not installed is left out.
+
+    Args:
+        num_repeats: rollouts per task.
+        log_level: debug, info, warning or error.
+    """
+    from gymq.cli.actions.demo import FOLDER, SOURCE, left_out_here, rows_without
+    from gymq.cli.collect import collect
+    from gymq.cli.parameters import WorkerSources
+
+    config, rows = SOURCE / "config.yaml", SOURCE / "rows.jsonl"
+    left_out = left_out_here()
+    if left_out:
+        rows = rows_without(left_out, rows)
+    return collect(
+        *(f"~{name}" for name in left_out),
+        input=rows,
+        output=FOLDER / "rollouts.jsonl",
+        sources=WorkerSources(config=(config,)),
+        num_repeats=num_repeats,
+        overwrite=True,
+        log_level=log_level,
+    )

@@ -1,0 +1,19 @@
+"""Ctrl-C and SIGTERM end a command that runs until it is interrupted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+
+
+@contextlib.contextmanager
+def until_interrupted() -> Iterator[None]:
+    """Cancel the block at the first SIGINT or SIGTERM; the second one interrupts its cleanup too."""
+    task = asyncio.current_task()
+    assert task is not None
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        yield

@@ -1,0 +1,52 @@
+"""Sampling parameters of a collection, however they are given on its command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gymq.cli.errors import UsageError
+from gymq.config.sampling import PARAMS, check_sampling, sampling_overrides
+
+
+def read_sampling(
+    overrides: Sequence[str],
+    settings: Sequence[str],
+    *,
+    temperature: float | None,
+    top_p: float | None,
+    max_tokens: int | None,
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the parameters that replace those of each row, and the overrides that are about something else.
+
+    Args:
+        overrides: arguments of the command line; those of `responses_create_params` are parameters.
+        settings: values of `--sampling`, each as `KEY=VALUE`.
+        temperature: value of `--temperature`; None: not given. `top_p` and `max_tokens` likewise.
+
+    Raises:
+        UsageError: a parameter is given twice with different values, or `seed` is given.
+        ConfigError: a parameter is unknown, or its value does not fit.
+    """
+    of_overrides, others = sampling_overrides(overrides)
+    of_settings, _ = sampling_overrides([f"+{PARAMS}.{setting}" for setting in settings])
+    flags = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    of_flags = {name: value for name, value in flags.items() if value is not None}
+    given = {
+        f"{PARAMS}.KEY=VALUE": of_overrides,
+        "--sampling": of_settings,
+        "--temperature, --top-p, --max-tokens": of_flags,
+    }
+    merged: dict[str, Any] = {}
+    places: dict[str, str] = {}
+    for place, values in given.items():
+        if "seed" in values:
+            raise UsageError(
+                f"{place}: a seed for all rollouts would repeat each of them; "
+                "--num-repeats-add-seed gives each repeat its own seed"
+            )
+        for name, value in check_sampling(values).items():
+            if merged.setdefault(name, value) != value:
+                raise UsageError(f"{name} is {merged[name]} with {places[name]} and {value} with {place}; give it once")
+            places.setdefault(name, place)
+    return merged, others

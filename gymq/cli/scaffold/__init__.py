@@ -1,0 +1,138 @@
+"""The files of a new worker, made from the templates in this folder.
+
+In a template `$name` is the worker's name, `$cls` its class, and `$folder` its folder as it is reached from the folder
+where the command was given; in a package `$top` is the folder of `pyproject.toml` and `$dist` the name of the package.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib import resources
+from pathlib import Path
+from string import Template
+from typing import Literal
+
+from gymq.errors import GymqError
+
+# Instances are called after the worker, and their names become parts of subjects.
+MAX_NAME = 40
+
+_WORKER = {
+    "worker.py": "{kind}/worker.py.txt",
+    "config.yaml": "{kind}/config.yaml.txt",
+    "README.md": "{kind}/README.md.txt",
+    "data/example.jsonl": "{kind}/example.jsonl.txt",
+    "tests/test_{name}.py": "{kind}/test.py.txt",
+}
+_PACKAGE = {
+    "pyproject.toml": "package/pyproject.toml.txt",
+    "README.md": "package/README.md.txt",
+    "{name}/__init__.py": "package/init.py.txt",
+    **{
+        f"{{name}}/{path}": source.format(kind="single_turn", name="{name}")
+        for path, source in _WORKER.items()
+        if path != "README.md"
+    },
+}
+
+_JUDGE = {**_WORKER, "data/gold.jsonl": "judge/gold.jsonl.txt"}
+_PROGRAM = {**_WORKER, "program.py": "program/program.py.txt"}
+
+Kind = Literal["single-turn", "tools", "judge", "sandbox", "agent", "program", "package"]
+
+
+_TAKEN = frozenset(  # names that the templates import or give
+    [
+        "AgentHarness",
+        "Adder",
+        "Any",
+        "ClassVar",
+        "FOLDER",
+        "Harness",
+        "Judge",
+        "JudgeOptions",
+        "Limits",
+        "Model",
+        "Need",
+        "OPTIONS",
+        "OTHER",
+        "Path",
+        "Program",
+        "PromptTemplate",
+        "ROW",
+        "SAME",
+        "SandboxOptions",
+        "ScriptedModel",
+        "TEMPLATE",
+        "TESTS",
+        "BaseHTTPRequestHandler",
+        "HTTPServer",
+    ]
+)
+
+
+class ScaffoldError(GymqError):
+    """Files that cannot be created; one sentence."""
+
+
+def make_worker(name: str, parent: Path, *, kind: Kind) -> list[Path]:
+    """Write the files of a new worker into `parent / name`.
+
+    Args:
+        kind: which templates.
+
+    Raises:
+        ScaffoldError: the name cannot be used, or a file is there already; then nothing is written.
+    """
+    _check_name(name)
+    top = parent / name
+    folder = top / name if kind == "package" else top
+    words = {
+        "name": name,
+        "cls": _class_name(name),
+        "dist": name.strip("_").replace("_", "-") or "environment",
+        "top": _as_folder(top),
+        "folder": folder.as_posix(),
+    }
+    files = {"package": _PACKAGE, "judge": _JUDGE, "program": _PROGRAM}.get(kind, _WORKER)
+    made = {
+        top / path.format(name=name): _filled(source.format(kind=kind.replace("-", "_")), words)
+        for path, source in files.items()
+    }
+    taken = [str(path) for path in made if path.exists()]
+    if taken:
+        raise ScaffoldError(f"{', '.join(taken)} already exists and is not overwritten: choose another name")
+    try:
+        for path, text in made.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise ScaffoldError(f"{error.filename or top} cannot be written: {error.strerror}") from None
+    return list(made)
+
+
+def _check_name(name: str) -> None:
+    if not (name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= MAX_NAME):
+        raise ScaffoldError(
+            f"{name!r} cannot be the name of a worker: it must be a Python identifier of at most {MAX_NAME} letters, "
+            "digits and underscores, such as my_env"
+        )
+
+
+def _class_name(name: str) -> str:
+    words = [word for word in re.split(r"_+", name) if word]
+    cls = "".join(word[0].upper() + word[1:] for word in words)
+    return cls if cls.isidentifier() and cls not in _TAKEN else f"Worker{cls}"
+
+
+def _as_folder(folder: Path) -> str:
+    """Return the path of a folder in a form that cannot be read as a name."""
+    path = folder.as_posix()
+    return path if folder.is_absolute() or path.startswith(".") else f"./{path}"
+
+
+def _filled(template: str, words: dict[str, str]) -> str:
+    text = resources.files(__package__).joinpath(template).read_text("utf-8")
+    return Template(text).substitute(words)

@@ -1,0 +1,48 @@
+"""Define the command `gymq view`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from gymq.cli.errors import UsageError
+from gymq.cli.parameters import NatsUrl
+
+
+def view(
+    file: Path | None = None,
+    /,
+    *,
+    host: str = "127.0.0.1",
+    port: Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535))] = None,
+    nats: NatsUrl = None,
+    log_level: str = "error",
+) -> int:
+    """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in a file.
+
+    It needs no configuration and no workers, and changes nothing. A cluster in this folder is followed live, even if it
+    is started later.
+
+    Args:
+        file: rollouts to show: the output of `gymq collect`, or another file in JSONL whose lines have `response` and
+            `reward`; default: what is stored in this folder.
+        host: address to listen on; other machines can connect only if it is an address that they can reach.
+        port: port to listen on; default: 11800, or the next free one.
+        nats: URL of a cluster whose runs to show.
+        log_level: debug, info, warning or error.
+    """
+    import asyncio
+
+    from gymq.bridge.origin import is_loopback
+    from gymq.cli.actions.view import run_viewer
+
+    if file is not None and nats is not None:
+        raise UsageError("FILE and --nats cannot be given together: the viewer shows either a file or a cluster")
+    if not is_loopback(host):
+        print(f"gymq: warning: the viewer has no key: anyone who can reach {host} can read all runs", file=sys.stderr)
+    asyncio.run(run_viewer(file, host, port, nats, log_level))
+    return 0

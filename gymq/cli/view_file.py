@@ -1,0 +1,277 @@
+"""Rollouts of a file in a store, so that the viewer shows them: those of gymq, and others of the same form."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq.bus import Bus
+from gymq.cli.errors import UsageError
+from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
+from gymq.data.rows import (
+    AGENT_REF,
+    ATTEMPT_INDEX,
+    FAILURE_CLASS,
+    FAILURE_MESSAGE,
+    FAILURE_TERMINAL,
+    MAX_INDEX,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+)
+from gymq.data.run_files import FAILURE_SEQUENCE, POLICY_VERSION, RunFiles
+from gymq.errors import GymqError
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    BadMessage,
+    Failure,
+    FailureClass,
+    Outcome,
+    Run,
+    Stage,
+    Unresolved,
+    VerifiedRollout,
+    encode,
+)
+from gymq.queue.outcome_store import OutcomeStore
+
+PATIENCE_S = 60.0  # for one outcome to be stored
+AT_ONCE = 64
+MOST_PROBLEMS = 5
+_STAGE = "_ng_failure_stage"
+_RESPONSE, _REWARD = "response", "reward"
+_OF_RESULT = frozenset(
+    {
+        *(_RESPONSE, _REWARD, ATTEMPT_INDEX, POLICY_VERSION),
+        *(FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_SEQUENCE, _STAGE),
+    }
+)
+
+At = tuple[int, int]  # task index, rollout index
+
+
+class _Unusable(GymqError, ValueError):
+    """A line that is not a rollout; the message says why, not where."""
+
+
+@dataclass
+class Imported:
+    """The result of an import.
+
+    Attributes:
+        problems: a sentence for each of the first lines that are not rollouts, with file and line.
+    """
+
+    run: str
+    num_rollouts: int = 0
+    problems: list[str] = field(default_factory=list)
+    num_problems: int = 0
+
+    def note(self, problem: str) -> None:
+        """Count a line that is left out."""
+        self.num_problems += 1
+        if self.num_problems <= MOST_PROBLEMS:
+            self.problems.append(problem)
+
+
+@dataclass(frozen=True)
+class _Line:
+    where: str
+    members: dict[str, msgspec.Raw]
+
+
+async def import_rollouts(bus: Bus, file: Path) -> Imported:
+    """Store the rollouts of a file as a run, with the failures that a collection wrote to a file beside it.
+
+    Lines without indices belong to one task if their rows are the same.
+
+    Raises:
+        JsonlError: the file cannot be read.
+        RunFileError: the manifest beside it cannot be read.
+        UsageError: no line is a rollout.
+    """
+    files = RunFiles(file)
+    manifest = files.read_manifest() if file == files.output else None
+    found = Imported(manifest.run if manifest else _run_name(file))
+    sources = [file, *([files.failures] if manifest and files.failures.is_file() else [])]
+    rows = _row_fields(files.materialised) if manifest else {}
+    counts = Counter(at for _, at in _located(sources, Imported("")))
+    tasks = Counter(task for task, _ in counts)
+    store = OutcomeStore(bus)
+    room = asyncio.Semaphore(AT_ONCE)
+    async with asyncio.TaskGroup() as group:
+        for line, at in _located(sources, found):
+            try:
+                outcome = _outcome(line.members, found.run, at, tasks[at[0]], rows.get(at))
+            except _Unusable as error:
+                found.note(f"{line.where}: {error}; it is skipped")
+                continue
+            await room.acquire()
+            group.create_task(_store(store, outcome, line.where, found)).add_done_callback(lambda _: room.release())
+    if not found.num_rollouts:
+        raise UsageError(found.problems[0] if found.problems else f"{file}: no rollouts in it")
+    if found.num_problems > len(found.problems):
+        found.problems.append(f"{found.num_problems - len(found.problems):,} more lines are skipped")
+    await bus.js.store(subjects.run_record(found.run), encode(_record(found, file)))
+    return found
+
+
+def _record(found: Imported, file: Path) -> Run:
+    return Run(run=found.run, created_at=file.stat().st_mtime, num_rollouts=found.num_rollouts)
+
+
+async def _store(store: OutcomeStore, outcome: Outcome, where: str, found: Imported) -> None:
+    try:
+        is_new = await store.put(outcome, replaces=None, patience_s=PATIENCE_S)
+    except BadMessage as error:
+        found.note(f"{where}: {error}; it is skipped")
+        return
+    if is_new:
+        found.num_rollouts += 1
+    elif isinstance(outcome, VerifiedRollout):  # a failure may have been retried since
+        at = f"task {outcome.task_index} rollout {outcome.rollout_index}"
+        found.note(f"{where}: {at} already exists; it is skipped")
+
+
+def _located(sources: list[Path], found: Imported) -> Iterator[tuple[_Line, At]]:
+    """Yield the lines that are JSON objects, with their indices.
+
+    A line that names none is numbered by its row and by how often this row came before.
+    """
+    tasks: dict[bytes, int] = {}
+    repeats: Counter[int] = Counter()
+    for path in sources:
+        source = JsonlFile(path)
+        for number, text in enumerate(source, 1):
+            if text.isspace():
+                continue
+            where = f"{source.name}:{number}"
+            try:
+                members = parse_object(text)
+                at = _indices(members)
+            except (JsonlError, _Unusable) as error:
+                found.note(f"{where}: {error}; it is skipped")
+                continue
+            if at is None and FAILURE_CLASS in members:
+                continue  # a row of the input that could not be used
+            if at is None:
+                row = hashlib.sha256(_row(members, None)).digest()
+                task = tasks.setdefault(row, len(tasks))
+                at = task, repeats[task]
+                repeats[task] += 1
+            yield _Line(where, members), at
+
+
+def _indices(members: dict[str, msgspec.Raw]) -> At | None:
+    if TASK_INDEX not in members:
+        return None
+    given = _value(members, TASK_INDEX), _value(members, ROLLOUT_INDEX) or 0
+    if not all(isinstance(index, int) and 0 <= index <= MAX_INDEX for index in given):
+        raise _Unusable(f"{TASK_INDEX} and {ROLLOUT_INDEX} must be integers of at least 0")
+    return given
+
+
+def _outcome(
+    members: dict[str, msgspec.Raw], run: str, at: At, num_rollouts: int, fields: frozenset[str] | None
+) -> Outcome:
+    versions = _value(members, POLICY_VERSION)
+    attempt = _value(members, ATTEMPT_INDEX)
+    common: dict[str, Any] = {
+        "run": run,
+        "task_index": at[0],
+        "rollout_index": at[1],
+        "agent": _agent(members),
+        "row": _row(members, fields),
+        "num_rollouts": num_rollouts,
+        "attempt": attempt if isinstance(attempt, int) and attempt > 0 else 0,
+        "policy_versions": [
+            str(version) for version in (versions if isinstance(versions, list) else [versions]) if version
+        ],
+    }
+    response, reward = _value(members, _RESPONSE), _value(members, _REWARD)
+    if FAILURE_CLASS in members and reward is None:
+        return _failed(members, common, response)
+    if not isinstance(reward, int | float) or isinstance(reward, bool):
+        raise _Unusable(f"the line has no number `{_REWARD}` and no `{FAILURE_CLASS}`, so it is not a rollout")
+    if not isinstance(response, dict):
+        raise _Unusable(f"the line has no object `{_RESPONSE}`, so it is not a rollout")
+    names = [] if fields is None else [name for name in members if name not in _OF_RESULT and name not in fields]
+    verdict = {name: _value(members, name) for name in names if name not in (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)}
+    return VerifiedRollout(**common, response=response, reward=float(reward), verdict=verdict)
+
+
+def _failed(members: dict[str, msgspec.Raw], common: dict[str, Any], response: Any) -> Outcome:
+    try:
+        failure_class = FailureClass(_value(members, FAILURE_CLASS))
+        stage = Stage(_value(members, _STAGE))
+    except ValueError as error:
+        raise _Unusable(str(error)) from None
+    failure: dict[str, Any] = {
+        "failure_class": failure_class,
+        "stage": stage,
+        "message": str(_value(members, FAILURE_MESSAGE) or ""),
+        "retryable": _value(members, FAILURE_TERMINAL) is False,
+    }
+    if isinstance(response, dict):
+        return Unresolved(**common, **failure, response=response)
+    return Failure(**common, **failure)
+
+
+def _agent(members: dict[str, msgspec.Raw]) -> str:
+    reference = _value(members, AGENT_REF)
+    name = reference.get("name") if isinstance(reference, dict) else None
+    return _token(name) if isinstance(name, str) and name else "unknown"
+
+
+def _row(members: dict[str, msgspec.Raw], fields: frozenset[str] | None) -> bytes:
+    """Return the row that a rollout was made for.
+
+    Args:
+        fields: fields of the row; None: everything that is not part of a result belongs to the row.
+    """
+    kept = {
+        name: value for name, value in members.items() if name not in _OF_RESULT and (fields is None or name in fields)
+    }
+    return msgspec.json.encode(kept)
+
+
+def _row_fields(materialised: Path) -> dict[At, frozenset[str]]:
+    """Return the names of the fields of each row, which distinguish them from the verdict's."""
+    if not materialised.is_file():
+        return {}
+    known: dict[frozenset[str], frozenset[str]] = {}
+    found = {}
+    for text in JsonlFile(materialised):
+        try:
+            members = parse_object(text)
+            at = _indices(members)
+        except (JsonlError, _Unusable):
+            continue
+        names = frozenset(members)
+        if at is not None:
+            found[at] = known.setdefault(names, names)
+    return found
+
+
+def _value(members: dict[str, msgspec.Raw], name: str) -> Any:
+    if name not in members:
+        return None
+    try:
+        return msgspec.json.decode(members[name])
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise _Unusable(f"`{name}`: {error}") from None
+
+
+def _run_name(file: Path) -> str:
+    return _token(file.name.partition(".")[0]) or "file"
+
+
+def _token(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_-]", "-", text)[:64]

@@ -1,0 +1,112 @@
+"""Python environments for workers whose libraries do not get along with those of others (`isolated: true`).
+
+Such an environment holds what the worker requires; for everything else, gymq among it, Python looks into the
+environment that made it. So two workers may need different versions of a library, and each environment is small.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import venv
+from pathlib import Path
+
+from gymq.errors import GymqError
+from gymq.loading.registry import spec_of
+from gymq.protocol.instances import Kind
+
+REQUIREMENTS_FILE = "requirements.txt"
+INSTALL_S = 1500.0  # to install what one worker requires
+_LAST_LINES = 5  # of what pip says
+
+
+class CannotIsolate(GymqError):
+    """An environment cannot be made; one sentence."""
+
+
+async def python_for(kind: Kind, implementation: str, folder: Path) -> str:
+    """Return the Python interpreter of a worker's own environment, which is created if needed.
+
+    The environment has the packages that `requirements.txt` beside the worker lists, or else the extra of gymq with the
+    worker's name.
+
+    Args:
+        folder: folder that holds the environments.
+
+    Raises:
+        CannotIsolate: the worker does not declare its requirements, or they cannot be installed.
+    """
+    wanted, content = _requirements(kind, implementation)
+    key = hashlib.sha256("\n".join([sys.executable, sys.version, *wanted, content]).encode()).hexdigest()[:12]
+    place = folder / f"{Path(implementation.partition(':')[0]).stem}-{key}"
+    return await asyncio.to_thread(_ensure, place.absolute(), wanted)
+
+
+def _requirements(kind: Kind, implementation: str) -> tuple[list[str], str]:
+    """Return the requirements for pip, and the content of the file that this names."""
+    file = _file_of(kind, implementation)
+    listed = None if file is None else file.parent / REQUIREMENTS_FILE
+    if listed is not None and listed.is_file():
+        return ["-r", str(listed)], listed.read_text(encoding="utf-8")
+    extra = implementation.replace("_", "-")
+    metadata = importlib.metadata.metadata("gymq")
+    if extra in (metadata.get_all("Provides-Extra") or []):
+        return [f"gymq[{extra}]"], metadata["Version"]
+    raise CannotIsolate(
+        f"{implementation} has `isolated: true`, but there is neither a {REQUIREMENTS_FILE} beside it nor an extra "
+        f"gymq[{extra}] with its requirements"
+    )
+
+
+def _file_of(kind: Kind, implementation: str) -> Path | None:
+    place = implementation.partition(":")[0]
+    if place.endswith(".py"):
+        return Path(place)
+    try:
+        # Found without being imported: its libraries are not here.
+        spec = importlib.util.find_spec(place) if "." in place else spec_of(kind, place)
+    except ModuleNotFoundError:
+        return None
+    return Path(spec.origin) if spec is not None and spec.origin is not None else None
+
+
+def _ensure(place: Path, wanted: list[str]) -> str:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    python, complete = place / "bin" / "python", place / "complete"
+    with (place.parent / f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes that need the same one make it once
+        if not complete.is_file():
+            shutil.rmtree(place, ignore_errors=True)
+            venv.create(place, symlinks=True)
+            own = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
+            # `addsitedir` also reads what is installed there as editable.
+            (own / "_gymq.pth").write_text(
+                "".join(f"import site; site.addsitedir({path!r})\n" for path in _packages_here()), encoding="utf-8"
+            )
+            _install(python, wanted)
+            complete.touch()
+    return str(python)
+
+
+def _packages_here() -> list[str]:
+    return sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
+
+
+def _install(python: Path, wanted: list[str]) -> None:
+    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
+    quiet = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, env=quiet, check=False)
+    except subprocess.TimeoutExpired:
+        raise CannotIsolate(f"`pip install {' '.join(wanted)}` did not finish within {INSTALL_S:g} s") from None
+    if done.returncode != 0:
+        said = " ".join(" ".join(done.stderr.strip().splitlines()[-_LAST_LINES:]).split())
+        raise CannotIsolate(f"`pip install {' '.join(wanted)}` failed: {said}")

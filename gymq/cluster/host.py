@@ -1,0 +1,305 @@
+"""One worker process: hosts any number of instances on one connection and one event loop.
+
+Started by `gymq.cluster.launch` as `python -m gymq.cluster.host` with a `HostSpec` as the first line of standard input.
+It answers with one line, `ready` when it serves or why it cannot, drains on SIGTERM, and ends. It also ends when its
+parent is gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import resource
+import secrets
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gymq.agent import Agent
+from gymq.authoring import OptionsError, Worker
+from gymq.bus import Bus, BusError
+from gymq.bus.discovery import ServiceListing
+from gymq.child_processes import parent_death
+from gymq.errors import GymqError
+from gymq.loading import registry
+from gymq.model import Model
+from gymq.processes import KillableProcesses
+from gymq.protocol import subjects
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import MAX_TEXT_CHARS
+from gymq.resources import Resources
+from gymq.rpc.calls import Calls
+from gymq.rpc.quarantine import Quarantine
+from gymq.rpc.routing import RoutedCalls, Routes
+from gymq.rpc.serving import Server
+from gymq.rpc.waits import ProcessReport
+from gymq.runtime.agent_runner import AgentRunner
+from gymq.runtime.intake import Intake
+from gymq.runtime.janitor import Janitor
+from gymq.runtime.model_runner import BusModels, ModelRunner
+from gymq.runtime.profiler import Profiler
+from gymq.runtime.resources_runner import ResourcesRunner
+from gymq.secrets import credentials
+from gymq.secrets.redaction import hide, hide_options, redact
+from gymq.telemetry import logs, tracing
+from gymq.weights.follower import WeightsFailed
+
+log = logging.getLogger("gymq.cluster.host")
+
+READY = "ready"
+
+
+class WorkerFailed(GymqError):
+    """A worker whose own code fails while it is made or started; one line."""
+
+    def __init__(self, what: str, error: BaseException) -> None:
+        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}")
+
+
+class HostSpec(msgspec.Struct):
+    """The workers and settings of one process."""
+
+    url: str
+    role: str
+    instances: list[Instance] = []
+    services: bool = False  # intake, janitor and profiler
+    log_level: str = "info"
+    drain_s: float = 30.0
+
+
+class Host:
+    """Everything that runs in one worker process."""
+
+    def __init__(self, spec: HostSpec, made: Mapping[str, Worker] | None = None) -> None:
+        """Prepare a host for the workers of a spec.
+
+        Args:
+            made: workers that exist already, by instance name; the others are loaded.
+        """
+        self._spec = spec
+        self._made = made or {}
+        self.worker = f"{spec.role}-{os.getpid()}-{secrets.token_hex(4)}"
+        self._workers: list[Worker] = []
+        self._agents: list[AgentRunner] = []
+        self._models: list[ModelRunner] = []
+        self._resources: list[ResourcesRunner] = []
+        self._services: list[Intake | Janitor | Profiler] = []
+        self._processes = KillableProcesses()
+        self._quarantine = Quarantine()
+        self._bus: Bus | None = None
+        self._server: Server | None = None
+
+    async def start(self) -> None:
+        """Connect, load every worker, then serve.
+
+        Raises:
+            BusError, WorkerNotFound, OptionsError, WorkerFailed
+        """
+        spec = self._spec
+        built = [self._made.get(instance.name) or build(instance) for instance in spec.instances]
+        self._bus = bus = await Bus.connect(spec.url, role=spec.role, name=self.worker)
+        calls = Calls(bus)
+        routes = Routes(bus)
+        if any(isinstance(worker, Agent) for worker in built):
+            await routes.start()
+        self._server = server = Server(bus, self.worker)
+        await server.start()
+        for instance, worker in zip(spec.instances, built, strict=True):
+            try:
+                await worker.start()
+            except (Exception, SystemExit) as error:
+                raise WorkerFailed(f"{instance.name} cannot start", error) from error
+            self._workers.append(worker)
+            try:
+                await self._serve(instance, worker, bus, calls, routes, server)
+            except WeightsFailed as error:
+                raise WorkerFailed(f"{instance.name} cannot start", error) from error
+        if spec.services:
+            self._services = [Intake(bus), Janitor(bus), Profiler(bus)]
+            for service in self._services:
+                await service.start()
+
+    async def _serve(
+        self, instance: Instance, worker: Worker, bus: Bus, calls: Calls, routes: Routes, server: Server
+    ) -> None:
+        first = len(server.services)
+        model: ModelRunner | None = None
+        if isinstance(worker, Agent):
+            routed = RoutedCalls(calls, routes)
+            runner = AgentRunner(bus, routed, worker, worker=self.worker, quarantine=self._quarantine)
+            await runner.start()
+            self._agents.append(runner)
+            await self._list(
+                instance, [subjects.tasks_of_agent(worker.name)], lambda: {**runner.stats(), **self._report(bus, calls)}
+            )
+            return
+        if isinstance(worker, Model):
+            model = ModelRunner(worker)
+            await model.serve(server)
+            self._models.append(model)
+            sessions = None
+        else:
+            assert isinstance(worker, Resources)
+            worker.models = BusModels(calls)
+            resources = ResourcesRunner(worker, self._processes)
+            await resources.serve(server)
+            self._resources.append(resources)
+            sessions = resources.worker.sessions
+        own = server.services[first:]
+
+        def stats() -> dict[str, Any]:
+            return {
+                "num_requests": sum(service.num_requests for service in own),
+                "num_errors": sum(service.num_errors for service in own),
+                "processing_s": sum(service.processing_s for service in own),
+                "load": sum(service.load for service in own),
+                **({} if sessions is None else {"sessions": len(sessions)}),
+                **({} if model is None else model.stats()),
+                **self._report(bus, calls),
+            }
+
+        await self._list(instance, [service.subject for service in own], stats)
+
+    def _report(self, bus: Bus, calls: Calls) -> dict[str, Any]:
+        """Return what this process waits for, as each of its instances reports it."""
+        return msgspec.structs.asdict(ProcessReport(calls.open.by_run(), dict(bus.unstored)))
+
+    async def _list(self, instance: Instance, serves: list[str], stats: Any) -> None:
+        assert self._bus is not None
+        listing = ServiceListing(
+            self._bus,
+            name=instance.name,
+            worker=self.worker,
+            kind=instance.kind,
+            implementation=instance.implementation,
+            subjects=serves,
+            stats=stats,
+        )
+        await listing.start()
+
+    async def drain(self) -> None:
+        """Finish or requeue what is in flight, then stop."""
+        deadline_s = self._spec.drain_s
+        await asyncio.gather(*(runner.drain(deadline_s) for runner in self._agents))
+        for service in self._services:
+            await service.stop()
+        await asyncio.gather(*(runner.stop() for runner in self._models))
+        if self._server is not None:
+            await self._server.leave(subjects.SEEDS)
+        await asyncio.gather(*(runner.drain(deadline_s) for runner in self._resources))
+        if self._server is not None:
+            await self._server.drain(deadline_s)
+        for worker in self._workers:
+            await worker.stop()
+        self._processes.close()
+        if self._bus is not None:
+            await self._bus.close()
+
+    async def lost(self) -> None:
+        """Wait until the connection is closed for good."""
+        assert self._bus is not None
+        await self._bus.lost.wait()
+
+
+def build(instance: Instance) -> Worker:
+    """Return the worker object of an instance, with its options checked.
+
+    Raises:
+        WorkerNotFound, OptionsError, BadToken, WorkerFailed
+    """
+    found = registry.find(instance.kind, instance.implementation)
+    name = subjects.token(instance.name, "instance")
+    try:
+        return found(instance.options, name=name)
+    except OptionsError:
+        raise
+    except Exception as error:
+        raise WorkerFailed(f"{name} cannot be created", error) from error
+
+
+async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
+    """Run a worker process until it is asked to stop, and return its exit status.
+
+    Args:
+        answer: called with `ready`, or with one line that says why the process cannot start.
+    """
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    host = Host(spec)
+    _hide_secrets(spec)
+    logs.configure(host.worker, spec.log_level)
+    try:
+        tracing.start(host.worker)
+    except tracing.TracingMissing as missing:
+        answer(str(missing))
+        return 2
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    loop.add_reader(sys.stdin.fileno(), lambda: stop.set() if not os.read(sys.stdin.fileno(), 4096) else None)
+    stopped = asyncio.create_task(stop.wait())
+    starting = asyncio.create_task(host.start())
+    await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if not starting.done():
+        return 0
+    error = starting.exception()
+    if error is not None:
+        if not isinstance(error, BusError | registry.WorkerNotFound | OptionsError | subjects.BadToken):
+            log.error("cannot start", exc_info=error)
+        answer(" ".join(redact(str(error)).split())[:MAX_TEXT_CHARS])
+        return 2
+    answer(READY)
+    lost = asyncio.create_task(host.lost())
+    await asyncio.wait([lost, stopped], return_when=asyncio.FIRST_COMPLETED)
+    if lost.done():
+        log.error("the connection to NATS is closed permanently")
+        return 1
+    loop.remove_reader(sys.stdin.fileno())
+    await host.drain()
+    await asyncio.to_thread(tracing.stop)
+    return 0
+
+
+def _hide_secrets(spec: HostSpec) -> None:
+    for instance in spec.instances:
+        hide_options(instance.options)
+    for url in spec.url.split(","):
+        hide(urlsplit(url).password or "")
+
+
+def raise_open_files() -> None:
+    """Raise the limit of this process: it may hold thousands of connections; the usual soft limit is 1024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def main() -> int:
+    parent_death.die_with_parent(os.getppid())
+    credentials.hide_memory()
+    raise_open_files()
+    first_line = sys.stdin.buffer.readline()
+    if not first_line:
+        return 1  # the parent was gone before it said anything
+    # Authors print. What they print belongs into the log, not into the answer to the parent.
+    to_parent = os.dup(1)
+    os.dup2(2, 1)
+
+    def answer(line: str) -> None:
+        os.write(to_parent, f"{line}\n".encode())
+
+    work = run(msgspec.json.decode(first_line, type=HostSpec), answer)
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.run(work)
+    return uvloop.run(work)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,385 @@
+"""Starts a cluster on this machine: the embedded server if none is given, the streams, and the worker processes.
+
+Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own, one that is
+`isolated` a process with its own Python environment, and one with `pass_env` a process with these variables. A process
+that dies is started again, with a growing pause.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import shutil
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, NoReturn, Protocol
+
+import msgspec
+
+from gymq.bus import Bus, streams
+from gymq.bus.discovery import ROLE_OF_KIND
+from gymq.cluster.environments import CannotIsolate, python_for
+from gymq.cluster.host import READY, HostSpec
+from gymq.errors import GymqError
+from gymq.protocol.instances import Instance
+from gymq.secrets import credentials
+from gymq.secrets.passed_environment import passed
+from gymq.server import EmbeddedServer, ServerError
+from gymq.server.roles import OPERATOR, SERVICES
+
+log = logging.getLogger("gymq.launch")
+
+READY_S = 1800.0  # a model may take its time to load
+STILL_STARTING_S = 30.0
+ENDS_BY_ITSELF_S = 5.0  # a process that could not start
+SHORTEST_PAUSE_S = 0.25  # before a process that ended is started again; doubled each time
+LONGEST_PAUSE_S = 10.0
+STAYS_UP_S = 60.0  # after which the pause is short again
+SERVER_STAYS_UP_S = 1.0  # all others wait for it, and it starts in a moment
+LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
+LOG_CHECK_S = 30.0
+
+
+class LaunchError(GymqError):
+    """A part of the cluster could not be started; one sentence."""
+
+
+class WorkerProcess(Protocol):
+    """A process that is kept alive, here or elsewhere."""
+
+    name: str
+    spec: HostSpec
+    serves: bool
+
+    async def start(self) -> None:
+        """Start it and wait until it serves.
+
+        Raises:
+            LaunchError
+        """
+
+    async def stop(self) -> None:
+        """Let it drain; kill it when it takes too long."""
+
+
+class Cluster:
+    """A running cluster; use it with `async with`."""
+
+    def __init__(
+        self,
+        instances: Iterable[Instance],
+        *,
+        folder: Path,
+        url: str | None = None,
+        replicas: int = 1,
+        ack_wait_s: float | None = None,
+        log_level: str = "info",
+        drain_s: float = 30.0,
+        agents: Iterable[str] | None = None,
+        services: bool = True,
+        logs_to_stderr: bool = False,
+        new_child: Callable[[str, HostSpec], WorkerProcess] | None = None,
+    ) -> None:
+        """Prepare a cluster of worker processes.
+
+        Args:
+            folder: folder for the streams of the embedded server and the logs of all processes.
+            url: URL of a NATS server with JetStream to use instead of the embedded one.
+            replicas: copies of each stream, on a cluster of servers.
+            ack_wait_s: seconds of silence after which an agent's tasks are redelivered; None: `streams.ACK_WAIT_S`.
+            agents: names of the agent instances that get queues, wherever they run; None: those of `instances`.
+            services: whether intake, janitor and profiler run here.
+            logs_to_stderr: whether processes log to this process's stderr instead of to files in `folder`.
+            new_child: returns a process with a name, not started yet; None: processes on this machine.
+        """
+        self._instances = list(instances)
+        self._folder = folder
+        self._given_url = url
+        self._replicas = replicas
+        self._ack_wait_s = ack_wait_s
+        self._log_level = log_level
+        self._drain_s = drain_s
+        of_instances = [instance.name for instance in self._instances if instance.kind == "agents"]
+        self._agents = of_instances if agents is None else list(agents)
+        self._services = services
+        self._logs_to_stderr = logs_to_stderr
+        self._new_child = new_child or self._child_here
+        self._is_started = False
+        self._server: EmbeddedServer | None = None
+        self._watching_server: asyncio.Task[None] | None = None
+        self._trimming: asyncio.Task[None] | None = None
+        self.children: list[WorkerProcess] = []
+        self.url = url or ""
+
+    async def __aenter__(self) -> Cluster:
+        try:
+            if self._given_url is None:
+                self._server = EmbeddedServer(self._folder / "jetstream")
+                await self._server.start()
+                self.url = self._server.url
+                self._watching_server = asyncio.create_task(
+                    keep_running("nats-server", self._server.wait, self._server.start, stays_up_s=SERVER_STAYS_UP_S)
+                )
+            if credentials.may_take(self.url, OPERATOR):
+                await self._make_streams()
+            else:
+                log.warning("no password of the role operator here: streams are used as they are")
+            if not self._logs_to_stderr:
+                (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._trimming = asyncio.create_task(_trim(self._folder / "logs"))
+            self.children = [self._new_child(name, spec) for name, spec in self._plan()]
+            async with asyncio.TaskGroup() as group:
+                for child in self.children:
+                    group.create_task(child.start())
+            self._is_started = True
+        except BaseException as error:
+            await self._stop()
+            if isinstance(error, ExceptionGroup):
+                raise error.exceptions[0] from None
+            if isinstance(error, credentials.CredentialsError):
+                raise LaunchError(str(error)) from None
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._stop()
+
+    @property
+    def not_serving(self) -> list[str]:
+        """The processes that do not serve at this moment; all that there will be while it starts."""
+        names = [child.name for child in self.children if not child.serves]
+        return names if self._is_started or names else ["streams"]  # they are made first
+
+    def _child_here(self, name: str, spec: HostSpec) -> Child:
+        log_file = None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
+        return Child(name, spec, log_file, self._folder / "environments")
+
+    async def _make_streams(self) -> None:
+        bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
+        try:
+            js = bus.js
+            await streams.ensure(js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+            if self._server is not None:
+                # Nobody else is on a server that has just been started here.
+                await streams.reclaim_in_flight(js, self._agents, ack_wait_s=self._ack_wait_s)
+        finally:
+            await bus.close()
+
+    async def _stop(self) -> None:
+        # Agents first: the others must answer until the last rollout is done.
+        for role in ("agent", "services", "resources", "model"):
+            await asyncio.gather(*(child.stop() for child in self.children if child.spec.role == role))
+        if self._trimming is not None:
+            self._trimming.cancel()
+        if self._server is not None:
+            if self._watching_server is not None:
+                self._watching_server.cancel()
+            await self._server.stop()
+
+    def _plan(self) -> list[tuple[str, HostSpec]]:
+        """Return a name and a spec for each process."""
+        shared: dict[str, list[Instance]] = {}
+        planned: list[tuple[str, list[Instance], str]] = []
+        for instance in self._instances:
+            copies = instance.options.get("num_workers") or 1
+            if copies == 1 and not instance.options.get("isolated") and not instance.options.get("pass_env"):
+                shared.setdefault(instance.kind, []).append(instance)
+                continue
+            for number in range(copies):
+                planned.append((f"{instance.name}-{number}", [instance], instance.kind))
+        planned += [(kind, instances, kind) for kind, instances in shared.items()]
+        specs = [(name, self._spec(ROLE_OF_KIND[kind], instances)) for name, instances, kind in planned]
+        if not self._services:
+            return specs
+        if credentials.may_take(self.url, SERVICES):
+            specs.append((SERVICES, self._spec(SERVICES, [])))
+        else:
+            log.warning("no password of the role services here: the services must run elsewhere")
+        return specs
+
+    def _spec(self, role: str, instances: list[Instance]) -> HostSpec:
+        url = credentials.url_of_role(self.url, role)  # a process is told its own password and no other
+        return HostSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s)
+
+
+class Child:
+    """One worker process, kept alive."""
+
+    def __init__(self, name: str, spec: HostSpec, log_file: Path | None, environments: Path) -> None:
+        """Prepare a worker process; it is not started yet.
+
+        Args:
+            log_file: file for its log; None: this process's stderr.
+            environments: folder for the Python environments of workers that have their own.
+        """
+        self.name = name
+        self.spec = spec
+        self.restarts = 0
+        self.serves = False
+        self.process: asyncio.subprocess.Process | None = None
+        self._log_file = log_file
+        self._log = log_file or "its log above"
+        self._environments = environments
+        self._python = sys.executable
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start it and wait until it serves.
+
+        Raises:
+            LaunchError: it says why it cannot, dies, or is not ready in time.
+        """
+        for instance in self.spec.instances:
+            if instance.options.get("isolated"):
+                try:
+                    self._python = await python_for(instance.kind, instance.implementation, self._environments)
+                except CannotIsolate as error:
+                    raise LaunchError(f"{self.name}: {error}") from None
+        await self._spawn()
+        self._watching = asyncio.create_task(keep_running(self.name, self._ended, self._restart))
+
+    async def _spawn(self) -> None:
+        with contextlib.nullcontext() if self._log_file is None else _opened(self._log_file) as log_to:
+            process = self.process = await asyncio.create_subprocess_exec(
+                self._python,
+                "-P",  # a file in the current folder must not stand for a module of the library
+                "-m",
+                "gymq.cluster.host",
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log_to,
+                start_new_session=True,
+                env=self._environment(),
+            )
+        try:
+            said = await self._ask(process)
+        except BaseException:
+            _kill(process)
+            await process.wait()
+            raise
+        if said != READY:
+            await _end(process, patience_s=ENDS_BY_ITSELF_S)
+            raise LaunchError(f"{self.name}: {said or f'it did not become ready; see {self._log}'}")
+        self.serves = True
+
+    def _environment(self) -> dict[str, str]:
+        asked = [name for instance in self.spec.instances for name in instance.options.get("pass_env") or ()]
+        try:
+            return passed(self.spec.role, os.environ, asked)
+        except LookupError as error:
+            raise LaunchError(f"{self.name}: {error.args[0]}") from None
+
+    async def _ask(self, process: asyncio.subprocess.Process) -> str:
+        """Send a process its spec and return its answer; empty if it ends without one."""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        # Through the pipe, so that secrets in options appear neither in arguments nor in the environment.
+        process.stdin.write(msgspec.json.encode(self.spec) + b"\n")
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + READY_S
+        try:
+            await process.stdin.drain()
+            while loop.time() < give_up:
+                try:
+                    async with asyncio.timeout(STILL_STARTING_S):
+                        return (await process.stdout.readline()).decode().strip()
+                except TimeoutError:
+                    log.warning("%s is still starting; see %s", self.name, self._log)
+        except ConnectionError:
+            pass
+        return ""
+
+    async def _ended(self) -> int:
+        """Wait until the process ends; return its status."""
+        assert self.process is not None
+        status = await self.process.wait()
+        self.serves = False
+        return status
+
+    async def _restart(self) -> None:
+        await self._spawn()
+        self.restarts += 1
+
+    async def stop(self) -> None:
+        """Let it drain; kill it when it takes too long."""
+        if self._watching is not None:
+            self._watching.cancel()
+        self.serves = False
+        if self.process is None or self.process.returncode is not None:
+            return
+        with contextlib.suppress(ProcessLookupError):
+            self.process.terminate()
+        await _end(self.process, patience_s=self.spec.drain_s + 10.0)
+
+
+async def keep_running(
+    name: str,
+    ended: Callable[[], Awaitable[int | None]],
+    start: Callable[[], Awaitable[None]],
+    *,
+    stays_up_s: float = STAYS_UP_S,
+) -> NoReturn:
+    """Start a process again whenever it ends, after a pause that grows as long as it does not stay up.
+
+    Args:
+        ended: waits until the process ends; returns its status.
+        start: starts it and waits until it serves; may raise LaunchError or ServerError.
+        stays_up_s: seconds after which it is taken to stay up, so that the pause is short again.
+    """
+    loop = asyncio.get_running_loop()
+    pause_s = SHORTEST_PAUSE_S
+    while True:
+        started = loop.time()
+        status = await ended()
+        if loop.time() - started > stays_up_s:
+            pause_s = SHORTEST_PAUSE_S
+        log.warning("%s ended with status %s, restarting it", name, status)
+        while True:
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+            try:
+                await start()
+                break
+            except (LaunchError, ServerError) as error:
+                log.error("%s", error)
+
+
+def _opened(file: Path) -> BinaryIO:
+    """Open a log to append to it. It holds parts of rows and replies: a new one is readable by its owner only."""
+    return open(file, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+
+
+async def _trim(logs: Path) -> None:
+    while True:
+        await asyncio.to_thread(_trim_once, logs)
+        await asyncio.sleep(LOG_CHECK_S)
+
+
+def _trim_once(logs: Path) -> None:
+    for file in logs.glob("*.log"):
+        with contextlib.suppress(OSError):
+            if file.suffixes != [".old", ".log"] and file.stat().st_size > LOG_MAX_BYTES:
+                # The process goes on appending to the file that it has open, so that is emptied, not replaced.
+                shutil.copy(file, file.with_suffix(".old.log"))  # with its mode
+                os.truncate(file, 0)
+
+
+async def _end(process: asyncio.subprocess.Process, *, patience_s: float) -> None:
+    """Wait until a process has ended; kill it when it takes too long."""
+    try:
+        async with asyncio.timeout(patience_s):
+            await process.wait()
+    except TimeoutError:
+        _kill(process)
+        await process.wait()
+
+
+def _kill(process: asyncio.subprocess.Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.kill()

@@ -1,0 +1,1 @@
+"""A collection: from the rows of a data set to their rollouts in a file."""

@@ -1,0 +1,192 @@
+"""The result of a run, read from its files: ours, and those that NeMo Gym writes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gymq import responses
+from gymq.data.jsonl import JsonlFile, LineSource
+from gymq.data.resume import FailureGroup, Resume
+from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_INDEX
+from gymq.data.run_files import RunFiles
+from gymq.defaults import PASS_THRESHOLD
+from gymq.judge import text_of, user_contents
+from gymq.stats.files import read_statistics
+from gymq.stats.intervals import Estimate
+from gymq.stats.running import AgentSnapshot
+
+if TYPE_CHECKING:
+    import pandas  # type: ignore[import-untyped]
+
+EXPECTED = ("expected_answer", "answer", "ground_truth", "expected", "target", "label", "solution")
+"""Fields of a row that hold what is expected; the first that is there counts."""
+
+_ALL = "all"
+_SHOWN = 10  # rollouts in a notebook's table
+_SHOWN_CHARS = 200  # of a text in it
+_NOT_COLUMNS = frozenset({"responses_create_params", "response", "agent_ref"})
+
+
+class RunResult:
+    """The rollouts of one run and what they come to. The files are read when something is asked for.
+
+    Attributes:
+        path: the file of the rollouts.
+    """
+
+    def __init__(self, path: str | Path, *, pass_threshold: float = PASS_THRESHOLD) -> None:
+        """Open the results of a run.
+
+        Args:
+            path: the JSONL file of the rollouts; the other files of the run, if there are any, are beside it.
+            pass_threshold: smallest reward with which a rollout passes.
+        """
+        self.path = Path(path)
+        self._files = RunFiles(self.path)
+        self._pass_threshold = pass_threshold
+
+    @property
+    def rollouts(self) -> Iterator[dict[str, Any]]:
+        """The rollouts that have a reward, one after the other as they were stored."""
+        return _records(JsonlFile(self._files.output))
+
+    @cached_property
+    def failures(self) -> list[FailureGroup]:
+        """The rollouts without a result, by the class of their failure, the largest group first."""
+        if not self._files.materialised.exists():
+            return []
+        failed = JsonlFile(self._files.failures)
+        with Resume(JsonlFile(self._files.materialised), JsonlFile(self._files.output), failed) as resume:
+            return resume.failed(failed)
+
+    @cached_property
+    def statistics(self) -> AgentSnapshot | None:
+        """All statistics, the agents of the run taken together; None without rollouts."""
+        found = read_statistics(self._files, pass_threshold=self._pass_threshold, pooled=_ALL)
+        return found.profile.snapshot().agents.get(_ALL)
+
+    @property
+    def reward(self) -> Estimate | None:
+        """Mean reward with its 95 % confidence interval; None if no rollout has a reward."""
+        return None if self.statistics is None else self.statistics.mean_reward
+
+    @property
+    def pass_at_k(self) -> dict[int, Estimate]:
+        """pass@k in percent with its confidence interval, by k."""
+        return {} if self.statistics is None else self.statistics.pass_at_k
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a data frame with a line for each rollout, those that failed included.
+
+        The columns are task, rollout, prompt, reply, expected, reward, failure, failure_message, input_tokens and
+        output_tokens, then the plain values (texts, numbers, flags) of row and verdict.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas
+
+        done = [_columns(record) for record in self.rollouts]
+        keys = {(line["task"], line["rollout"]) for line in done}
+        failed = {}
+        for record in _records(JsonlFile(self._files.failures)) if self._files.failures.exists() else ():
+            line = _columns(record)
+            if (line["task"], line["rollout"]) not in keys:
+                failed[line["task"], line["rollout"]] = line
+        frame = pandas.DataFrame([*done, *failed.values()], columns=None if done or failed else list(_columns({})))
+        return frame.sort_values(["task", "rollout"], ignore_index=True)
+
+    def __repr__(self) -> str:
+        found = self.statistics
+        done = 0 if found is None else found.rollouts
+        parts = [f"rollouts={done}", f"reward={_shown(self.reward)}"]
+        parts += [f"pass@{k}={_shown(estimate, '%')}" for k, estimate in self.pass_at_k.items()]
+        failed = sum(group.num_rollouts for group in self.failures)
+        return f"RunResult({str(self.path)!r}, {', '.join([*parts, f'failed={failed}'])})"
+
+    def _repr_html_(self) -> str:
+        """Return tables for a notebook. Text of models and rows is never interpreted as markup."""
+        figures = [("mean reward", _shown(self.reward))]
+        figures += [(f"pass@{k}", _shown(estimate, "%")) for k, estimate in self.pass_at_k.items()]
+        parts = [f"<p><b>{escape(str(self.path))}</b></p>", _table(["", "value"], figures)]
+        if self.failures:
+            lines = [(group.failure_class, group.num_rollouts, group.message) for group in self.failures]
+            parts.append(_table(["failure", "rollouts", "for example"], lines))
+        shown = [_columns(record) for record, _ in zip(self.rollouts, range(_SHOWN), strict=False)]
+        names = ["task", "rollout", "prompt", "reply", "expected", "reward"]
+        if shown:
+            parts.append(_table(names, [[line[name] for name in names] for line in shown]))
+        return "".join(parts)
+
+
+def load(path: str | Path, *, pass_threshold: float = PASS_THRESHOLD) -> RunResult:
+    """Return the result of a run that was stored, by `gymq collect`, `gymq.collect` or NeMo Gym.
+
+    Args:
+        path: the file of its rollouts, JSONL.
+        pass_threshold: smallest reward with which a rollout passes.
+
+    Raises:
+        FileNotFoundError: the file does not exist.
+    """
+    if not Path(path).is_file() and not RunFiles(Path(path)).manifest.is_file():
+        raise FileNotFoundError(f"{path}: file not found; give the rollouts file of a run")
+    return RunResult(path, pass_threshold=pass_threshold)
+
+
+def _records(lines: LineSource) -> Iterator[dict[str, Any]]:
+    decode = msgspec.json.Decoder(dict[str, Any]).decode
+    return (decode(line) for line in lines if not line.isspace())
+
+
+def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a rollout as plain columns."""
+    params, response = record.get("responses_create_params") or {}, record.get("response") or {}
+    usage = response.get("usage") or {}
+    columns = {
+        "task": record.get(TASK_INDEX),
+        "rollout": record.get(ROLLOUT_INDEX),
+        "prompt": "\n".join(filter(None, map(text_of, user_contents({"input": [], **params})))),
+        "reply": _reply(response),
+        "expected": next((record[name] for name in EXPECTED if record.get(name) is not None), None),
+        "reward": record.get("reward"),
+        "failure": record.get(FAILURE_CLASS),
+        "failure_message": record.get(FAILURE_MESSAGE),
+        "input_tokens": usage.get("input_tokens"),
+        "output_tokens": usage.get("output_tokens"),
+    }
+    more = {name: value for name, value in record.items() if name not in _NOT_COLUMNS and not name.startswith("_ng_")}
+    plain = {name: value for name, value in more.items() if isinstance(value, str | int | float | bool)}
+    return columns | {name: value for name, value in plain.items() if name not in columns}
+
+
+def _reply(response: Mapping[str, Any]) -> str | None:
+    """Return the text of the last message; None without a response."""
+    return responses.last_assistant_text(response) if isinstance(response.get("output"), list) else None
+
+
+def _shown(estimate: Estimate | None, unit: str = "") -> str:
+    if estimate is None:
+        return "-"
+    digits = 1 if unit else 3
+    text = f"{estimate.value:.{digits}f}{unit}"
+    if estimate.interval is None:
+        return text
+    return f"{text} [{estimate.interval.low:.{digits}f}, {estimate.interval.high:.{digits}f}]"
+
+
+def _table(names: list[str], lines: list[Any]) -> str:
+    head = "".join(f"<th>{escape(name)}</th>" for name in names)
+    body = "".join(f"<tr>{''.join(f'<td>{_cell(value)}</td>' for value in line)}</tr>" for line in lines)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value: Any) -> str:
+    text = "" if value is None else str(value)
+    return escape(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}...")

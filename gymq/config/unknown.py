@@ -1,0 +1,166 @@
+"""Top-level keys that nothing reads: mistakes of the pen, and settings of NeMo Gym that have no meaning here."""
+
+import re
+from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
+from pathlib import PurePath
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.loader import ENV_YAML, Config
+from gymq.config.sampling import PARAMS, check_sampling
+from gymq.config.schema import RUN_KEYS, HeadServer
+from gymq.config.sources import OVERRIDE, Source, origin
+from gymq.protocol.instances import KINDS
+from gymq.responses.params import KNOWN
+
+OWN_KEYS = frozenset({"bridge", PARAMS})
+"""Keys of gymq beside those of the format."""
+
+USUAL_VALUES = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
+"""Values that the configurations of models refer to; they may be given without one that does."""
+
+OPTIONS_INSTEAD = {
+    "agent_name": "--agent",
+    "input_jsonl_fpath": "--input",
+    "limit": "--limit",
+    "num_repeats": "--num-repeats",
+    "num_repeats_add_seed": "--num-repeats-add-seed",
+    "num_samples_in_parallel": "--concurrency",
+    "output_jsonl_fpath": "--output",
+    "prompt_config": "--prompt-config",
+}
+"""Settings of NeMo Gym's collection, and the options of `gymq collect` that take their place."""
+
+WITHOUT_MEANING = frozenset(
+    {
+        "disable_aggregation",
+        "global_aiohttp_client_request_debug",
+        "global_aiohttp_connector_limit",
+        "global_aiohttp_connector_limit_per_host",
+        "head_server_deps",
+        "hf_token",
+        "mlflow_experiment_name",
+        "mlflow_run_name",
+        "mlflow_tracking_token",
+        "mlflow_tracking_uri",
+        "model_call_capture_dir",
+        "nemo_gym_log_dir",
+        "observability_enabled",
+        "pip_install_verbose",
+        "profiling_enabled",
+        "profiling_results_dirpath",
+        "python_version",
+        "ray_head_node_address",
+        "resume_from_cache",
+        "rollout_collection_driver",
+        "skills",
+        "skip_venv_if_present",
+        "token_id_capture",
+        "upload_rollouts",
+        "uv_cache_dir",
+        "uv_pip_set_python",
+        "uv_venv_dir",
+        "uvicorn_logging_show_200_ok",
+        "verbose",
+        "wandb_api_key",
+        "wandb_name",
+        "wandb_project",
+    }
+)
+"""Settings of NeMo Gym's servers that nothing here corresponds to."""
+
+_DIRECTIVES = frozenset({"_copy", "_inherit_from", "_swap_key"})
+_BETWEEN_NAMES = re.compile(r"[\s${}:,.\[\]]+")
+
+
+def check_keys(config: Config) -> list[str]:
+    """Check the keys of a configuration that belong to no worker.
+
+    A top-level key has to describe a worker, configure the run, be referred to by something, or come from env.yaml,
+    whose values are for more than one configuration.
+
+    Returns:
+        One sentence for each setting that has no meaning here.
+
+    Raises:
+        ConfigError: if something has an unknown key, naming each, where it was given and what was probably meant.
+    """
+    warnings: list[str] = []
+    problems: list[str] = []
+    referred = _referred(config.sources)
+    instances = {found.name for found in config.instances}
+    known = sorted(RUN_KEYS | OWN_KEYS | USUAL_VALUES | instances)
+    for name, value in config.tree.items():
+        if name in instances:
+            problems += _unknown_kinds(config, name, value)
+            continue
+        if name in RUN_KEYS or name in OWN_KEYS or name in USUAL_VALUES or str(name) in referred:
+            continue
+        if value is None:
+            continue  # what a source had there is erased
+        places = [found for source in config.sources if (found := source.place_of((name,)))]
+        where = places[-1] if places else "configuration"
+        is_override = all(found.startswith(OVERRIDE) for found in places)
+        if name in OPTIONS_INSTEAD and is_override:
+            problems.append(f"{where}: {name} is an option of `gymq collect` here: {OPTIONS_INSTEAD[name]}")
+        elif name in OPTIONS_INSTEAD:
+            warnings.append(f"{name} has no meaning here and is ignored; use {OPTIONS_INSTEAD[name]}")
+        elif name in WITHOUT_MEANING:
+            warnings.append(f"{name} has no meaning here and is ignored")
+        elif isinstance(value, dict) and not value.keys().isdisjoint(KINDS) and not is_override:
+            continue  # without an entrypoint it is not an instance; the format allows that in files
+        elif not _is_of_env_yaml(config.sources, name):
+            hint = did_you_mean(str(name), known) or _sampling_hint(str(name))
+            problems.append(f"{where}: no key {name} is known and nothing refers to it{hint}")
+    problems += _unknown_in_head_server(config)
+    if problems:
+        raise ConfigError("; ".join(problems))
+    check_sampling(config.tree.get(PARAMS) or {})
+    return warnings
+
+
+def _sampling_hint(name: str) -> str:
+    """Return what to do about a key that resembles no other: it may be meant as a sampling parameter."""
+    close = get_close_matches(name, sorted(KNOWN), n=1)
+    return f"; did you mean {PARAMS}.{close[0]}?" if close else "; values that are rarely used belong in env.yaml"
+
+
+def _unknown_kinds(config: Config, name: str, block: dict[str, Any]) -> Iterator[str]:
+    """Yield a message for each key beside the server type of an instance."""
+    for key in block:
+        if key not in KINDS:
+            where = origin(config.sources, (name, key))
+            yield f"{where}: {name}: no key {key}; an instance has one of {', '.join(KINDS)}"
+
+
+def _unknown_in_head_server(config: Config) -> Iterator[str]:
+    given = config.tree.get("head_server")
+    known = ["host", *HeadServer.model_fields]
+    for key in given if isinstance(given, dict) else ():
+        if key not in known:
+            where = origin(config.sources, ("head_server", key))
+            yield f"{where}: head_server: no setting {key}{did_you_mean(str(key), known)}"
+
+
+def _is_of_env_yaml(sources: Sequence[Source], name: str) -> bool:
+    return any(PurePath(source.name).name == ENV_YAML and source.place_of((name,)) for source in sources)
+
+
+def _referred(sources: Sequence[Source]) -> set[str]:
+    """Return each word of all interpolations and directives; the names that something refers to are among them."""
+    words: set[str] = set()
+    pending: list[Any] = [OmegaConf.to_container(source.config, resolve=False) for source in sources]
+    while pending:
+        value = pending.pop()
+        if isinstance(value, dict):
+            pending += value.values()
+            named = [value[key] for key in _DIRECTIVES & value.keys()]
+            words.update(word for text in named for word in _BETWEEN_NAMES.split(str(text)))
+        elif isinstance(value, list):
+            pending += value
+        elif isinstance(value, str) and "${" in value:
+            words.update(_BETWEEN_NAMES.split(value))
+    return words

@@ -1,0 +1,1 @@
+"""Data sets in, rows through a run, files out."""

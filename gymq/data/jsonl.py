@@ -1,0 +1,150 @@
+"""JSONL files: read line by line, plain or compressed, and written whole or not at all."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+
+import msgspec
+import zstandard
+
+from gymq.errors import GymqError
+
+MAX_LINE_BYTES = 512 * 1024 * 1024
+"""A longer line is refused, so that a file without line breaks cannot fill the memory."""
+
+
+class JsonlError(GymqError, ValueError):
+    """A file that cannot be read, or a line that is not what it should be. The text names file and line."""
+
+
+class LineSource(Protocol):
+    """Lines that can be read again from the start, under a name for messages."""
+
+    @property
+    def name(self) -> str: ...
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+
+class JsonlFile:
+    """The lines of a file, with their line ends. `.gz` and `.zst` files are decompressed while reading."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.name = str(path)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Read the file from its start.
+
+        Raises:
+            JsonlError: the file cannot be read or decompressed, or a line is longer than `MAX_LINE_BYTES`.
+        """
+        number = 0
+        try:
+            with _open(self.path) as file:
+                while line := file.readline(MAX_LINE_BYTES + 1):
+                    number += 1
+                    if len(line) > MAX_LINE_BYTES:
+                        raise JsonlError(f"{self.name}:{number}: the line is longer than {MAX_LINE_BYTES} bytes")
+                    yield line
+        except FileNotFoundError:
+            raise JsonlError(f"{self.name}: file not found") from None
+        except (OSError, EOFError, zstandard.ZstdError) as error:
+            raise JsonlError(f"{self.name}: cannot be read after line {number}: {error}") from error
+
+
+class JsonlText:
+    """The lines of a text in memory."""
+
+    def __init__(self, name: str, text: bytes) -> None:
+        self.name = name
+        self.text = text
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter(io.BytesIO(self.text))
+
+
+def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
+    """Return the fields of the JSON object in a line, each as its raw JSON text.
+
+    Raises:
+        JsonlError: the line is not a JSON object; the message says why, not where.
+    """
+    try:
+        line.decode("utf-8")
+        return msgspec.json.decode(line, type=dict[str, msgspec.Raw])
+    except msgspec.ValidationError:
+        raise JsonlError("the line is JSON, but not an object") from None
+    except msgspec.DecodeError as error:
+        reason = "the line is blank" if not line.strip() else f"the line is not valid JSON: {error}"
+        raise JsonlError(reason) from None
+    except UnicodeDecodeError as error:
+        raise JsonlError(f"the line is not UTF-8: byte {error.start} cannot be decoded") from None
+
+
+def truncate_torn_line(path: Path) -> int:
+    """Make a file that a killed process was appending to end with a whole line.
+
+    A last line without line end gets one if it is a JSON object, otherwise it is cut off.
+
+    Returns:
+        How many bytes were cut off.
+    """
+    with path.open("r+b") as file:
+        end = file.seek(0, os.SEEK_END)
+        start = _last_line_start(file, end)
+        if start == end:
+            return 0
+        file.seek(start)
+        try:
+            parse_object(file.read())
+        except JsonlError:
+            file.truncate(start)
+            return end - start
+        file.seek(0, os.SEEK_END)
+        file.write(b"\n")
+        return 0
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file to write that replaces `path` only if the block ends without an exception."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with temporary.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _open(path: Path) -> IO[bytes]:
+    if path.suffix == ".gz":
+        return cast(IO[bytes], gzip.open(path, "rb"))
+    if path.suffix == ".zst":
+        # Several frames one after the other are one file, as with gzip members.
+        frames: Any = zstandard.ZstdDecompressor().stream_reader(path.open("rb"), read_across_frames=True)
+        return cast(IO[bytes], io.BufferedReader(frames, buffer_size=1024 * 1024))
+    return path.open("rb", buffering=1024 * 1024)
+
+
+def _last_line_start(file: IO[bytes], end: int) -> int:
+    """Return the offset after the last line end of a file with `end` bytes."""
+    position = end
+    while position > 0:
+        step = min(64 * 1024, position)
+        position -= step
+        file.seek(position)
+        found = file.read(step).rfind(b"\n")
+        if found >= 0:
+            return position + found + 1
+    return 0

@@ -1,0 +1,249 @@
+"""From the lines of a data set to the rows of a run: agents, overrides, prompts, repeats, indices, seeds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from types import TracebackType
+from typing import Annotated, Any, Self
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from gymq.data.jsonl import JsonlError, LineSource, parse_object
+from gymq.data.ledger import RunningNumbers, TaskCounts
+from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.rows import (
+    AGENT_REF,
+    MAX_INDEX,
+    PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    AgentRef,
+    Index,
+    MaterialisedRow,
+    RowError,
+)
+
+MAX_PROBLEMS = 20
+"""So many unusable rows are looked for and reported together."""
+
+DEFAULT_REPEATS = "_default"
+
+_NULL = msgspec.Raw(b"null")
+
+Fields = dict[str, Any]
+"""Fields of an output row: the JSON text of the input, or a value that replaces it."""
+
+
+class MaterialiseOptions(BaseModel):
+    """Settings that apply to each row of a data set."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agent_name: str | None = None
+    """Agent of the rows that have no field `agent_ref`."""
+    limit: Annotated[int, Field(ge=0, le=MAX_INDEX)] | None = None
+    """Limit on the lines to read; 0 and None: all."""
+    num_repeats: int | dict[str, int] = 1
+    """Rollouts per row: a number, or a number for each agent's name, with `_default` for the others; None: 1."""
+    num_repeats_add_seed: bool = False
+    """Put the rollout index as `seed` into the JSON text `responses_create_params.metadata.extra_body`."""
+    responses_create_params: dict[str, Any] = {}
+    """Fields that replace those of each row's `responses_create_params`."""
+    prompt: RowPrompt | None = None
+    """Makes the `input` of each row, which then must have none of its own."""
+
+    @field_validator("num_repeats", mode="before")
+    @classmethod
+    def _none_is_once(cls, repeats: object) -> object:
+        return 1 if repeats is None else repeats
+
+    @field_validator("num_repeats")
+    @classmethod
+    def _in_range(cls, repeats: int | dict[str, int]) -> int | dict[str, int]:
+        for name, number in (repeats if isinstance(repeats, dict) else {"num_repeats": repeats}).items():
+            if number < 1:
+                raise ValueError(f"{name} is {number}, but must be at least 1")
+            if number > MAX_INDEX:
+                raise ValueError(f"{name} is {number}, but must be at most {MAX_INDEX}")
+        return repeats
+
+
+class Materialisation:
+    """One pass over a data set. Use it as a context manager.
+
+    Attributes:
+        warnings: sentences about what looks wrong but can be used; complete after the pass.
+    """
+
+    def __init__(self, options: MaterialiseOptions) -> None:
+        self._options = options
+        self._overrides = {
+            name: msgspec.Raw(msgspec.json.encode(value)) for name, value in options.responses_create_params.items()
+        }
+        self._numbers = RunningNumbers()
+        self._rollouts = TaskCounts()
+        self._agents: set[str] = set()
+        self.warnings: list[str] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._numbers.close()
+        self._rollouts.close()
+
+    def num_rollouts(self, task_index: int) -> int:
+        """Return how many rollouts a task has. Final only after the pass: a line may come again at the very end."""
+        return self._rollouts[task_index]
+
+    def rows(self, source: LineSource, refuse: Callable[[int, str], None] | None = None) -> Iterator[MaterialisedRow]:
+        """Yield the rows of the run, in order. Rows that were yielded before an error is raised are worthless.
+
+        Args:
+            refuse: called with the line number of each line that cannot be used and one sentence why; None: they are
+                an error.
+
+        Raises:
+            RowError: lines that cannot be used; up to `MAX_PROBLEMS` of them are named.
+        """
+        problems: list[str] = []
+        for number, line in enumerate(islice(source, self._options.limit or None), 1):
+            try:
+                rows = self._rows_of_line(line, number)
+            except (RowError, JsonlError, PromptError) as error:
+                if refuse is not None:
+                    refuse(number, str(error))
+                    continue
+                problems.append(f"{source.name}:{number}: {error}")
+                if len(problems) == MAX_PROBLEMS:
+                    break
+                continue
+            if not problems:
+                yield from rows
+        if problems:
+            raise RowError(report(problems))
+        self._warn_of_unknown_agents()
+
+    def _rows_of_line(self, line: bytes, number: int) -> Iterator[MaterialisedRow]:
+        fields: Fields = dict(parse_object(line))
+        params = self._params(fields)
+        agent = self._agent(fields)
+        repeats = self._repeats(agent)
+        task_index = self._task_index(fields, line)
+        return self._rollouts_of_row(fields, params, agent, task_index, repeats, number)
+
+    def _rollouts_of_row(
+        self, fields: Fields, params: Fields, agent: str, task_index: int, repeats: int, number: int
+    ) -> Iterator[MaterialisedRow]:
+        first = self._rollouts.add(task_index, repeats)
+        for rollout_index in range(first, first + repeats):
+            fields[ROLLOUT_INDEX] = rollout_index
+            if self._options.num_repeats_add_seed:
+                fields[PARAMS] = _with_seed(params, rollout_index)
+            yield MaterialisedRow(number, task_index, rollout_index, agent, msgspec.json.encode(fields))
+
+    def _params(self, fields: Fields) -> Fields:
+        """Return the create parameters of a row, with prompt and overrides.
+
+        They are written back into the row if they changed.
+        """
+        if PARAMS not in fields and self._options.prompt is None:
+            raise RowError(f"the row has no field `{PARAMS}`")
+        params: Fields = _object(fields.get(PARAMS, msgspec.Raw(b"{}")), PARAMS)
+        if self._options.prompt is not None:
+            if "input" in params and msgspec.json.decode(params["input"]):
+                raise RowError(f"the row already has `{PARAMS}.input`, so no prompt template can be used")
+            params["input"] = self._options.prompt.messages(fields)
+        params.update(self._overrides)
+        if self._options.prompt is not None or self._overrides:
+            fields[PARAMS] = params
+        if self._options.num_repeats_add_seed:
+            _with_seed(params, 0)  # refuses what cannot take a seed before any row is given out
+        return params
+
+    def _agent(self, fields: Fields) -> str:
+        if self._options.agent_name and AGENT_REF not in fields:
+            fields[AGENT_REF] = {"name": self._options.agent_name}
+            name = self._options.agent_name
+        else:
+            name = _agent_name(fields.get(AGENT_REF))
+        self._agents.add(name)
+        return name
+
+    def _repeats(self, agent: str) -> int:
+        repeats = self._options.num_repeats
+        if isinstance(repeats, int):
+            return repeats
+        found = repeats.get(agent, repeats.get(DEFAULT_REPEATS))
+        if found is None:
+            raise RowError(f"num_repeats has neither the row's agent {agent!r} nor `{DEFAULT_REPEATS}`")
+        return found
+
+    def _task_index(self, fields: Fields, line: bytes) -> int:
+        if TASK_INDEX in fields:
+            try:
+                return msgspec.json.decode(fields[TASK_INDEX], type=Index)
+            except msgspec.MsgspecError as error:
+                raise RowError(f"`{TASK_INDEX}` is not a task index: {error}") from None
+        # A data set saved with other line ends is still the same data set.
+        text = line[:-2] + b"\n" if line.endswith(b"\r\n") else line
+        index = self._numbers.number(hashlib.blake2b(text, digest_size=16).digest())
+        fields[TASK_INDEX] = index
+        return index
+
+    def _warn_of_unknown_agents(self) -> None:
+        repeats = self._options.num_repeats
+        if isinstance(repeats, dict):
+            unknown = sorted(repeats.keys() - self._agents - {DEFAULT_REPEATS})
+            if unknown:
+                self.warnings.append(f"num_repeats names agents that no row has: {', '.join(unknown)}")
+
+
+def _agent_name(raw: msgspec.Raw | None) -> str:
+    if raw is None:
+        raise RowError(f"the row names no agent: it needs `{AGENT_REF}`, or the run needs agent_name")
+    try:
+        return msgspec.json.decode(raw, type=AgentRef).name
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise RowError(f"`{AGENT_REF}` must be an object with the agent's `name`, not {_shown(raw)}") from None
+
+
+def _with_seed(params: Fields, seed: int) -> Fields:
+    """Return the parameters with `seed` in the JSON text `metadata.extra_body`."""
+    given = params.get("metadata", _NULL)
+    metadata: Fields = {} if given == _NULL else _object(given, f"{PARAMS}.metadata")
+    place = f"{PARAMS}.metadata.extra_body"
+    try:
+        text = msgspec.json.decode(metadata.get("extra_body", _NULL), type=str | None)
+        body = {} if text is None else json.loads(text)
+    except (msgspec.MsgspecError, ValueError):
+        raise RowError(f"`{place}` must be text with a JSON object, so that a seed can be added") from None
+    if not isinstance(body, dict):
+        raise RowError(f"`{place}` must contain a JSON object, but contains {text}")
+    return {**params, "metadata": {**metadata, "extra_body": json.dumps({**body, "seed": seed})}}
+
+
+def _object(value: Any, place: str) -> Fields:
+    try:
+        return dict(msgspec.json.decode(value, type=dict[str, msgspec.Raw]))
+    except msgspec.MsgspecError:
+        raise RowError(f"`{place}` must be an object, not {_shown(value)}") from None
+
+
+def _shown(raw: msgspec.Raw) -> str:
+    text = bytes(raw).decode("utf-8", "replace")
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def report(problems: list[str]) -> str:
+    """Return a text about lines that cannot be used, of which at most `MAX_PROBLEMS` were looked for."""
+    if len(problems) == 1:
+        return problems[0]
+    count = f"{len(problems)} rows" if len(problems) < MAX_PROBLEMS else f"At least {len(problems)} rows"
+    return "\n".join([f"{count} cannot be used:", *problems])

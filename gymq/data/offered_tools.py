@@ -1,0 +1,58 @@
+"""The tools that a row offers to the model: its own schemas, the names of an environment's tools, or all of them.
+
+A row that has no `responses_create_params.tools` gets every tool of its environment, an entry that is a text picks one
+by name, and an empty list offers none. Entries that are schemas stay as they are.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from gymq.failures import InvalidTask
+
+_PARAMS = "responses_create_params"
+
+Schema = dict[str, Any]
+
+
+def needs_schemas(params: dict[str, Any]) -> bool:
+    """Return whether the tools of a row are, all or in part, those of its environment."""
+    tools = params.get("tools")
+    return tools is None or any(isinstance(tool, str) for tool in tools)
+
+
+def offered(
+    params: dict[str, Any], schemas: Sequence[Schema], names_only: Sequence[Schema], resources: str
+) -> list[Any]:
+    """Return the tools of a row with the environment's in place of their names.
+
+    Args:
+        params: the row's `responses_create_params`.
+        schemas: the tools that the environment offers by default.
+        names_only: those that it offers to rows that name them.
+        resources: the environment's name, for the message.
+
+    Raises:
+        InvalidTask: the environment has no tool of a name.
+    """
+    tools = params.get("tools")
+    if tools is None:
+        return list(schemas)
+    known = {schema["name"]: schema for schema in (*schemas, *names_only)}
+    for index, tool in enumerate(tools):
+        if isinstance(tool, str) and tool not in known:
+            nearest = difflib.get_close_matches(tool, known, 1)
+            hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(sorted(known)) or 'none'}"
+            raise InvalidTask(f"{_PARAMS}.tools[{index}]: {resources} has no tool {tool!r}; {hint}")
+    return [known[tool] if isinstance(tool, str) else tool for tool in tools]
+
+
+def row_with(row: bytes, tools: list[Any]) -> bytes:
+    """Return a row, JSON text, with these tools; everything else in it stays byte for byte."""
+    fields = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
+    params = msgspec.json.decode(fields[_PARAMS], type=dict[str, msgspec.Raw])
+    return msgspec.json.encode(fields | {_PARAMS: params | {"tools": tools}})

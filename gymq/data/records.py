@@ -1,0 +1,179 @@
+"""A result as one sequence of tokens, and from there into the form of each trainer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gymq.errors import GymqError
+
+SpanKind = Literal["prompt", "generation", "observation"]
+
+
+class NotTrainable(GymqError, ValueError):
+    """A result without a sequence to train on."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """A stretch of tokens of one kind, half-open."""
+
+    start: int
+    end: int
+    kind: SpanKind
+
+
+@dataclass(frozen=True)
+class Record:
+    """One rollout as a trainer needs it.
+
+    Attributes:
+        token_ids: prompt, generations, and what was put in between, in order.
+        spans: which stretch is what; they cover all tokens.
+        log_probs: one for each token, of the sampled ones; 0.0 elsewhere.
+        reward_components: parts of the reward by name; empty if the verifier names none.
+        mask: keep the rollout in the baseline of its group, and out of the loss.
+        finish: why the engine stopped, if it cut the rollout short.
+        routed_experts: experts of the last call, for the whole sequence; opaque.
+    """
+
+    token_ids: list[int]
+    spans: list[Span]
+    log_probs: list[float]
+    reward: float
+    reward_components: dict[str, float] = field(default_factory=dict)
+    mask: bool = False
+    finish: str | None = None
+    routed_experts: Any = None
+
+    @classmethod
+    def of(cls, result: Mapping[str, Any]) -> Record:
+        """Return the record of a result of `/run`.
+
+        Raises:
+            NotTrainable: no item has tokens, or a prompt does not begin with everything before it.
+        """
+        token_ids: list[int] = []
+        log_probs: list[float] = []
+        spans: list[Span] = []
+        routed_experts = None
+        for item in result["response"]["output"]:
+            generation = item.get("generation_token_ids")
+            if not generation:
+                continue
+            prompt = item["prompt_token_ids"]
+            if prompt[: len(token_ids)] != token_ids:
+                raise NotTrainable("a prompt does not begin with the prompt and the generation before it")
+            given = len(token_ids)
+            kind: SpanKind = "observation" if spans else "prompt"
+            spans.append(Span(given, len(prompt), kind))
+            spans.append(Span(len(prompt), len(prompt) + len(generation), "generation"))
+            log_probs += [0.0] * (len(prompt) - given) + list(item["generation_log_probs"])
+            token_ids = [*prompt, *generation]
+            routed_experts = item.get("routed_experts", routed_experts)
+        if not spans:
+            raise NotTrainable("no item of the response has token ids")
+        return cls(
+            token_ids,
+            spans,
+            log_probs,
+            float(result["reward"]),
+            dict(result.get("reward_components") or {}),
+            bool(result.get("mask_sample")),
+            (result["response"].get("incomplete_details") or {}).get("reason"),
+            routed_experts,
+        )
+
+    @property
+    def num_turns(self) -> int:
+        """Model calls."""
+        return len(self.generations)
+
+    @property
+    def generations(self) -> list[Span]:
+        return [span for span in self.spans if span.kind == "generation"]
+
+    @property
+    def prompt_ids(self) -> list[int]:
+        """The first prompt."""
+        return self.token_ids[: self.spans[0].end]
+
+    def behind_prompt(self, values: Sequence[Any]) -> list[Any]:
+        """Return what stands behind the first prompt, of a list with one value for each token."""
+        return list(values[self.spans[0].end :])
+
+    def is_sampled(self) -> list[int]:
+        """Return 1 for each token that was sampled, 0 for the others."""
+        return [int(span.kind == "generation") for span in self.spans for _ in range(span.start, span.end)]
+
+
+def to_nemo_rl(record: Record) -> dict[str, Any]:
+    """Return a message log of alternating user and assistant entries, the latter with log probs.
+
+    Its first entry is the prompt.
+    """
+    log = list(_entries(record))
+    converted = {"message_log": log, "input_message_log": log[:1], "reward": record.reward, "mask_sample": record.mask}
+    return _with_experts(converted | {"reward_components": record.reward_components}, record)
+
+
+def _entries(record: Record) -> Iterator[dict[str, Any]]:
+    for span in record.spans:
+        token_ids = record.token_ids[span.start : span.end]
+        if span.kind == "generation":
+            log_probs = record.log_probs[span.start : span.end]
+            yield {"role": "assistant", "content": "", "token_ids": token_ids, "generation_logprobs": log_probs}
+        else:
+            yield {"role": "user", "content": "", "token_ids": token_ids}
+
+
+def to_verl(record: Record) -> dict[str, Any]:
+    """Return the fields of verl's output of an agent loop."""
+    converted = {
+        "prompt_ids": record.prompt_ids,
+        "response_ids": record.behind_prompt(record.token_ids),
+        "response_mask": record.behind_prompt(record.is_sampled()),
+        "response_logprobs": record.behind_prompt(record.log_probs),
+        "reward_score": record.reward,
+        "num_turns": record.num_turns,
+        "metrics": {},
+        "extra_fields": {"mask_sample": record.mask, "reward_components": record.reward_components},
+    }
+    return _with_experts(converted, record)
+
+
+def to_trl(record: Record) -> dict[str, Any]:
+    """Return the fields that a rollout function of TRL returns for one sample."""
+    return {
+        "prompt_ids": record.prompt_ids,
+        "completion_ids": record.behind_prompt(record.token_ids),
+        "env_mask": record.behind_prompt(record.is_sampled()),
+        "logprobs": record.behind_prompt(record.log_probs),
+        "env_reward": record.reward,
+        "num_turns": record.num_turns,
+    }
+
+
+def to_openrlhf(record: Record, *, prompt: str = "", label: str = "") -> dict[str, Any]:
+    """Return the fields that an executor of OpenRLHF returns.
+
+    Args:
+        prompt: text of the prompt, which is passed through.
+        label: text of the expected answer, which is passed through.
+    """
+    return {
+        "prompt": prompt,
+        "label": label,
+        "observation_tokens": record.token_ids,
+        "action_ranges": [(span.start, span.end) for span in record.generations],
+        "rollout_log_probs": record.log_probs,
+        "reward": record.reward,
+        "scores": record.reward,
+        "extra_logs": dict(record.reward_components),
+        "truncated": record.finish is not None,
+    }
+
+
+def _with_experts(converted: dict[str, Any], record: Record) -> dict[str, Any]:
+    return converted if record.routed_experts is None else converted | {"routed_experts": record.routed_experts}

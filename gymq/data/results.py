@@ -1,0 +1,149 @@
+"""Results: a stored outcome as the row that a trainer reads, or the error that it is."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import msgspec
+
+from gymq import responses
+from gymq.data.jsonl import parse_object
+from gymq.data.no_result import NoResult, no_result
+from gymq.data.rows import FAILURE_CLASS
+from gymq.data.trainable import Trainable, one_chain
+from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
+from gymq.protocol.tokens import encode_json
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+Untrainable = Literal["error", "empty", "allow"]
+
+NO_TOKEN_IDS = "no_token_ids"
+"""The failure class of a rollout that cannot be trained on."""
+
+# Where these do not fit the reward, trainers raise or drop the result.
+_FROM_VERIFIER = (FAILURE_CLASS, "reward_components")
+
+
+def encode_result(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
+    """Return the JSON text of a result; the same outcome always gives the same bytes.
+
+    Args:
+        on_untrainable: what to do with a rollout that cannot be trained on. `error` raises; `empty` gives a masked
+            result with an empty output, also for a failed rollout; `allow` gives the result as it is.
+
+    Raises:
+        NoResult: there is no result.
+    """
+    try:
+        if not isinstance(outcome, VerifiedRollout):
+            raise no_result(outcome)
+        return _result(outcome, on_untrainable)
+    except NoResult as error:
+        if on_untrainable != "empty" or error.status == 409:
+            raise
+        return _empty_result(outcome, error)
+
+
+def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> bytes:
+    verdict = outcome.verdict
+    _check_verdict(outcome, verdict)
+    trainable = one_chain(outcome.response["output"])
+    if not trainable.num_calls:
+        _check_untrainable(outcome, on_untrainable)
+    fields = _of_row(outcome)
+    fields["response"] = {**outcome.response, "output": trainable.output}
+    fields.update(verdict)
+    fields["reward"] = outcome.reward
+    return _encode(_labelled(fields, outcome, trainable, masked=_is_masked(fields)))
+
+
+def _empty_result(outcome: Outcome, error: NoResult) -> bytes:
+    """Return a masked sample that trainers must not learn from; its reward has no meaning."""
+    fields = _of_row(outcome)
+    response = {} if isinstance(outcome, Failure) else outcome.response
+    fields["response"] = {**response, "object": "response", "output": []}
+    fields["reward"] = 0.0
+    labelled = _labelled(fields, outcome, Trainable([], 0, 0), masked=True)
+    labelled["gymq"]["failure"] = {"class": error.failure_class, "message": error.message}
+    return _encode(labelled)
+
+
+def _of_row(outcome: Outcome) -> dict[str, Any]:
+    """Return the fields of the row, without the verdict of an earlier result."""
+    return {name: value for name, value in parse_object(outcome.row).items() if name not in _FROM_VERIFIER}
+
+
+def _check_verdict(outcome: VerifiedRollout, verdict: dict[str, Any]) -> None:
+    if verdict.get(FAILURE_CLASS):
+        raise _failed(outcome, str(verdict[FAILURE_CLASS]), "the verifier answered with a failure in place of a reward")
+    components = verdict.get("reward_components")
+    if not components:
+        return
+    if not isinstance(components, dict) or not all(map(_is_number, components.values())):
+        raise _failed(
+            outcome, str(FailureClass.VERIFIER_FAILED), "reward_components must be an object of finite numbers"
+        )
+    total = math.fsum(components.values())
+    if not math.isclose(total, outcome.reward, rel_tol=1e-5, abs_tol=1e-6):
+        text = f"reward_components add up to {total}, but the reward is {outcome.reward}"
+        raise _failed(outcome, str(FailureClass.VERIFIER_FAILED), text)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
+
+
+def _check_untrainable(outcome: VerifiedRollout, on_untrainable: Untrainable) -> None:
+    """Refuse a rollout without tokens, unless the caller does not train."""
+    response = outcome.response
+    incomplete = (response.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
+    if incomplete and not _says_anything(response["output"]):
+        text = "the prompt does not fit into the model's context"
+        raise _failed(outcome, "prompt_too_long", text, status=422, stage="model")
+    if on_untrainable != "allow":
+        text = (
+            "no item of the response has token ids: let the model worker return them, "
+            "or ask with on_untrainable `allow` if the result is not for training"
+        )
+        raise _failed(outcome, NO_TOKEN_IDS, text, status=422, stage="model")
+
+
+def _says_anything(output: list[dict[str, Any]]) -> bool:
+    return any(item.get("type") != "message" for item in output) or bool(responses.assistant_text({"output": output}))
+
+
+def _is_masked(fields: dict[str, Any]) -> bool:
+    config = _plain(fields.get("instance_config"))
+    nested = config.get("mask_sample") if isinstance(config, dict) else None
+    return bool(_plain(fields.get("mask_sample"))) or bool(nested)
+
+
+def _labelled(fields: dict[str, Any], outcome: Outcome, trainable: Trainable, *, masked: bool) -> dict[str, Any]:
+    """Add the mask where each trainer looks for it, and what we know of the rollout, below one key."""
+    fields["mask_sample"] = masked  # always: a key that comes and goes shifts the means of those who average it
+    if masked:
+        config = _plain(fields.get("instance_config"))
+        fields["instance_config"] = {**(config if isinstance(config, dict) else {}), "mask_sample": True}
+    fields["gymq"] = {
+        "run": outcome.run,
+        "task_index": outcome.task_index,
+        "rollout_index": outcome.rollout_index,
+        "attempt": outcome.attempt,
+        "duration_s": outcome.duration_s,
+        "policy_versions": outcome.policy_versions,
+        "dropped_calls": trainable.dropped_calls,
+    }
+    return fields
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.json.decode(value) if isinstance(value, msgspec.Raw) else value
+
+
+def _failed(
+    outcome: VerifiedRollout, failure_class: str, message: str, *, status: int = 500, stage: str = "verify"
+) -> NoResult:
+    task_id = str(outcome.rollout_id)
+    return NoResult(status, failure_class, message, stage=stage, task_id=task_id, attempts=outcome.attempt + 1)

@@ -1,0 +1,198 @@
+"""The remaining work of an interrupted run: the rows without a result that may be attempted (again)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, NamedTuple, Self
+
+import msgspec
+
+from gymq.data.jsonl import LineSource, parse_object
+from gymq.data.ledger import FailedAttempts, Ledger, TaskCounts
+from gymq.data.rows import (
+    ATTEMPT_INDEX,
+    FAILURE_CLASS,
+    FAILURE_CURABLE,
+    FAILURE_MESSAGE,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    Index,
+    MaterialisedRow,
+    RowError,
+    RowKey,
+    decode_line,
+    read_rows,
+)
+
+MAX_ATTEMPTS = 3
+"""Failed attempts after which a rollout is given up, unless the run says otherwise."""
+
+
+class _FailureRow(msgspec.Struct, frozen=True, gc=False):
+    """A row of the failures file; one without indices says nothing of any rollout."""
+
+    task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
+    rollout_index: Index | None = msgspec.field(default=None, name=ROLLOUT_INDEX)
+    terminal: Any = msgspec.field(default=None, name=FAILURE_TERMINAL)
+    curable: Any = msgspec.field(default=None, name=FAILURE_CURABLE)
+    failure_class: str = msgspec.field(default="unknown", name=FAILURE_CLASS)
+    message: str = msgspec.field(default="", name=FAILURE_MESSAGE)
+
+
+class FailureGroup(NamedTuple):
+    """The rollouts of a run that failed for the same class of reasons and have no result."""
+
+    failure_class: str
+    num_rollouts: int
+    message: str  # of the first of them
+    task_index: int | None
+    rollout_index: int | None
+
+
+class Resume:
+    """Compares a run's materialised file with its output and failures. Use it as a context manager.
+
+    Attributes:
+        done: keys of the rollouts that have a result.
+        failed_before: keys of the rollouts that have a failure, with a result or without.
+        num_rows: rows of the materialised file.
+    """
+
+    def __init__(
+        self,
+        materialised: LineSource,
+        completed: LineSource,
+        failures: LineSource | None = None,
+        *,
+        max_attempts: int = MAX_ATTEMPTS,
+    ) -> None:
+        """Read the three files, each once. A `max_attempts` below 1 stands for the default.
+
+        Raises:
+            RowError: a line cannot be read, a row is there twice, or a result belongs to no row.
+        """
+        self._materialised = materialised
+        self._completed = completed
+        self._max_attempts = max_attempts if max_attempts >= 1 else MAX_ATTEMPTS
+        self._num_rollouts = TaskCounts()
+        self._attempts = FailedAttempts()
+        self.failed_before = Ledger()
+        self.done = Ledger()
+        try:
+            self.num_rows = self._read(failures)
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Delete what was read."""
+        for record in (self.done, self._num_rollouts, self._attempts, self.failed_before):
+            record.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def num_rollouts(self, task_index: int) -> int:
+        """Return how many rollouts a task has in the whole run."""
+        return self._num_rollouts[task_index]
+
+    def already_done(self) -> Iterator[tuple[int, int]]:
+        """Yield (task, rollout) of each result, in the order of the output file, duplicates included."""
+        for _, key in _keys(self._completed):
+            yield key.task_index, key.rollout_index
+
+    def num_failed(self) -> tuple[int, int]:
+        """Count the rollouts that failed before and have no result, and those of them that may not be tried again."""
+        left = [key for key in self.failed_before if key not in self.done]
+        return len(left), sum(not self._may_run(*key) for key in left)
+
+    def failed(self, failures: LineSource) -> list[FailureGroup]:
+        """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
+        last: dict[tuple[int, int], str] = {}
+        first: dict[str, _FailureRow] = {}
+        for number, line in enumerate(failures, 1):
+            if line.isspace():
+                continue
+            row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
+            if row.task_index is None or row.rollout_index is None:
+                continue
+            key = (row.task_index, row.rollout_index)
+            if key in self.done:
+                continue
+            last[key] = row.failure_class
+            first.setdefault(row.failure_class, row)
+        groups = [
+            FailureGroup(name, count, first[name].message, first[name].task_index, first[name].rollout_index)
+            for name, count in Counter(last.values()).items()
+        ]
+        return sorted(groups, key=lambda group: -group.num_rollouts)
+
+    def to_run(self) -> Iterator[MaterialisedRow]:
+        """Yield the rows to run now, in the order of the materialised file.
+
+        A row that failed before carries the number of failed attempts, also as `_ng_attempt_index` in its JSON.
+        """
+        for row in read_rows(self._materialised):
+            if (row.task_index, row.rollout_index) in self.done:
+                continue
+            if not self._may_run(row.task_index, row.rollout_index):
+                continue
+            attempts, _ = self._attempts.of(row.task_index, row.rollout_index)
+            yield _stamped(row, attempts) if attempts else row
+
+    def _may_run(self, task_index: int, rollout_index: int) -> bool:
+        attempts, terminal = self._attempts.of(task_index, rollout_index)
+        return not terminal and attempts < self._max_attempts
+
+    def _read(self, failures: LineSource | None) -> int:
+        with Ledger() as expected:
+            for row in read_rows(self._materialised):
+                if not expected.add(row.task_index, row.rollout_index):
+                    key = (row.task_index, row.rollout_index)
+                    raise RowError(f"{self._materialised.name}:{row.line_number}: rollout {key} occurs twice")
+                self._num_rollouts.add(row.task_index)
+            self._read_completed(expected)
+            if failures is not None:
+                self._read_failures(failures)
+            return len(expected)
+
+    def _read_completed(self, expected: Ledger) -> None:
+        for number, result in _keys(self._completed):
+            key = (result.task_index, result.rollout_index)
+            if key not in expected:
+                raise RowError(
+                    f"{self._completed.name}:{number}: rollout {key} is not in {self._materialised.name}; "
+                    "are both files from the same run?"
+                )
+            self.done.add(*key)
+
+    def _read_failures(self, failures: LineSource) -> None:
+        for number, line in enumerate(failures, 1):
+            if line.isspace():
+                continue
+            row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
+            if row.task_index is None or row.rollout_index is None:
+                continue
+            self.failed_before.add(row.task_index, row.rollout_index)
+            if not row.curable:  # otherwise the set-up was wrong, and it was no attempt at the rollout
+                self._attempts.add(row.task_index, row.rollout_index, terminal=bool(row.terminal))
+
+
+def _keys(source: LineSource) -> Iterator[tuple[int, RowKey]]:
+    """Yield the line number and key of each row; blank lines are skipped."""
+    for number, line in enumerate(source, 1):
+        if not line.isspace():
+            yield number, decode_line(line, RowKey, f"{source.name}:{number}")
+
+
+def _stamped(row: MaterialisedRow, attempts: int) -> MaterialisedRow:
+    fields: dict[str, Any] = {**parse_object(row.json), ATTEMPT_INDEX: attempts}
+    return msgspec.structs.replace(row, json=msgspec.json.encode(fields), attempt=attempts)

@@ -1,0 +1,102 @@
+"""Rows of a run: one JSON object a rollout, with its task index, rollout index and agent."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from typing import Annotated, TypeVar
+
+import msgspec
+
+from gymq.data.jsonl import JsonlError, LineSource, parse_object
+from gymq.errors import GymqError
+from gymq.protocol.subjects import MAX_INDEX as MAX_INDEX
+
+TASK_INDEX = "_ng_task_index"
+ROLLOUT_INDEX = "_ng_rollout_index"
+ATTEMPT_INDEX = "_ng_attempt_index"
+FAILURE_CLASS = "_ng_failure_class"
+FAILURE_MESSAGE = "_ng_failure_message"
+FAILURE_TERMINAL = "_ng_failure_terminal"
+FAILURE_CURABLE = "_ng_failure_curable"
+AGENT_REF = "agent_ref"
+PARAMS = "responses_create_params"
+ROW_NUMBER = "_rowidx"  # the place in the caller's list, which differs from call to call
+
+T = TypeVar("T")
+
+Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_INDEX)]
+
+
+class RowError(GymqError, ValueError):
+    """A row that cannot be used. The text names file, line and field."""
+
+
+class MaterialisedRow(msgspec.Struct, frozen=True, gc=False):
+    """One rollout to make: the row that its agent gets."""
+
+    line_number: int  # in the file it was read from, from 1
+    task_index: int
+    rollout_index: int
+    agent: str
+    json: bytes  # the row's text in the materialised file, without line end
+    attempt: int = 0  # failed attempts made before this one
+
+
+class RowKey(msgspec.Struct, frozen=True, gc=False):
+    """The two indices of an input, result or failure row."""
+
+    task_index: Index = msgspec.field(name=TASK_INDEX)
+    rollout_index: Index = msgspec.field(name=ROLLOUT_INDEX)
+
+
+class AgentRef(msgspec.Struct, frozen=True, gc=False):
+    """Names the agent of a row."""
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class _Labels(RowKey, frozen=True, gc=False):
+    agent_ref: AgentRef
+
+
+def read_rows(source: LineSource) -> Iterator[MaterialisedRow]:
+    """Read a materialised file back. Blank lines are skipped.
+
+    Raises:
+        RowError: a line is not a materialised row.
+    """
+    for number, line in enumerate(source, 1):
+        if line.isspace():
+            continue
+        labels = decode_line(line, _Labels, f"{source.name}:{number}")
+        text = line.rstrip(b"\r\n")
+        yield MaterialisedRow(number, labels.task_index, labels.rollout_index, labels.agent_ref.name, text)
+
+
+def decode_line(line: bytes, kind: type[T], where: str) -> T:
+    """Return the fields of a JSON object that `kind` names.
+
+    Raises:
+        RowError: the line is not a JSON object or a field is invalid; the message has `where` and the field.
+    """
+    try:
+        return msgspec.json.decode(line, type=kind)
+    except msgspec.ValidationError as error:
+        raise RowError(f"{where}: {error}") from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise RowError(f"{where}: {_why_no_object(line)}") from None
+
+
+def _why_no_object(line: bytes) -> str:
+    try:
+        parse_object(line)
+    except JsonlError as error:
+        return str(error)
+    return "the line is not valid JSON"
+
+
+def digest_of(row: Mapping[str, msgspec.Raw]) -> str:
+    """Return a digest of a row that ignores its place in a call and the order of its fields."""
+    fields = {name: value for name, value in row.items() if name != ROW_NUMBER}
+    return hashlib.sha256(msgspec.json.encode(fields, order="sorted")).hexdigest()

@@ -1,0 +1,107 @@
+"""Differences between two starts of a run: settings, and options of its workers that may or may not be changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gymq.secrets.redaction import MASK
+
+MAX_SHOWN_CHARS = 60
+
+_NOT_ASKED = frozenset(
+    {
+        *("cache", "cache_max_gb", "debug", "default_headers", "dialect", "hf_home", "max_concurrency"),
+        *("max_concurrent_requests", "num_concurrent_requests", "openai_default_headers", "show_vllm_engine_stats"),
+    }
+)
+"""Options of models that do not change what is asked, nor of whom."""
+
+_NOT_ASKED_WORD = re.compile(r"(?:^|_)(?:urls?|uri|host|port|timeouts?|timeout_s|retries|concurrency|ray)$")
+_OF_EVERY_WORKER = frozenset({"isolated", "max_concurrency", "num_workers", "pass_env", "verified_url"})
+
+
+class Change(NamedTuple):
+    """A setting that is another one than before."""
+
+    name: str
+    before: Any
+    now: Any
+
+    def __str__(self) -> str:
+        hidden = any(str(value).startswith(MASK) for value in (self.before, self.now))
+        values = " (the values are not shown)" if hidden else f" from {_shown(self.before)} to {_shown(self.now)}"
+        return f"{self.name} changed{values}"
+
+
+class RecordedInstance(msgspec.Struct, frozen=True):
+    """One worker of a configuration."""
+
+    kind: str
+    implementation: str
+    options: dict[str, Any]  # by path, such as `reasoning.effort`; secrets are hidden
+    source: str = ""  # digest of the file with its code, where the implementation is a file
+
+
+def changed_options(
+    before: Mapping[str, RecordedInstance], now: Mapping[str, RecordedInstance]
+) -> tuple[list[Change], list[str]]:
+    """Return what differs between the workers that both configurations have.
+
+    A worker that only one of them has changes nothing by itself: a row or another worker's option has to name it.
+
+    Returns:
+        The changes that affect what is asked or which model is asked, and sentences about those that do not, such as
+        another URL of a model. Edited code is among the latter: after a verifier is fixed the run can be resumed.
+    """
+    asked: list[Change] = []
+    not_asked: list[str] = []
+    for name in sorted(before.keys() & now.keys()):
+        old, new = before[name], now[name]
+        if (old.kind, old.implementation) != (new.kind, new.implementation):
+            asked.append(Change(name, old.implementation, new.implementation))
+            continue
+        if old.source and new.source and old.source != new.source:
+            hint = "; `gymq score` verifies them again" if new.kind == "resources" else ""
+            not_asked.append(f"{new.implementation} changed; rollouts that are done stay as they are{hint}")
+        for key in sorted(old.options.keys() | new.options.keys()):
+            change = Change(f"{name}.{key}", old.options.get(key), new.options.get(key))
+            if change.before == change.now:
+                continue
+            if _is_not_asked(new.kind, key.partition(".")[0]):
+                not_asked.append(str(change))
+            else:
+                asked.append(change)
+    return asked, not_asked
+
+
+def changed_fields(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Return the differences between two mappings, those inside of mappings under their path."""
+    old, new = dict(flattened(before)), dict(flattened(now))
+    names = sorted(old.keys() | new.keys())
+    return [Change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
+
+
+def _is_not_asked(kind: str, option: str) -> bool:
+    if option in _OF_EVERY_WORKER:
+        return True
+    return kind == "models" and (option in _NOT_ASKED or _NOT_ASKED_WORD.search(option) is not None)
+
+
+def flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield what is in a mapping and in mappings inside of it, by path."""
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from flattened(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."

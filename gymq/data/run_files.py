@@ -1,0 +1,226 @@
+"""The files of a run beside its output, and the rows that go into them."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from gymq.data.jsonl import atomic_write, parse_object, truncate_torn_line
+from gymq.data.rows import (
+    ATTEMPT_INDEX,
+    FAILURE_CLASS,
+    FAILURE_CURABLE,
+    FAILURE_MESSAGE,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+)
+from gymq.data.run_changes import RecordedInstance
+from gymq.errors import GymqError
+from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
+from gymq.protocol.tokens import encode_json
+
+BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
+FAILURE_SEQUENCE = "_ng_failure_sequence"
+POLICY_VERSION = "policy_version"
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+class RunFileError(GymqError):
+    """A file of a run that cannot be used; one sentence naming it."""
+
+
+class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+    """The content of `<stem>_run.json`: the run that the files beside it belong to."""
+
+    run: str
+    input: str  # path, for messages
+    input_digest: str
+    settings: dict[str, Any]  # what else decides the rows; compared on resume
+    config_digest: str
+    num_rollouts: int
+    config: dict[str, RecordedInstance] = {}  # the workers as configured, without secrets; compared on resume
+    extended_to: int | None = None  # rollouts of a task at most, where tasks were given more after a first start
+    num_refused: int = 0  # rows of the input that cannot be used; they are in the failures file
+
+
+class RunFiles:
+    """Names of a run's files, all derived from its output file."""
+
+    def __init__(self, output: Path) -> None:
+        stem = output.with_suffix("") if output.suffix == ".jsonl" else output
+        self.output = output
+        self.materialised = stem.with_name(f"{stem.name}_materialized_inputs.jsonl")
+        self.failures = stem.with_name(f"{stem.name}_failures.jsonl")
+        self.manifest = stem.with_name(f"{stem.name}_run.json")
+        self.reward_profiling = stem.with_name(f"{stem.name}_reward_profiling.jsonl")
+        self.agent_metrics = stem.with_name(f"{stem.name}_agent_metrics.json")
+
+    def all(self) -> list[Path]:
+        return [
+            self.output,
+            self.materialised,
+            self.failures,
+            self.manifest,
+            self.reward_profiling,
+            self.agent_metrics,
+        ]
+
+    def read_manifest(self) -> Manifest | None:
+        """Return the manifest, or None if there is no run yet.
+
+        Raises:
+            RunFileError: the file exists but cannot be read.
+        """
+        try:
+            return msgspec.json.decode(self.manifest.read_bytes(), type=Manifest)
+        except FileNotFoundError:
+            return None
+        except (msgspec.MsgspecError, OSError) as error:
+            raise RunFileError(f"{self.manifest}: not the manifest of a run: {error}") from None
+
+    def write_manifest(self, manifest: Manifest) -> None:
+        with atomic_write(self.manifest) as file:
+            file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Lock these files against other collections on this machine while the block runs.
+
+        Raises:
+            RunFileError: another collection has locked them, or their folder cannot be used.
+        """
+        path = self.output.with_name(f".{self.output.name}.lock")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            lock = path.open("wb")
+        except OSError as error:
+            raise RunFileError(f"{self.output} cannot be written: {error.strerror}") from None
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                is_ours = path.exists() and os.fstat(lock.fileno()).st_ino == path.stat().st_ino
+            except BlockingIOError:
+                is_ours = False
+            if not is_ours:
+                raise RunFileError(f"another collection is writing {self.output}")
+            try:
+                yield
+            finally:
+                path.unlink(missing_ok=True)
+
+    def remove(self) -> None:
+        """Delete the run's files."""
+        for path in self.all():
+            path.unlink(missing_ok=True)
+
+
+class Appender:
+    """Appends whole lines to a file that a killed process may have left torn."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            truncate_torn_line(path)
+        self._file: IO[bytes] = path.open("ab", buffering=BUFFER_BYTES)
+
+    def write(self, line: bytes) -> None:
+        """Append a line.
+
+        Raises:
+            RunFileError: the file cannot be written, for example because the disk is full.
+        """
+        with self._named_errors():
+            self._file.write(line + b"\n")
+
+    def flush(self) -> None:
+        """Flush the lines to the operating system, so that they survive the end of this process.
+
+        Raises:
+            RunFileError: the file cannot be written.
+        """
+        with self._named_errors():
+            self._file.flush()
+
+    def close(self) -> None:
+        """Write the remaining lines to disk and close the file.
+
+        Raises:
+            RunFileError: the last lines could not be written; the next start writes them again.
+        """
+        with self._named_errors(), self._file:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise RunFileError(f"{self._path} cannot be written: {error.strerror}") from None
+
+
+def output_row(outcome: VerifiedRollout) -> bytes:
+    """Return the line of a finished rollout: the row, the response, the reward and the verifier's fields."""
+    fields: dict[str, Any] = dict(parse_object(outcome.row))
+    fields["response"] = outcome.response
+    fields.update(outcome.verdict)
+    fields["reward"] = outcome.reward
+    return _encode(_indexed(fields, outcome))
+
+
+def failure_row(outcome: Failure | Unresolved, sequence: int) -> bytes:
+    """Return the line of a rollout without a verdict, which has no reward.
+
+    Args:
+        sequence: stream sequence of the outcome, by which a resumed collection recognises the line.
+    """
+    fields: dict[str, Any] = dict(parse_object(outcome.row))
+    if isinstance(outcome, Unresolved):
+        fields["response"] = outcome.response
+    fields[FAILURE_CLASS] = outcome.failure_class
+    fields["_ng_failure_stage"] = outcome.stage
+    fields[FAILURE_MESSAGE] = outcome.message
+    fields[FAILURE_TERMINAL] = not (outcome.retryable or outcome.curable)
+    if outcome.curable:
+        fields[FAILURE_CURABLE] = True
+    fields[FAILURE_SEQUENCE] = sequence
+    return _encode(_indexed(fields, outcome))
+
+
+def refused_row(message: str) -> bytes:
+    """Return the line of an input row that cannot be used: a failure for good, of no rollout."""
+    fields = {
+        FAILURE_CLASS: FailureClass.INVALID_TASK,
+        "_ng_failure_stage": Stage.QUEUE,
+        "_ng_failure_message": message,
+        FAILURE_TERMINAL: True,
+    }
+    return _encode(fields)
+
+
+def _indexed(fields: dict[str, Any], outcome: VerifiedRollout | Failure | Unresolved) -> dict[str, Any]:
+    fields[TASK_INDEX] = outcome.task_index
+    fields[ROLLOUT_INDEX] = outcome.rollout_index
+    fields.setdefault("agent_ref", {"name": outcome.agent})
+    if outcome.attempt:
+        fields[ATTEMPT_INDEX] = outcome.attempt
+    if outcome.policy_versions:
+        versions = outcome.policy_versions
+        fields[POLICY_VERSION] = versions[0] if len(versions) == 1 else versions
+    return fields
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file's bytes."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

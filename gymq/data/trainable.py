@@ -1,0 +1,101 @@
+"""The trainable items of a response: complete token triples, in one chain where each prompt continues the last.
+
+Trainers join the calls of a rollout into one sequence. A prompt that does not begin with everything before it would
+break theirs, so only the calls of one chain keep their tokens.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gymq.data.no_result import NoResult
+from gymq.protocol.messages import FailureClass
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.responses.tokens import ROUTED_EXPERTS
+
+Item = dict[str, Any]
+
+
+@dataclass
+class _Chain:
+    """Calls that continue one another."""
+
+    seen: bytes  # prompt and generation of the last call
+    num_generated: int
+    positions: list[int] = field(default_factory=list)  # of its items in the output
+
+
+@dataclass(frozen=True)
+class Trainable:
+    """An output where only one chain has tokens."""
+
+    output: list[Item]
+    num_calls: int  # with tokens
+    dropped_calls: int  # whose tokens were taken away
+
+
+def one_chain(output: Sequence[Item]) -> Trainable:
+    """Return the output with the tokens of its best chain only.
+
+    The best chain has the most generated tokens; of equals it is the first. An empty generation has no tokens to train
+    on and loses its token fields.
+
+    Raises:
+        NoResult: 500; an item has only some of its token fields, or not a log prob for each token.
+    """
+    items = [dict(item) for item in output]
+    chains: list[_Chain] = []
+    for position, item in enumerate(items):
+        if not _has_tokens(item, f"output[{position}]"):
+            _strip(item)
+            continue
+        prompt, generation = _packed(item["prompt_token_ids"]), _packed(item["generation_token_ids"])
+        chain = max(
+            (chain for chain in chains if prompt.startswith(chain.seen)),
+            key=lambda chain: len(chain.seen),
+            default=None,
+        )
+        if chain is None:
+            chain = _Chain(b"", 0)
+            chains.append(chain)
+        chain.seen = prompt + generation
+        chain.num_generated += len(item["generation_token_ids"])
+        chain.positions.append(position)
+    if not chains:
+        return Trainable(items, 0, 0)
+    best = max(chains, key=lambda chain: chain.num_generated)
+    dropped = [position for chain in chains if chain is not best for position in chain.positions]
+    for position in dropped:
+        _strip(items[position])
+    return Trainable(items, len(best.positions), len(dropped))
+
+
+def _has_tokens(item: Item, where: str) -> bool:
+    """Return whether an item carries tokens that were sampled."""
+    present = [name for name in TOKEN_FIELDS if item.get(name) is not None]
+    generation = item.get("generation_token_ids")
+    if not present or (generation is not None and not len(generation)):
+        return False
+    if len(present) < len(TOKEN_FIELDS):
+        missing = ", ".join(name for name in TOKEN_FIELDS if name not in present)
+        raise _broken(f"{where} has {', '.join(present)} without {missing}")
+    num_log_probs = len(item["generation_log_probs"])
+    if num_log_probs != len(item["generation_token_ids"]):
+        raise _broken(f"{where} has {num_log_probs} log probs for {len(item['generation_token_ids'])} tokens")
+    return True
+
+
+def _broken(message: str) -> NoResult:
+    return NoResult(500, str(FailureClass.MODEL_FAILED), message, stage="model")
+
+
+def _strip(item: Item) -> None:
+    for name in (*TOKEN_FIELDS, ROUTED_EXPERTS):
+        item.pop(name, None)
+
+
+def _packed(ids: Sequence[int]) -> bytes:
+    return ids.tobytes() if isinstance(ids, array) else array("i", ids).tobytes()

@@ -1,0 +1,19 @@
+"""Defaults and choices that the command line shows, apart from what uses them, so that its help starts fast.
+
+Those of a worker are in its class: `gymq.Agent.max_concurrency`, `gymq.AgentOptions`, `gymq.Resources.session_ttl_s`.
+"""
+
+from typing import Literal
+
+DEFAULT_WINDOW = 1024  # rollouts submitted and not finished
+SCORE_CONCURRENCY = 64  # stored rollouts verified at the same time
+MAX_VERSIONS = 1000  # policy versions of the past that are remembered
+PASS_THRESHOLD = 1.0  # smallest reward with which a rollout passes
+MAX_TIMEOUT_S = 30 * 24 * 3600  # what a task's time limit can be
+CONFIRM_S = 600.0  # for the replicas of a model to load weights
+
+WeightsMode = Literal["keep", "wait", "abort"]
+"""What becomes of requests that run when new weights come."""
+
+VIEWER_PORT = 11800  # of `gymq view`: the same address each time, unless something else is there
+VIEWER_URL = f"http://127.0.0.1:{VIEWER_PORT}/ui/"

@@ -1,0 +1,240 @@
+"""The failures of a rollout, as exceptions, and the retries after each.
+
+Each error carries its class, stage and whether a retry may help. The table `RETRIES` says for each class how often and
+after which pauses a running cluster retries; `gymq.data.resume` decides what a collection retries when it is resumed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import sysconfig
+import traceback
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from gymq.errors import GymqError
+from gymq.protocol.messages import FailureClass, Stage
+from gymq.secrets.redaction import redact
+
+
+@dataclass(frozen=True)
+class Retry:
+    """The number of attempts, and the pauses in between.
+
+    The pauses grow from the first to the longest. Each is shortened at random, so that calls that failed together are
+    not retried together.
+    """
+
+    tries: int  # at most, the first one included
+    first_pause_s: float
+    longest_pause_s: float
+    growth: float = 2.0  # of a pause over the one before
+    budget_s: float = math.inf  # no further try begins later than this after the first failure
+    jitter: float = 0.5  # by what share of it a pause is shortened at most
+
+    def pause_s(self, failed: int, *, left_s: float, spent_s: float = 0.0) -> float | None:
+        """Return the seconds until the next attempt; None if there is none left.
+
+        Args:
+            failed: attempts that have failed so far.
+            left_s: seconds until the deadline.
+            spent_s: seconds since the first failure.
+        """
+        pause = min(self.first_pause_s * self.growth ** min(failed - 1, 32), self.longest_pause_s)
+        if failed >= self.tries or pause >= left_s or spent_s + pause > self.budget_s:
+            return None
+        return pause * random.uniform(1.0 - self.jitter, 1.0)
+
+
+@dataclass(frozen=True)
+class Retries:
+    """The retries after a failure of one class, from the cheapest to the most expensive. None: no such retry."""
+
+    call: Retry | None = None  # the same request, by its sender (`gymq.rpc.calls`)
+    effect: Retry | None = None  # the request of an agent, after its calls failed (`gymq.agent`)
+    verdict: Retry | None = None  # the verdict on a response that is there (`gymq.agent`)
+    rollout: Retry | None = None  # the whole rollout, in a new session (`gymq.runtime.attempts`)
+
+
+_NEVER = Retries()
+_ROLLOUT = Retry(tries=3, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
+# The response is paid for, so a judge or a service behind the verifier is given some seconds to recover.
+_VERDICT = Retry(tries=3, first_pause_s=0.5, longest_pause_s=5.0, growth=10.0)
+
+RETRIES: dict[FailureClass, Retries] = {
+    # Says something about the row, or about code: the next try would end the same.
+    FailureClass.INVALID_TASK: _NEVER,
+    FailureClass.BAD_REQUEST: _NEVER,
+    FailureClass.NOT_STORABLE: _NEVER,
+    FailureClass.AGENT_FAILED: _NEVER,
+    # There is no time left, or the rollout is no longer wanted.
+    FailureClass.DEADLINE_EXCEEDED: _NEVER,
+    FailureClass.CANCELLED: _NEVER,
+    # Its worker has repeated what is worth repeating at its endpoint; another worker may do better.
+    FailureClass.MODEL_FAILED: Retries(rollout=_ROLLOUT),
+    FailureClass.VERIFIER_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
+    FailureClass.JUDGE_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
+    FailureClass.COMPONENT_FAILED: Retries(verdict=_VERDICT, rollout=_ROLLOUT),
+    # A new session, and all the turns in it again. The rollouts that lost theirs together would make the same calls at
+    # the same time again, next to the one that killed the worker; so they start over at quite different times.
+    FailureClass.SESSION_LOST: Retries(
+        rollout=Retry(tries=4, first_pause_s=1.0, longest_pause_s=10.0, growth=4.0, jitter=1.0)
+    ),
+    # The call did not run. A worker that is started again is back within the budget of the call; an agent waits on, a
+    # model takes minutes to load. Only time ends that: the number of tries is out of reach.
+    FailureClass.NO_WORKER: Retries(
+        call=Retry(tries=1000, first_pause_s=0.05, longest_pause_s=0.5, budget_s=10.0),
+        effect=Retry(tries=10_000, first_pause_s=1.0, longest_pause_s=1.0),
+        rollout=_ROLLOUT,
+    ),
+    # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
+    # loses four workers, the last while it ran there alone (`gymq.rpc.quarantine`), is what kills them. That is the end
+    # of this task; a collection may submit it again.
+    FailureClass.WORKER_LOST: Retries(
+        call=Retry(tries=4, first_pause_s=0.05, longest_pause_s=2.0),
+        rollout=Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1),
+    ),
+    # Room comes with time, so again only time ends it.
+    FailureClass.SATURATED: Retries(
+        call=Retry(tries=10_000, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ROLLOUT
+    ),
+    # Its policy has moved on; the next try is made by the newest. Updates that always come faster than a rollout ends
+    # are a matter of settings.
+    FailureClass.STALE: Retries(rollout=Retry(tries=4, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)),
+    # Reported by the janitor for a task that has left the queue; a collection may submit it again.
+    FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_ROLLOUT),
+}
+
+# A failure of these classes says nothing about the row: trying the rollout again may succeed.
+RETRYABLE = frozenset(failure_class for failure_class, retries in RETRIES.items() if retries.rollout is not None)
+
+# What breaks while NATS is away says nothing about the call or the rollout, and is not counted with their failures.
+INTERRUPTED = Retry(tries=1000, first_pause_s=0.1, longest_pause_s=0.5)
+
+# A session that others took with them says little about the rollout, but each new attempt is paid for.
+SESSION_GONE = Retry(tries=10, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
+
+MAX_FRAMES = 10
+"""Frames of an author's traceback that a failure shows."""
+
+_PACKAGE = str(Path(__file__).parent) + os.sep
+_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
+_SHIPPED = _PACKAGE + "workers" + os.sep  # workers are an author's code, wherever they lie
+
+
+class CancelReason(Enum):
+    """Why a task of the event loop is cancelled, as the message of its CancelledError."""
+
+    HANDED_OVER = "handed over"  # another agent process resumes the rollout
+
+
+def _is_installed(file: str) -> bool:
+    return file.startswith(_LIBRARIES)
+
+
+def raised_by_author(error: BaseException) -> str:
+    """Describe an exception of an author's code: its class, its text, and the frames of the author's own code.
+
+    An author whose code is itself an installed package gets all frames from it on.
+
+    Returns:
+        A line with class and text, then for each of the last `MAX_FRAMES` frames a line `FILE:LINE in FUNCTION: CODE`.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    while frames and frames[0].filename.startswith(_PACKAGE) and not frames[0].filename.startswith(_SHIPPED):
+        del frames[0]
+    own = [found for found in frames if found.filename.startswith(_SHIPPED) or not _is_installed(found.filename)]
+    lines = [f"{type(error).__name__}: {error}"]
+    lines += [
+        f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in (own or frames)[-MAX_FRAMES:]
+    ]
+    return "\n".join(lines)
+
+
+class RolloutError(GymqError):
+    """A rollout, or a call inside one, that has no result.
+
+    Attributes:
+        failure_class: why.
+        stage: where; None until the code that knows fills it in.
+        retryable: whether a retry may succeed; by default what the table says of rollouts.
+        curable: whether the set-up is at fault (a key, a URL, a package that is missing) and not the rollout. A curable
+            failure does not count as an attempt: the next start of the collection retries the rollout.
+        num_lost: workers that were lost while they had the call that failed.
+    """
+
+    num_lost = 0
+
+    def __init__(
+        self,
+        failure_class: FailureClass,
+        message: str,
+        *,
+        stage: Stage | None = None,
+        retryable: bool | None = None,
+        curable: bool = False,
+    ) -> None:
+        super().__init__(redact(message))  # it is stored for everybody to read
+        self.failure_class = failure_class
+        self.stage = stage
+        self.curable = curable
+        self.retryable = failure_class in RETRYABLE if retryable is None else retryable
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+    @property
+    def retries(self) -> Retries:
+        """The retries of this error. One that is called retryable against the table is retried as a whole rollout."""
+        if not self.retryable:
+            return _NEVER
+        return RETRIES[self.failure_class] if self.failure_class in RETRYABLE else Retries(rollout=_ROLLOUT)
+
+    def at(self, stage: Stage) -> RolloutError:
+        """Return this error, with the stage filled in if it was missing."""
+        self.stage = self.stage or stage
+        return self
+
+
+class SessionGone(RolloutError):
+    """The worker of a session ended while it worked on something else, or on nothing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.SESSION_LOST, message)
+
+
+class InvalidTask(RolloutError):
+    """The row, or the response to verify, does not fit."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.INVALID_TASK, message)
+
+
+class JudgeFailed(RolloutError):
+    """The judge model could not be asked, or gave no usable reply. Not a wrong answer."""
+
+    def __init__(self, message: str, *, curable: bool = False) -> None:
+        super().__init__(FailureClass.JUDGE_FAILED, message, curable=curable)
+
+
+class ComponentFailed(RolloutError):
+    """A service the verifier depends on could not be asked. Not a wrong answer."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.COMPONENT_FAILED, message)
+
+
+class ToolError(GymqError):
+    """A tool refused a call. The model reads `message`; the rollout continues.
+
+    `status` follows HTTP: 400 session not seeded, 404 unknown tool, 422 arguments do not fit, 500 the tool failed.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message

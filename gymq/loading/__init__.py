@@ -1,0 +1,1 @@
+"""Workers by name, module or file: found, loaded, checked and described."""

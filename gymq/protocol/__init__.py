@@ -1,0 +1,1 @@
+"""The protocol between gymq's processes: messages, subjects and packed tokens."""

@@ -1,0 +1,349 @@
+"""Every subject and queue group. No other module spells one out.
+
+The table `SUBJECTS` is the contract that `subjects.md` shows; a test compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from gymq.errors import GymqError
+
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_ROLLOUT = re.compile(r"gym\.(?:rollouts|done)\.([A-Za-z0-9_-]{1,64})\.([0-9]{1,16})\.([0-9]{1,16})")
+_ROLLOUT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})/([0-9]{1,16})/([0-9]{1,16})")
+
+MAX_INDEX = 2**53  # of tasks and rollouts: above it JSON readers that use doubles lose digits
+
+INBOX_PREFIX = "_INBOX_"
+SERVER = "server"  # answers for what is stored and for JetStream's API; no process may
+ANY_ROLE = "any"  # answers where people ask by hand
+ALL_ROLLOUTS = "gym.rollouts.>"
+ALL_DEAD_LETTERS = "gym.dead.>"
+ALL_PARTS = "gym.parts.>"
+ALL_DONE = "gym.done.>"  # the outcomes of ALL_ROLLOUTS again, as the stream republishes them
+PUSHED_AGAIN = "gym.pushed.$1"  # the weights of ALL_WEIGHTS again; $1 stands for the model
+
+SERVICES = "$SRV"  # the services protocol of NATS: $SRV.<verb>[.<name>[.<id>]]
+SEEDS = "gym.seed."  # what the subjects of one kind begin with
+SESSIONS = "gym.session."
+URGENT = "gym.urgent."
+
+MODEL_GROUP = "model"
+RESOURCES_GROUP = "resources"
+
+
+class RolloutId(NamedTuple):
+    """Name one rollout of a run; its string form is `run/task/rollout`."""
+
+    run: str
+    task_index: int
+    rollout_index: int
+
+    def __str__(self) -> str:
+        return f"{self.run}/{self.task_index:d}/{self.rollout_index:d}"
+
+    @classmethod
+    def parse(cls, text: str) -> RolloutId | None:
+        """Return the rollout that a string names; None if it names none, as in a call outside of a run."""
+        return cls._of(_ROLLOUT_ID.fullmatch(text))
+
+    @classmethod
+    def of_subject(cls, subject: str) -> RolloutId | None:
+        """Return the rollout whose outcome, or notification of it, has a subject; None if it is another subject."""
+        return cls._of(_ROLLOUT.fullmatch(subject))
+
+    @staticmethod
+    def run_of(text: str) -> str:
+        """Return the run in the string form of a rollout; all of a string that names none, such as `by-hand`."""
+        return text.partition("/")[0]
+
+    @classmethod
+    def _of(cls, found: re.Match[str] | None) -> RolloutId | None:
+        if found is None or max(int(found[2]), int(found[3])) > MAX_INDEX:
+            return None
+        return cls(found[1], int(found[2]), int(found[3]))
+
+
+class BadToken(GymqError, ValueError):
+    """A name that cannot be part of a subject."""
+
+
+def token(value: str, what: str = "name") -> str:
+    """Return `value`, if it can be one token of a subject: 1 to 64 of A-Z a-z 0-9 _ -."""
+    if not isinstance(value, str) or not _TOKEN.fullmatch(value):
+        shown = value if isinstance(value, str) and len(value) <= 80 else type(value).__name__
+        raise BadToken(f"{what} {shown!r} must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
+    return value
+
+
+def is_token(value: str) -> bool:
+    """Return whether a text can be one token of a subject, as `token` says."""
+    return _TOKEN.fullmatch(value) is not None
+
+
+def tasks(run: str, agent: str) -> str:
+    return f"gym.tasks.{token(run, 'run')}.{token(agent, 'agent')}"
+
+
+def urgent_tasks(run: str, agent: str) -> str:
+    return f"gym.urgent.{token(run, 'run')}.{token(agent, 'agent')}"
+
+
+def urgent_tasks_of_agent(agent: str) -> str:
+    return f"gym.urgent.*.{token(agent, 'agent')}"
+
+
+def urgent_tasks_of_run(run: str) -> str:
+    return f"gym.urgent.{token(run, 'run')}.*"
+
+
+def tasks_of_agent(agent: str) -> str:
+    return f"gym.tasks.*.{token(agent, 'agent')}"
+
+
+def tasks_of_run(run: str) -> str:
+    return f"gym.tasks.{token(run, 'run')}.*"
+
+
+def rollout(run: str, task_index: int, rollout_index: int) -> str:
+    return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
+
+
+def rollouts_of_run(run: str) -> str:
+    return f"gym.rollouts.{token(run, 'run')}.>"
+
+
+def rollouts_of_task(run: str, task_index: int) -> str:
+    return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.*"
+
+
+def done_of_run(run: str) -> str:
+    return f"gym.done.{token(run, 'run')}.>"
+
+
+def seed(resources: str) -> str:
+    return f"gym.seed.{token(resources, 'resources')}"
+
+
+def stateless(resources: str) -> str:
+    return f"gym.resources.{token(resources, 'resources')}"
+
+
+def session(worker: str, session_id: str) -> str:
+    return f"gym.session.{token(worker, 'worker')}.{token(session_id, 'session')}"
+
+
+def sessions_of_worker(worker: str) -> str:
+    return f"gym.session.{token(worker, 'worker')}.*"
+
+
+def model(name: str) -> str:
+    return f"gym.model.{token(name, 'model')}"
+
+
+def replica(name: str, worker: str) -> str:
+    return f"gym.model.{token(name, 'model')}.{token(worker, 'worker')}"
+
+
+def load(name: str) -> str:
+    return f"gym.load.{token(name, 'model')}"
+
+
+def weights(name: str) -> str:
+    return f"gym.weights.{token(name, 'model')}"
+
+
+def pushed(name: str) -> str:
+    return f"gym.pushed.{token(name, 'model')}"
+
+
+def weights_parts(name: str, push: str) -> str:
+    return f"gym.weights.{token(name, 'model')}.{token(push)}"
+
+
+def all_weights_parts(name: str) -> str:
+    return f"gym.weights.{token(name, 'model')}.*.*"
+
+
+def judge(name: str) -> str:
+    return f"gym.judge.{token(name, 'model')}"
+
+
+def ping(role: str, worker: str) -> str:
+    return f"gym.ping.{token(role, 'role')}.{token(worker, 'worker')}"
+
+
+def cancel(role: str, worker: str) -> str:
+    return f"gym.cancel.{token(role, 'role')}.{token(worker, 'worker')}"
+
+
+def journal(run: str, task_index: int, rollout_index: int) -> str:
+    return f"gym.journal.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
+
+
+def journals_of_run(run: str) -> str:
+    return f"gym.journal.{token(run, 'run')}.>"
+
+
+def task_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
+    return f"gym.parts.task.{token(run, 'run')}.{task_index:d}.{rollout_index:d}.{token(digest)}"
+
+
+def task_parts_of_run(run: str) -> str:
+    return f"gym.parts.task.{token(run, 'run')}.>"
+
+
+def rollout_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
+    return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.{rollout_index:d}.{token(digest)}"
+
+
+def rollout_parts_of_run(run: str) -> str:
+    return f"gym.parts.rollout.{token(run, 'run')}.>"
+
+
+def call_parts(unique: str) -> str:
+    return f"gym.parts.call.{token(unique)}"
+
+
+def dead_letters(source: str) -> str:
+    return f"gym.dead.{token(source)}"
+
+
+def dead_letters_with_run(source: str, run: str) -> str:
+    return f"gym.dead.{token(source)}.{token(run, 'run')}"
+
+
+def dead_letters_of_run(run: str) -> str:
+    return f"gym.dead.*.{token(run, 'run')}"
+
+
+def run_record(run: str) -> str:
+    return f"gym.runs.{token(run, 'run')}"
+
+
+def cancelled(run: str, task_index: int | None) -> str:
+    return f"gym.cancelled.{token(run, 'run')}.{'all' if task_index is None else f'{task_index:d}'}"
+
+
+def cancelled_of_run(run: str) -> str:
+    return f"gym.cancelled.{token(run, 'run')}.*"
+
+
+def profile(run: str) -> str:
+    return f"gym.profiles.{token(run, 'run')}"
+
+
+_ANSWERED_BY = {
+    "model": "model",
+    "judge": "model",
+    "seed": "resources",
+    "resources": "resources",
+    "session": "resources",
+}
+
+
+def answered_by(subject: str) -> str:
+    """Return the role that answers requests on a subject."""
+    first, _, rest = subject.partition(".")
+    if first == "gym":
+        kind, _, rest = rest.partition(".")
+        # Whatever else can be asked below `gym` is stored, and the server acknowledges it.
+        return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
+    return SERVER if first == "$JS" else ANY_ROLE
+
+
+def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
+    """Return a reply subject. A role may publish to those alone that name it as the one who answers."""
+    return f"{INBOX_PREFIX}{asked_by}.{answered_by}.{box}.{name}"
+
+
+@dataclass(frozen=True)
+class Subject:
+    """One row of the public contract; `subjects.md` has the rest (publishers, receivers, guarantees)."""
+
+    pattern: str
+    messages: str  # request → reply
+    stream: str = "-"  # "-": core NATS
+    group: str = "-"  # queue group or durable consumer
+
+    @property
+    def wildcard(self) -> str:
+        """The pattern with a wildcard for every name in it."""
+        return re.sub(r"<\w+>", "*", self.pattern)
+
+
+SUBMISSION = Subject("gym.tasks", "Submission", "TASKS", "intake")
+TASK = Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "agents_<agent>")
+URGENT_TASK = Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>")
+ROLLOUT = Subject("gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, BlobRef", "ROLLOUTS")
+DONE = Subject("gym.done.<run>.<task>.<rollout>", "headers only")
+JOURNAL = Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL")
+SEED = Subject("gym.seed.<resources>", "Seed → Seeded", group="resources")
+STATELESS = Subject("gym.resources.<resources>", "ToolCall → ToolResult, Verify → Verified", group="resources")
+SESSION = Subject(
+    "gym.session.<worker>.<session>", "ToolCall → ToolResult, Verify → Verified, Seed → Seeded, Close → Closed"
+)
+MODEL = Subject("gym.model.<model>", "Generate → Generated", group="model")
+REPLICA = Subject("gym.model.<model>.<worker>", "Generate → Generated", group="model")
+JUDGE = Subject("gym.judge.<model>", "Generate → Generated", group="model")
+LOAD = Subject("gym.load.<model>", "Load")
+WEIGHTS = Subject("gym.weights.<model>", "Weights", "WEIGHTS")
+PUSHED = Subject("gym.pushed.<model>", "headers only")
+WEIGHTS_PART = Subject("gym.weights.<model>.<push>.<n>", "raw bytes", "WEIGHTS")
+PING = Subject("gym.ping.<role>.<worker>", "Ping → Pong")
+CANCEL = Subject("gym.cancel.<role>.<worker>", "Cancel")
+TASK_PART = Subject("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
+ROLLOUT_PART = Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
+CALL_PART = Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS")
+DEAD_LETTER = Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS")
+DEAD_LETTER_OF_RUN = Subject("gym.dead.<source>.<run>", "DeadLetter", "DEAD_LETTERS")
+RUN = Subject("gym.runs.<run>", "Run", "RUNS")
+CANCELLED = Subject("gym.cancelled.<run>.<task>", "Cancellation", "RUNS")
+PROFILE = Subject("gym.profiles.<run>", "Profile", "RUNS")
+SERVICE_REQUEST = Subject("$SRV.<verb>[.<name>[.<id>]]", "NATS services JSON")
+MAX_DELIVERIES = Subject("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>", "advisory JSON", "ADVISORIES", "janitor")
+
+SUBMIT = SUBMISSION.wildcard
+ALL_TASKS = TASK.wildcard
+ALL_URGENT_TASKS = URGENT_TASK.wildcard
+ALL_PROFILES = PROFILE.wildcard
+ALL_RUNS = RUN.wildcard
+ALL_CANCELLED = CANCELLED.wildcard
+ALL_LOADS = LOAD.wildcard
+ALL_JOURNALS = JOURNAL.wildcard
+ALL_WEIGHTS = WEIGHTS.wildcard
+ALL_PARTS_OF_WEIGHTS = WEIGHTS_PART.wildcard
+
+SUBJECTS = (
+    SUBMISSION,
+    TASK,
+    URGENT_TASK,
+    ROLLOUT,
+    DONE,
+    JOURNAL,
+    SEED,
+    STATELESS,
+    SESSION,
+    MODEL,
+    REPLICA,
+    JUDGE,
+    LOAD,
+    WEIGHTS,
+    PUSHED,
+    WEIGHTS_PART,
+    PING,
+    CANCEL,
+    TASK_PART,
+    ROLLOUT_PART,
+    CALL_PART,
+    DEAD_LETTER,
+    DEAD_LETTER_OF_RUN,
+    RUN,
+    CANCELLED,
+    PROFILE,
+    SERVICE_REQUEST,
+    MAX_DELIVERIES,
+)

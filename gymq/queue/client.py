@@ -1,0 +1,182 @@
+"""The queue as seen by those who want rollouts: submit tasks, find those that are queued, follow outcomes, cancel."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from gymq.bus import Bus, Denied, Msg, blobs, streams
+from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, Cancellation, Run, Task, encode
+from gymq.protocol.subjects import RolloutId
+from gymq.queue.cancel import cancelled_outcome
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.queue.tasks import read_task
+
+SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
+SERVER_PATIENCE_S = 300.0  # without an answer, before a reader gives up; what was stored is not lost
+CANCEL_PATIENCE_S = 30.0
+MOST_SUBMITTED_AT_ONCE = 64
+LOOK_AGAIN_EVERY_S = 15.0  # a notification may be missed
+
+
+class QueueClient:
+    """Submits tasks of runs and follows them, over one bus.
+
+    Attributes:
+        outcomes: what became of the tasks.
+    """
+
+    def __init__(self, bus: Bus, *, submitter: str | None = None) -> None:
+        """Prepare a client.
+
+        Args:
+            submitter: within an hour the server takes a task of this submitter once; None: a name that is unique.
+        """
+        self.outcomes = OutcomeStore(bus)
+        self._bus = bus
+        self._js = bus.js
+        self._submitter = secrets.token_hex(8) if submitter is None else submitter
+        self._opened: set[str] = set()  # runs whose record is stored
+        self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
+
+    async def open_run(self, run: str, *, patience_s: float = SUBMIT_PATIENCE_S) -> None:
+        """Store the record of a run, unless there is one; asked again, this client knows that there is.
+
+        Raises:
+            BusError: it is not stored.
+        """
+        if run in self._opened:
+            return
+        record = encode(Run(run=run, created_at=time.time()))
+        headers = {"Nats-Expected-Last-Subject-Sequence": "0"}
+        try:
+            await self._js.publish_with_retry(subjects.run_record(run), record, headers, patience_s=patience_s)
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+        self._opened.add(run)
+
+    async def submit(self, task: Task, *, urgent: bool = False, patience_s: float = SUBMIT_PATIENCE_S) -> None:
+        """Put a task into the queue of its agent. A task that replaces another failure is another task.
+
+        Args:
+            patience_s: seconds to wait while the server is away or full.
+
+        Raises:
+            BusError: not in the queue.
+            BadMessage: the task has no wire form.
+        """
+        of = task.rollout_id
+        subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
+        headers = {"Nats-Msg-Id": f"{of}/{self._submitter}-{task.replaces or 0}"}
+        async with self._submitting:
+            body = await blobs.fit(self._bus, encode(task), "task", of)
+            await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
+
+    async def queued(self, run: str) -> AsyncIterator[tuple[int, Task]]:
+        """Yield the tasks of a run that are queued or in flight, with their stream sequences.
+
+        Raises:
+            BusError: the queue cannot be read.
+        """
+        for subject in _queues(run):
+            async for stored in self._js.read(streams.TASKS, subject):
+                try:
+                    yield stored.sequence, await read_task(self._bus, stored.data)
+                except BadMessage:
+                    continue  # an agent moves it to the dead letters
+
+    async def num_queued(self, run: str) -> int:
+        """Return how many tasks of a run are queued or in flight.
+
+        Raises:
+            BusError: the queue cannot be read.
+        """
+        counts = [await self._js.count_by_subject(streams.TASKS, queue) for queue in _queues(run)]
+        return sum(sum(count.values()) for count in counts)
+
+    @asynccontextmanager
+    async def follow(
+        self,
+        run: str,
+        on_stored: Callable[[RolloutId], None],
+        on_missed: Callable[[], None],
+        *,
+        look_again_every_s: float = LOOK_AGAIN_EVERY_S,
+    ) -> AsyncIterator[None]:
+        """Receive the notifications of a run's outcomes.
+
+        Args:
+            on_stored: called when an outcome was stored.
+            on_missed: called when notifications may have been missed: after a reconnection, and every
+                `look_again_every_s` seconds.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+
+        async def on_message(message: Msg) -> None:
+            found = RolloutId.of_subject(message.subject)
+            if found is not None:
+                on_stored(found)
+
+        async def look_again() -> None:
+            while True:
+                await asyncio.sleep(look_again_every_s)
+                on_missed()
+
+        notifications = await self._bus.subscribe(subjects.done_of_run(run), on_message)
+        self._bus.on_reconnect(on_missed)
+        looking = asyncio.create_task(look_again())
+        try:
+            await self._bus.flush()
+            yield
+        finally:
+            looking.cancel()
+            if not self._bus.lost.is_set():
+                await notifications.unsubscribe()
+
+    async def mark_cancelled(
+        self, run: str, task_index: int | None = None, *, patience_s: float = CANCEL_PATIENCE_S
+    ) -> None:
+        """Stop the rollouts of a run, or of one task, that are in flight; agents skip queued ones as they reach them.
+
+        Raises:
+            BusError: the mark is not stored.
+        """
+        mark = encode(Cancellation(run=run, task_index=task_index, at=time.time()))
+        await self._js.publish_with_retry(subjects.cancelled(run, task_index), mark, {}, patience_s=patience_s)
+
+    async def cancel(self, run: str, task_index: int | None = None) -> int:
+        """Cancel a run, or one task of it; queued rollouts end at once where this client may store outcomes.
+
+        Returns:
+            How many rollouts were queued or in flight.
+
+        Raises:
+            BusError: NATS did not answer; call it again.
+        """
+        await self.mark_cancelled(run, task_index)
+        num_queued = 0
+        may_settle = True
+        async for sequence, task in self.queued(run):
+            if task_index is not None and task.task_index != task_index:
+                continue
+            num_queued += 1
+            try:
+                if may_settle:
+                    outcome = cancelled_outcome(task)
+                    await self.outcomes.put(outcome, replaces=task.replaces, patience_s=CANCEL_PATIENCE_S)
+                    await streams.remove_message(self._js, streams.TASKS, sequence)
+            except Denied:
+                may_settle = False  # a client with a role of its own: agents settle each as they come to it
+        return num_queued
+
+
+def _queues(run: str) -> tuple[str, str]:
+    return subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)

@@ -1,0 +1,153 @@
+"""The outcomes of rollouts in the stream ROLLOUTS: stored once, found by subject, read in order."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator
+
+from gymq.bus import Bus, blobs, streams
+from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError, Stored
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    BadMessage,
+    BlobRef,
+    Failure,
+    FailureClass,
+    Outcome,
+    Stage,
+    Task,
+    Unresolved,
+    VerifiedRollout,
+    decoder,
+    encode,
+)
+from gymq.secrets.redaction import redact, without_credentials
+
+log = logging.getLogger("gymq.failures")
+
+READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
+MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
+
+_decode = decoder(VerifiedRollout, Failure, Unresolved, BlobRef)
+
+
+class OutcomeStore:
+    """Reads and writes outcomes over one bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._js = bus.js
+        self._warned: set[int] = set()  # of messages with these stream sequences
+
+    async def put(self, outcome: Outcome, *, replaces: int | None, patience_s: float) -> bool:
+        """Store an outcome unless there is one already. Safe to repeat.
+
+        Args:
+            replaces: stream sequence of the stored failure that this outcome may take the place of.
+
+        Returns:
+            False if another attempt was first; then that one counts.
+
+        Raises:
+            BusError: not stored within `patience_s`.
+            BadMessage: the outcome has no wire form.
+        """
+        subject = subjects.rollout(*outcome.rollout_id)
+        body = await blobs.fit(self._bus, without_credentials(encode(outcome)), "rollout", outcome.rollout_id)
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(replaces or 0)}
+        try:
+            await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+            # It may be our own, stored by a try whose acknowledgement was lost.
+            stored = await self._js.last(streams.ROLLOUTS, subject)
+            return stored is not None and stored.data == body
+        return True
+
+    async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:
+        """Return the stored message of one rollout, not decoded."""
+        return await self._js.last(streams.ROLLOUTS, subjects.rollout(run, task_index, rollout_index))
+
+    async def is_settled(self, task: Task) -> bool:
+        """Return whether the rollout of a task has an outcome that the task is not to replace."""
+        stored = await self.find(*task.rollout_id)
+        return stored is not None and stored.sequence != task.replaces
+
+    async def find_outcome(self, run: str, task_index: int, rollout_index: int) -> tuple[int, Outcome] | None:
+        """Return the outcome of one rollout, with its stream sequence."""
+        stored = await self.find(run, task_index, rollout_index)
+        return (
+            None if stored is None else (stored.sequence, await self._outcome(stored, run, task_index, rollout_index))
+        )
+
+    async def read(self, run: str, *, after: int = 0, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
+        """Yield the outcomes of a run after a stream sequence, with their sequences, up to now.
+
+        Args:
+            batch: how many are fetched at a time; use few where few will be looked at.
+        """
+        async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after, batch):
+            if outcome is not None:
+                yield sequence, outcome
+
+    async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome | None]]:
+        """Yield the outcomes of all runs beyond a stream sequence, with their sequences, up to now.
+
+        None stands for a message whose subject is not of a rollout, so that a reader's position advances past it.
+        """
+        async for sequence, outcome in self._read(subjects.ALL_ROLLOUTS, after):
+            yield sequence, outcome
+
+    async def read_task(self, run: str, task_index: int) -> AsyncIterator[tuple[int, Outcome]]:
+        """Yield the outcomes of one task."""
+        async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), 0):
+            if outcome is not None:
+                yield sequence, outcome
+
+    async def _read(
+        self, subject: str, after: int, batch: int = READ_BATCH
+    ) -> AsyncIterator[tuple[int, Outcome | None]]:
+        async for stored in self._js.read(streams.ROLLOUTS, subject, after=after, batch=batch):
+            where = subjects.RolloutId.of_subject(stored.subject)
+            if where is None:
+                self._warn(stored, "the subject of no rollout")
+            yield stored.sequence, None if where is None else await self._outcome(stored, *where)
+
+    async def _outcome(self, stored: Stored, run: str, task_index: int, rollout_index: int) -> Outcome:
+        """Return the outcome; one that is unreadable becomes a failure, so that its run can end and be resumed."""
+        try:
+            outcome = await self.decode(stored.data)
+            if subjects.rollout(*outcome.rollout_id) == stored.subject:
+                return outcome
+            problem = f"it says that it is {outcome.rollout_id}"
+        except BadMessage as error:
+            problem = str(error)
+        self._warn(stored, f"cannot be read: {problem}")
+        return Failure(
+            run=run,
+            task_index=task_index,
+            rollout_index=rollout_index,
+            agent="unknown",
+            row=b"{}",
+            failure_class=FailureClass.NOT_STORABLE,
+            stage=Stage.STORE,
+            message=f"what is stored at {stored.subject} cannot be read: {problem}",
+            retryable=True,
+        )
+
+    def _warn(self, stored: Stored, problem: str) -> None:
+        """Warn of a message once: to follow a run is to read it again and again."""
+        if stored.sequence not in self._warned and len(self._warned) < MOST_WARNINGS:
+            self._warned.add(stored.sequence)
+            log.warning("%s: %s", redact(stored.subject), problem)
+
+    async def decode(self, body: bytes) -> Outcome:
+        """Decode the outcome in a stored body, and fetch its blob if need be.
+
+        Raises:
+            BadMessage: the body is not a valid outcome.
+            BusError: the blob cannot be read.
+        """
+        outcome: Outcome = await blobs.read(self._bus, body, _decode, "rollout")
+        return outcome

@@ -1,0 +1,1 @@
+"""Calls that may take minutes: the calling side, the serving side, and which replica answers."""

@@ -1,0 +1,102 @@
+"""Keep a task or call that kills its process from repeatedly taking the other work of the process with it.
+
+A task that was delivered more than twice is suspect: it was in flight when two processes died, like many innocent ones.
+The first suspect in a process works alone in it, which is noted beforehand. If the process dies again, the note shows
+that it was this task. If the task ends, the others are probably harmless, and more and more of them work at once.
+
+In the same way a call that has lost two workers is suspect to the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass
+
+TRUSTED_DELIVERIES = 2
+TRUSTED_LOSSES = 1
+
+
+class Quarantine:
+    """The tasks at work in one process."""
+
+    def __init__(self) -> None:
+        self._trusted = 0  # at work
+        self._suspects = 0  # at work
+        self._suspects_waiting = 0
+        self._width = 1  # suspects that may be at work at once; 1 until one has ended well
+        self._changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def trusted(self) -> AsyncIterator[None]:
+        """Wait for a place for a task that is not suspect, and hold it."""
+        while self._width == 1 and (self._suspects or self._suspects_waiting):
+            await self._changed.wait()
+        self._trusted += 1
+        try:
+            yield
+        finally:
+            self._trusted -= 1
+            self._notify()
+
+    @asynccontextmanager
+    async def suspect(self) -> AsyncIterator[bool]:
+        """Wait for a place for a suspect, and hold it; yield whether the suspect is alone in the process meanwhile."""
+        self._suspects_waiting += 1
+        try:
+            while self._suspects >= self._width or (self._width == 1 and self._trusted):
+                await self._changed.wait()
+        finally:
+            self._suspects_waiting -= 1
+            self._notify()
+        alone = self._width == 1
+        self._suspects += 1
+        try:
+            yield alone
+        finally:
+            self._suspects -= 1
+            self._notify()
+
+    def succeeded(self) -> None:
+        """Note that a suspect finished and the process survived: from now on one more may run at a time."""
+        self._width += 1
+
+    def _notify(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+
+class SuspectCalls:
+    """The suspect calls that one process works on.
+
+    A call that has lost two workers works with other such calls: first one, then one more after each that ends. A call
+    that has lost more works alone among them. The others are turned away, not kept waiting: a call that waits in a
+    process that dies counts as lost with it.
+    """
+
+    def __init__(self) -> None:
+        self._at_work = 0
+        self._width = 1
+        self._one_is_alone = False
+
+    @contextmanager
+    def place(self, num_lost: int) -> Iterator[None]:
+        """Hold a place for a suspect call.
+
+        Raises:
+            RolloutError: SATURATED; all places are taken.
+        """
+        alone = num_lost > TRUSTED_LOSSES + 1
+        if self._at_work >= (1 if alone or self._one_is_alone else self._width):
+            raise RolloutError(FailureClass.SATURATED, "other suspected calls run first")
+        self._at_work += 1
+        self._one_is_alone = alone
+        try:
+            yield
+        finally:
+            self._at_work -= 1
+            self._one_is_alone = False
+            self._width += 1

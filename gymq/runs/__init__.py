@@ -1,0 +1,1 @@
+"""Stored runs: listed, watched, scored again, exported."""

@@ -1,0 +1,197 @@
+"""The state of a cluster: its server, streams, queues, workers, runs and dead letters."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from gymq.bus import Bus, streams
+from gymq.bus.discovery import find_workers
+from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
+from gymq.queue.dead_letters import DeadLetters
+from gymq.runs.stored_runs import Runs, RunState
+from gymq.server.probe import read_info
+from gymq.server.store import ServerRecord
+
+NEWEST_RUNS = 10
+NEWEST_DEAD_LETTERS = 3
+
+_OF_AGENT = {"agents_": False, "urgent_": True}  # prefixes of the consumers of agents, and whether they are urgent
+_PROBE_S = 1.0
+
+
+class ServerState(msgspec.Struct, frozen=True):
+    version: str | None  # None: the server does not say it to strangers, or is reached through a proxy
+    uptime_s: float | None  # None for a server that gymq did not start
+    storage_bytes: int  # of all streams
+
+
+class StreamState(msgspec.Struct, frozen=True):
+    name: str
+    messages: int
+    num_bytes: int
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """A durable consumer: an agent's queue of tasks, or what a service has to work through."""
+
+    stream: str
+    consumer: str
+    agent: str | None  # whose tasks these are; None for a service
+    urgent: bool  # whether its tasks are taken before others
+    waiting: int
+    in_flight: int = msgspec.field(name="in_hand")  # delivered and not settled yet
+    redelivered: int = msgspec.field(name="delivered_again")  # of those in flight
+
+
+class WorkerState(msgspec.Struct, frozen=True):
+    """One instance in one process."""
+
+    name: str
+    kind: str
+    implementation: str
+    worker: str  # id of its process
+    uptime_s: float
+    load: int  # calls running or waiting
+    sessions: int | None  # None: keeps no state
+    requests: int
+    errors: int
+
+
+class DeadLetterState(msgspec.Struct, frozen=True):
+    subject: str  # where it had been published
+    reason: str
+    at: float  # Unix time, seconds
+
+
+class ClusterStatus(msgspec.Struct, frozen=True):
+    server: ServerState
+    streams: list[StreamState]
+    queues: list[QueueState]
+    workers: list[WorkerState]
+    runs: list[RunState]  # the newest
+    num_runs: int
+    num_dead_letters: int
+    dead_letters: list[DeadLetterState]  # the newest, newest first
+
+
+async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> ClusterStatus:
+    """Ask server and workers.
+
+    Args:
+        url: where the bus is connected to.
+        record: of the embedded server, if that is what it is connected to.
+
+    Raises:
+        BusError: the server does not answer, or has not the streams of gymq.
+    """
+    js = bus.js
+    account = await js.api("INFO")
+    infos = {info["config"]["name"]: info for info in await _infos(js)}
+    runs = Runs(bus)
+    records = await runs.records()
+    return ClusterStatus(
+        server=await _server(url, record, int(account["storage"])),
+        streams=[_stream(name, info["state"]) for name, info in infos.items()],
+        queues=[queue for name in infos for queue in await read_queues(js, name)],
+        workers=await read_workers(bus),
+        runs=[await runs.state(record) for record in records[:NEWEST_RUNS]],
+        num_runs=len(records),
+        num_dead_letters=infos[streams.DEAD_LETTERS]["state"]["messages"],
+        dead_letters=await _newest_dead_letters(bus),
+    )
+
+
+async def _infos(js: JetStream) -> list[dict[str, Any]]:
+    """Return the states of our streams that exist: a store of an older version may lack some."""
+    found: list[dict[str, Any]] = []
+    missing: JetStreamError | None = None
+    for name in streams.stream_configs():
+        try:
+            found.append(await js.api(f"STREAM.INFO.{name}"))
+        except JetStreamError as error:
+            if error.code != STREAM_NOT_FOUND:
+                raise
+            missing = error
+    if missing is not None and not found:
+        raise missing
+    return found
+
+
+async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> ServerState:
+    if record is not None:
+        return ServerState(record.version, _seconds_since(record.started), storage_bytes)
+    address = urlsplit(url.split(",")[0] if "://" in url else f"nats://{url.split(',')[0]}")
+    info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, _PROBE_S)
+    return ServerState(None if info is None else info.version, None, storage_bytes)
+
+
+def _stream(name: str, state: dict[str, Any]) -> StreamState:
+    return StreamState(name, state["messages"], state["bytes"])
+
+
+async def read_workers(bus: Bus) -> list[WorkerState]:
+    """Return the workers that answer within half a second."""
+    return [_worker(stats) for stats in await find_workers(bus) if _is_ours(stats)]
+
+
+async def read_queues(js: JetStream, stream: str) -> list[QueueState]:
+    """Return the durable consumers of a stream.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    found: list[QueueState] = []
+    while True:
+        page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
+        found += [_queue(info) for info in page["consumers"]]
+        if not page["consumers"] or len(found) >= page["total"]:
+            return sorted(found, key=lambda queue: (queue.agent is None, queue.agent, queue.urgent, queue.consumer))
+
+
+def _queue(info: dict[str, Any]) -> QueueState:
+    name = info["name"]
+    prefix = next((prefix for prefix in _OF_AGENT if name.startswith(prefix)), None)
+    return QueueState(
+        stream=info["stream_name"],
+        consumer=name,
+        agent=None if prefix is None else name.removeprefix(prefix),
+        urgent=prefix is not None and _OF_AGENT[prefix],
+        waiting=info["num_pending"],
+        in_flight=info["num_ack_pending"],
+        redelivered=info["num_redelivered"],
+    )
+
+
+def _is_ours(stats: dict[str, Any]) -> bool:
+    """Return whether a program is gymq's: others on the same server may answer the services protocol too."""
+    endpoints = stats.get("endpoints") or [{}]
+    fields = {*(stats.get("metadata") or {}), *(endpoints[0].get("data") or {})}
+    return {"kind", "implementation", "load"} <= fields
+
+
+def _worker(stats: dict[str, Any]) -> WorkerState:
+    first = stats["endpoints"][0]
+    return WorkerState(
+        name=stats["name"],
+        kind=stats["metadata"]["kind"],
+        implementation=stats["metadata"]["implementation"],
+        worker=stats["id"],
+        uptime_s=_seconds_since(stats["started"]),
+        load=first["data"]["load"],
+        sessions=first["data"].get("sessions"),
+        requests=first["num_requests"],
+        errors=first["num_errors"],
+    )
+
+
+async def _newest_dead_letters(bus: Bus) -> list[DeadLetterState]:
+    letters = [entry.letter for entry in await DeadLetters(bus).newest(NEWEST_DEAD_LETTERS)]
+    return [DeadLetterState(letter.subject, letter.reason, letter.at) for letter in reversed(letters)]
+
+
+def _seconds_since(moment: str) -> float:
+    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())

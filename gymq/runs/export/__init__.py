@@ -1,0 +1,1 @@
+"""A stored run as files, as a table, and in experiment trackers."""

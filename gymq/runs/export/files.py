@@ -1,0 +1,50 @@
+"""A stored run as the files that a collection of it would have written, to profile it or to hand it on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+
+from gymq.data.jsonl import parse_object
+from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX
+from gymq.data.run_files import Appender, RunFiles, output_row
+from gymq.protocol.messages import Outcome, VerifiedRollout
+
+
+class RunExport:
+    """Writes outcomes into a materialised file and an output file. Use it as a context manager.
+
+    Rollouts that have no reward get a materialised row only.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.files = RunFiles(output)
+        self._rows = Appender(self.files.materialised)
+        self._results = Appender(self.files.output)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._rows.close()
+        self._results.close()
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome.
+
+        Raises:
+            JsonlError: its row is not a JSON object.
+        """
+        fields: dict[str, Any] = dict(parse_object(outcome.row))
+        fields[TASK_INDEX] = outcome.task_index
+        fields[ROLLOUT_INDEX] = outcome.rollout_index
+        # The agent that made it, whatever the row of a submission says.
+        fields[AGENT_REF] = {"name": outcome.agent}
+        self._rows.write(msgspec.json.encode(fields))
+        if isinstance(outcome, VerifiedRollout):
+            self._results.write(output_row(outcome))

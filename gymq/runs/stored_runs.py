@@ -1,0 +1,140 @@
+"""The runs that a cluster has stored, and how far each is."""
+
+from __future__ import annotations
+
+import logging
+
+import msgspec
+
+from gymq.bus import Bus, streams
+from gymq.bus.jetstream import Stored
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, Profile, Run, decoder
+from gymq.queue.client import QueueClient
+from gymq.runtime.profiler import read_profile
+from gymq.stats.running import AgentSnapshot, ProfileSnapshot
+
+_decode_run = decoder(Run)
+
+log = logging.getLogger("gymq.runs")
+
+
+class ProfiledTotals(msgspec.Struct, frozen=True):
+    """A run as the last checkpoint of its profile shows it, all agents together."""
+
+    num_rewarded: int
+    failures: dict[str, int]  # failed attempts, by failure class
+    mean_reward: float | None
+    agents: dict[str, AgentSnapshot]
+
+
+def profiled_totals(checkpoint: Profile | None) -> ProfiledTotals:
+    """Return the totals of a checkpoint; without one, those of a run that has nothing yet."""
+    agents: dict[str, AgentSnapshot] = {}
+    if checkpoint is not None:
+        agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
+    rewarded = sum(agent.rollouts for agent in agents.values())
+    total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
+    failures: dict[str, int] = {}
+    for agent in agents.values():
+        for failure_class, count in agent.failures.items():
+            failures[failure_class] = failures.get(failure_class, 0) + count
+    return ProfiledTotals(rewarded, failures, total / rewarded if rewarded else None, agents)
+
+
+class RunState(msgspec.Struct, frozen=True):
+    """The progress of a run."""
+
+    run: str
+    created_at: float  # Unix time, seconds; 0: nobody said
+    num_rollouts: int | None  # in all; None where nobody knows, for runs submitted row by row
+    num_stored: int  # rollouts that have an outcome, failures included
+    num_rewarded: int  # outcomes with a reward, as of the profiler's last checkpoint
+    num_failures: int  # failed attempts, as of the same
+    mean_reward: float | None
+    models: list[str]  # what answers behind the policy
+
+
+class Runs:
+    """Reads what is stored about runs, over one bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._js = bus.js
+        self._queue = QueueClient(bus)
+
+    async def records(self) -> list[Run]:
+        """Return all runs, the newest first. A run with an unreadable record is left out; it continues all the same.
+
+        Raises:
+            BusError: the stream cannot be read.
+        """
+        found = [_record(stored) async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS)]
+        return sorted((record for record in found if record is not None), key=lambda record: -record.created_at)
+
+    async def record(self, run: str) -> Run | None:
+        """Return what was stored at the start of a run; None if its record is missing or unreadable.
+
+        Raises:
+            BusError: the record cannot be fetched.
+            BadToken: the run's name is not valid.
+        """
+        stored = await self._js.last(streams.RUNS, subjects.run_record(run))
+        return None if stored is None else _record(stored)
+
+    async def num_stored(self, run: str) -> int:
+        """Return how many rollouts of a run have an outcome.
+
+        Raises:
+            BusError: they cannot be counted.
+            BadToken: the run's name is not valid.
+        """
+        return await self._js.count(streams.ROLLOUTS, subjects.rollouts_of_run(run))
+
+    async def exists(self, run: str) -> bool:
+        """Return whether anything is known of a run: its record, an outcome, or a task in the queue.
+
+        Raises:
+            BusError: the server does not answer.
+            BadToken: the run's name is not valid.
+        """
+        if await self.record(run) is not None or await self.num_stored(run):
+            return True
+        return bool(await self._queue.num_queued(run))
+
+    async def last_sequence(self, run: str) -> int:
+        """Return the stream sequence of the latest outcome of a run that has one.
+
+        Raises:
+            BusError: the server does not answer.
+            BadToken: the run's name is not valid.
+        """
+        query = {"last_by_subj": subjects.rollouts_of_run(run)}
+        answer = await self._js.api(f"STREAM.MSG.GET.{streams.ROLLOUTS}", query)
+        return int(answer["message"]["seq"])
+
+    async def state(self, record: Run) -> RunState:
+        """Return the progress of a run.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        profiled = profiled_totals(await read_profile(self._js, record.run))
+        return RunState(
+            run=record.run,
+            created_at=record.created_at,
+            num_rollouts=record.num_rollouts,
+            num_stored=await self.num_stored(record.run),
+            num_rewarded=profiled.num_rewarded,
+            num_failures=sum(profiled.failures.values()),
+            mean_reward=profiled.mean_reward,
+            models=record.models,
+        )
+
+
+def _record(stored: Stored) -> Run | None:
+    try:
+        record: Run = _decode_run(stored.data)
+    except BadMessage as error:
+        log.warning("%s cannot be read: %s", stored.subject, error)
+        return None
+    return record

@@ -1,0 +1,1 @@
+"""Agents, models and environments at work: tasks to rollouts, journals, sessions."""

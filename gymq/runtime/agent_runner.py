@@ -1,0 +1,184 @@
+"""Runs an agent over the tasks of its queue; each ends in one stored outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from gymq.agent import Agent, Caller
+from gymq.bus import Bus, BusError
+from gymq.bus.jetstream import Delivery
+from gymq.failures import RolloutError
+from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
+from gymq.queue.cancel import Cancellations, cancelled_outcome
+from gymq.queue.dead_letters import dead_letter_failure, store_dead_letter
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.queue.task_queue import TaskQueue
+from gymq.queue.tasks import read_task
+from gymq.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
+from gymq.runtime.attempts import COMMON, Attempts, Settled, failure_of
+from gymq.runtime.journal import Fenced
+from gymq.telemetry import tracing
+
+log = logging.getLogger("gymq.agent")
+
+STORE_PATIENCE_S = 600.0
+
+
+class AgentRunner:
+    """Takes tasks of one agent instance from the queue."""
+
+    def __init__(
+        self, bus: Bus, calls: Caller, agent: Agent, *, worker: str, quarantine: Quarantine | None = None
+    ) -> None:
+        """Prepare to run the tasks of an agent.
+
+        Args:
+            quarantine: that of the whole process, where several agents share it.
+        """
+        self.num_done = 0
+        self.num_failed = 0
+        self.busy_s = 0.0
+        self._bus = bus
+        self._outcomes = OutcomeStore(bus)
+        self._attempts = Attempts(bus, calls, agent, worker=worker)
+        self._cancellations = Cancellations(bus, self._cancel)
+        self._in_flight: dict[asyncio.Task[Any], Task] = {}
+        self._quarantine = quarantine or Quarantine()
+        self._worker = worker
+        slots = agent.options.max_concurrency or agent.max_concurrency
+        self._queue = TaskQueue(bus, agent.name, slots, self._handle)
+
+    def stats(self) -> dict[str, Any]:
+        return {
+            "num_requests": self.num_done + self.num_failed,
+            "num_errors": self.num_failed,
+            "processing_s": self.busy_s,
+            "load": self._queue.load,
+        }
+
+    async def start(self) -> None:
+        """Begin to take tasks.
+
+        Raises:
+            BusError: the agent has no queue.
+        """
+        await self._cancellations.start()
+        await self._queue.start()
+
+    async def drain(self, deadline_s: float) -> None:
+        """Take no more tasks, finish those running within `deadline_s`, requeue the rest."""
+        await self._queue.drain(deadline_s)
+
+    def _cancel(self, run: str, task_index: int | None) -> None:
+        for working, task in list(self._in_flight.items()):
+            if task.run == run and task_index in (None, task.task_index):
+                working.cancel()
+
+    async def _handle(self, delivery: Delivery) -> None:
+        if self._queue.draining:
+            await delivery.nak()
+            return
+        task: Task | None = None
+        try:
+            task = await self._read(delivery)
+            if task is None:
+                return
+            if await self._outcomes.is_settled(task):
+                if delivery.num_delivered > 1:
+                    # The process before may have stored a failure and died before it wrote the dead letter.
+                    await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
+                await delivery.ack()
+                return
+            if (task.run, task.task_index) in self._cancellations:
+                await self._store(task, cancelled_outcome(task, worker=self._worker))
+                await delivery.ack()
+                return
+            await self._work(task, delivery)
+        except Settled:
+            await delivery.ack()
+        except Fenced as fenced:
+            log.warning("%s; this attempt ends here", fenced)
+        except asyncio.CancelledError:
+            if task is not None and (task.run, task.task_index) in self._cancellations:
+                await self._store(task, cancelled_outcome(task, worker=self._worker))
+                await delivery.ack()
+                return
+            await delivery.nak()
+            raise
+        except BusError as error:
+            log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
+
+    async def _work(self, task: Task, delivery: Delivery) -> None:
+        with tracing.rollout(
+            str(task.rollout_id), agent=task.agent, worker=self._worker, delivered=delivery.num_delivered
+        ) as span:
+            started = time.monotonic()
+            me = asyncio.current_task()
+            assert me is not None
+            self._in_flight[me] = task
+            try:
+                async with self._place(delivery) as alone:
+                    outcome, journal = await self._attempts.outcome(task, delivery.num_delivered, alone=alone)
+                    if alone is not None and journal is not None:
+                        self._quarantine.succeeded()
+            finally:
+                del self._in_flight[me]
+                self.busy_s += time.monotonic() - started
+            if span is not None:
+                span.set_attributes(_span_attributes(outcome))
+        stored = await self._store(task, outcome)
+        if not isinstance(stored, VerifiedRollout):
+            await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
+        await delivery.ack()
+        if journal is not None:
+            await journal.drop()
+
+    def _place(self, delivery: Delivery) -> AbstractAsyncContextManager[bool | None]:
+        """Return the place of a task in this process; of a suspect with whether it is alone there."""
+        if delivery.num_delivered <= TRUSTED_DELIVERIES:
+            return self._quarantine.trusted()
+        log.warning("delivered %d times; runs in quarantine", delivery.num_delivered)
+        return self._quarantine.suspect()
+
+    async def _read(self, delivery: Delivery) -> Task | None:
+        try:
+            task = await read_task(self._bus, delivery.data)
+            if delivery.subject.split(".")[2:] != [task.run, task.agent]:
+                raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
+            return task
+        except (BadMessage, RecursionError) as error:
+            reason = f"not a task: {error}"
+            await store_dead_letter(
+                self._bus, "agent", delivery.subject, reason, delivery.data, sequence=delivery.sequence
+            )
+            await delivery.ack()
+            return None
+
+    async def _store(self, task: Task, outcome: Outcome) -> Outcome:
+        """Store an outcome, or a failure in place of one that has no wire form; what was to be stored."""
+        try:
+            await self._outcomes.put(outcome, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
+        except BadMessage as error:
+            unstorable = RolloutError(FailureClass.NOT_STORABLE, str(error), stage=Stage.STORE)
+            common = {name: getattr(outcome, name) for name in COMMON}
+            failure = failure_of(common, unstorable)
+            await self._outcomes.put(failure, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
+            outcome = failure
+        if isinstance(outcome, VerifiedRollout):
+            self.num_done += 1
+        else:
+            self.num_failed += 1
+            log.warning("%s at %s: %s", outcome.failure_class, outcome.stage, outcome.message)
+        return outcome
+
+
+def _span_attributes(outcome: Outcome) -> dict[str, str | float | int]:
+    """Return the span attributes that describe how a rollout ended."""
+    ended = {"gymq.attempt": outcome.attempt}
+    if isinstance(outcome, VerifiedRollout):
+        return {**ended, "gymq.reward": outcome.reward}
+    return {**ended, "gymq.failure_class": str(outcome.failure_class), "gymq.stage": str(outcome.stage)}

@@ -1,0 +1,266 @@
+"""The attempts at one rollout: the agent's loop run, and run again while another try may help, to an outcome."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any
+
+from gymq.agent import Agent, Caller, Rollout, run_to_verdict
+from gymq.authoring import CurrentCall, current_call
+from gymq.bus import Bus, BusError
+from gymq.errors import GymqError
+from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, raised_by_author
+from gymq.protocol.messages import (
+    MAX_TEXT_CHARS,
+    Failure,
+    FailureClass,
+    Outcome,
+    Seeded,
+    Stage,
+    Task,
+    Unresolved,
+    VerifiedRollout,
+)
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.resources import Verdict
+from gymq.runtime.journal import Journal, PoisonTask
+from gymq.weights.staleness import Staleness, StalenessLimit
+
+log = logging.getLogger("gymq.agent")
+
+DEADLINE_GRACE_S = 1.0  # calls end at the deadline and report their stage; this is for the agent's own code
+
+
+class Settled(GymqError):
+    """The rollout has an outcome already."""
+
+
+class Attempts:
+    """Runs one agent instance over tasks."""
+
+    def __init__(self, bus: Bus, calls: Caller, agent: Agent, *, worker: str) -> None:
+        self.agent = agent
+        self._bus = bus
+        self._calls = calls
+        self._worker = worker
+        self._outcomes = OutcomeStore(bus)
+        self._stateless: dict[str, Seeded] = {}
+        self._staleness = Staleness(bus)
+
+    async def outcome(
+        self, task: Task, num_delivered: int, *, alone: bool | None = None
+    ) -> tuple[Outcome, Journal | None]:
+        """Run the agent, again after a failure that another try may cure.
+
+        Args:
+            alone: of a task in quarantine, whether the process works on nothing else.
+
+        Raises:
+            BusError: what the agent did cannot be recorded.
+            Fenced: another agent process has the task by now.
+            Settled: another agent process has stored an outcome.
+        """
+        work = _Work(task, self._worker, asyncio.get_running_loop().time() + task.timeout_s)
+        current_call.set(CurrentCall(work.rollout_id, work.deadline))
+        staleness = await self._staleness_limit(task)
+        if num_delivered > 1:
+            await self._check_unsettled(task)  # it may have waited since it was looked for
+        while True:
+            reconnects = self._bus.reconnects
+            work.start_attempt()
+            limit = asyncio.timeout_at(work.deadline + DEADLINE_GRACE_S)
+            try:
+                work.rollout = rollout = Rollout(
+                    self._calls,
+                    rollout_id=work.rollout_id,
+                    row=task.row,
+                    options=self.agent.options,
+                    deadline=work.deadline,
+                    attempt=work.attempt,
+                    stateless=self._stateless,
+                    staleness=staleness,
+                )
+                if alone is not None or self.agent.journals(rollout):
+                    await self._open_journal(work, num_delivered, alone=bool(alone))
+                async with limit:
+                    verdict = await run_to_verdict(self.agent, rollout)
+                rollout.check_staleness()
+                return work.verified(verdict), work.journal
+            except (BusError, Settled):
+                raise
+            except PoisonTask as error:
+                return work.failure(error), None
+            except (Exception, SystemExit) as error:
+                late = isinstance(error, TimeoutError) and limit.expired()  # else a time limit of the agent's own
+                failed = work.deadline_exceeded() if late else self._failed(error)
+            try:
+                if work.lacks_only_the_verdict(failed):
+                    return work.unresolved(failed), work.journal
+            except RolloutError as stale:
+                failed = stale
+            interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
+            pause_s = work.pause_s(failed, interrupted=interrupted)
+            if pause_s is None:
+                return work.failure(failed), work.journal
+            log.info("retrying after %s: %s", failed.failure_class, failed.message)
+            await asyncio.sleep(pause_s)
+            work.attempt += 1
+
+    async def _staleness_limit(self, task: Task) -> StalenessLimit | None:
+        model = self.agent.options.model_server
+        if task.max_staleness is None or model is None:
+            return None
+        return await self._staleness.limit(model.name, task.max_staleness)
+
+    async def _open_journal(self, work: _Work, num_delivered: int, *, alone: bool) -> None:
+        """Open the journal of the next attempt: that of an earlier delivery, to resume, or a new one."""
+        assert work.rollout is not None
+        if work.journal is not None:
+            await work.journal.start_attempt(work.attempt)
+        else:
+            journal = Journal(self._bus, work.task, self._worker)
+            if num_delivered > 1 or work.task.replaces is not None:
+                await journal.take_over(alone=alone)
+                # The process before may have finished it and dropped the journal before it was fenced off.
+                await self._check_unsettled(work.task)
+                if journal.attempt:
+                    log.info("resuming attempt %d", journal.attempt)
+            work.resume(journal)
+        work.rollout.recorder = work.journal
+
+    async def _check_unsettled(self, task: Task) -> None:
+        if await self._outcomes.is_settled(task):
+            raise Settled
+
+    def _failed(self, error: Exception | SystemExit) -> RolloutError:
+        """Return what an error of the agent's loop comes to."""
+        if isinstance(error, RolloutError):
+            return error
+        log.error("agent %s failed", self.agent.name, exc_info=error)
+        text = raised_by_author(error)
+        curable = isinstance(error, ImportError)
+        return RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT, curable=curable)
+
+
+class _Work:
+    """The attempts at one rollout so far, and the outcomes that they can end in."""
+
+    def __init__(self, task: Task, worker: str, deadline: float) -> None:
+        self.task = task
+        self.rollout_id = str(task.rollout_id)
+        self.deadline = deadline  # on the event loop's clock, in seconds
+        self.attempt = 0
+        self.journal: Journal | None = None
+        self.rollout: Rollout | None = None  # of the attempt in progress
+        self._worker = worker
+        self._started_at = time.time()
+        self._attempt_started = 0.0
+        self._own_failures = 0
+        self._lost_sessions = 0  # that others took with them
+        self._interruptions = 0  # of the connection to NATS
+
+    def start_attempt(self) -> None:
+        """Begin to measure the next attempt."""
+        self.rollout = None
+        self._attempt_started = asyncio.get_running_loop().time()
+
+    def resume(self, journal: Journal) -> None:
+        """Count the attempts that are in the journal of an earlier delivery."""
+        assert self.rollout is not None
+        self.journal = journal
+        self._own_failures += journal.attempt - self.attempt
+        self.attempt = self.rollout.attempt = journal.attempt
+
+    def pause_s(self, failed: RolloutError, *, interrupted: bool) -> float | None:
+        """Return the seconds until the next attempt; None: there is none."""
+        retry = failed.retries.rollout
+        if retry is None:
+            return None
+        left_s = self.deadline - asyncio.get_running_loop().time()
+        if interrupted:
+            self._interruptions += 1
+            return INTERRUPTED.pause_s(self._interruptions, left_s=left_s)
+        if isinstance(failed, SessionGone):
+            self._lost_sessions += 1
+            return SESSION_GONE.pause_s(self._lost_sessions, left_s=left_s)
+        self._own_failures += 1
+        return retry.pause_s(self._own_failures, left_s=left_s)
+
+    def deadline_exceeded(self) -> RolloutError:
+        text = f"not finished within {self.task.timeout_s:g} s"
+        return RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.AGENT)
+
+    def verified(self, verdict: Verdict) -> VerifiedRollout:
+        """Return the outcome of an attempt that has a verdict."""
+        assert self.rollout is not None
+        return VerifiedRollout(
+            **self._common(), response=self.rollout.response, reward=verdict.reward, verdict=verdict.fields
+        )
+
+    def failure(self, error: RolloutError) -> Failure:
+        """Return the outcome of a rollout that is not tried again."""
+        return failure_of(self._common(), error)
+
+    def lacks_only_the_verdict(self, error: RolloutError) -> bool:
+        """Return whether the response can be kept and scored later; a verdict on lost state needs a new attempt.
+
+        Raises:
+            RolloutError: it could be kept, but is too far behind the policy.
+        """
+        if self.rollout is None or not self.rollout.has_response or error.stage is not Stage.VERIFY:
+            return False
+        if error.failure_class is FailureClass.SESSION_LOST:
+            return False
+        self.rollout.check_staleness()
+        return True
+
+    def unresolved(self, error: RolloutError) -> Unresolved:
+        """Return the outcome of an attempt that has all but a verdict."""
+        assert self.rollout is not None
+        return Unresolved(
+            **self._common(),
+            failure_class=error.failure_class,
+            message=error.message[:MAX_TEXT_CHARS],
+            retryable=error.retryable,
+            curable=error.curable,
+            response=self.rollout.response,
+        )
+
+    def _common(self) -> dict[str, Any]:
+        """Return the fields of every kind of outcome."""
+        task, rollout = self.task, self.rollout
+        common: dict[str, Any] = {
+            "run": task.run,
+            "task_index": task.task_index,
+            "rollout_index": task.rollout_index,
+            "num_rollouts": task.num_rollouts,
+            "agent": task.agent,
+            "row": task.row,
+            "worker": self._worker,
+            "started_at": self._started_at,
+            "duration_s": asyncio.get_running_loop().time() - self._attempt_started,
+            "attempt": self.attempt,
+        }
+        if rollout is not None:
+            common |= {"row": rollout.row, "policy_versions": rollout.policy_versions, "timings": rollout.timings}
+        return common
+
+
+COMMON = (
+    *("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "attempt"),
+    *("worker", "started_at", "duration_s", "policy_versions", "timings"),
+)
+
+
+def failure_of(common: dict[str, Any], error: RolloutError) -> Failure:
+    """Return the failure that an error comes to, with the common fields of an outcome."""
+    return Failure(
+        **common,
+        failure_class=error.failure_class,
+        stage=error.stage or Stage.AGENT,
+        message=error.message[:MAX_TEXT_CHARS],
+        retryable=error.retryable,
+        curable=error.curable,
+    )

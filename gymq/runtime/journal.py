@@ -1,0 +1,318 @@
+"""The journal of one rollout: its agent's effects, so that another process resumes where the first one died.
+
+Each entry names the stream sequence of the entry before it, and the server refuses it if another came in between. An
+agent that was taken for dead and comes back is thus stopped at its next entry. Replies of a model and of stateless
+workers are written before anything else happens. Replies of a session wait for the next entry: its worker answers a
+repeated call from memory.
+
+An effect is known by its key, so that a loop may wait for several at the same time. Those that a replay asks for at the
+same time are answered in the order in which they were recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+
+from gymq.bus import Bus, BusError, blobs, streams
+from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
+from gymq.failures import RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    BadMessage,
+    BlobRef,
+    Effect,
+    FailureClass,
+    JournalEntry,
+    Message,
+    Stage,
+    Task,
+    decoder,
+    encode,
+)
+from gymq.rpc.calls import decode_reply
+
+log = logging.getLogger("gymq.journal")
+
+PATIENCE_S = 60.0
+DROPPED_TTL = "60s"
+ORDER_PATIENCE_S = 5.0  # for a loop to ask for what was recorded before the reply that it waits for
+
+_decode_entry = decoder(JournalEntry, BlobRef)
+
+
+class Fenced(BusError):
+    """Another agent process has taken the rollout over."""
+
+
+class PoisonTask(RolloutError):
+    """The agent process died while it worked on this rollout and on nothing else."""
+
+    def __init__(self) -> None:
+        text = "an agent process died while it worked on this task and on nothing else"
+        super().__init__(FailureClass.REDELIVERED_TOO_OFTEN, text, stage=Stage.QUEUE)
+
+
+class Journal:
+    """Records the effects of one rollout, and answers those that are recorded already."""
+
+    def __init__(self, bus: Bus, task: Task, worker: str) -> None:
+        self._bus = bus
+        self._js = bus.js
+        self._rollout = task.rollout_id
+        self._subject = subjects.journal(*self._rollout)
+        self._replaces = task.replaces
+        # With a mark of its own: two holders in one process may write the very same.
+        self._worker = f"{worker}/{secrets.token_hex(4)}"
+        self._last_sequence = 0
+        self._recorded: OrderedDict[str, Effect] = OrderedDict()  # not replayed yet, by key, in order
+        self._num_effects = 0
+        self._unwritten: list[Effect] = []
+        self._written_session: str | None = None
+        self._num_started = 0
+        self._num_in_flight = 0
+        self._waiting: dict[str, asyncio.Future[None]] = {}  # replays whose turn has not come, by key
+        self._writing = asyncio.Lock()
+        self._writes: set[asyncio.Task[None]] = set()  # of what cancelled calls left
+        self._maybe_stored: list[bytes] = []  # entries whose writers were cancelled: the last one may be stored
+        self._failed: BusError | None = None
+        self.attempt = 0
+        self.session: str | None = None  # where the rollout's session was moved to
+        self.num_replayed = 0
+
+    async def take_over(self, *, alone: bool = False) -> None:
+        """Read the journal of an earlier delivery of the task, and fence off any process that may still be writing.
+
+        The journal of an earlier task for the same rollout is skipped.
+
+        Args:
+            alone: whether the process works on nothing else from now on.
+
+        Raises:
+            BusError: the stream cannot be read or written.
+            Fenced: another process took over at the same moment.
+            PoisonTask: a process died while it worked on this rollout alone.
+        """
+        was_alone = False
+        recorded: list[Effect] = []
+        async for stored in self._js.read(streams.JOURNAL, self._subject):
+            self._last_sequence = stored.sequence
+            try:
+                entry = await blobs.read(self._bus, stored.data, _decode_entry, "rollout")
+            except BadMessage as error:
+                log.warning("journal of %s: %s; starting over", self._subject, error)
+                self._forget()
+                recorded.clear()
+                continue
+            if entry.replaces != self._replaces:
+                continue
+            was_alone = was_alone or entry.alone
+            if entry.attempt > self.attempt:
+                self._forget()
+                recorded.clear()
+                self.attempt = entry.attempt
+            for effect in entry.effects:
+                del recorded[effect.number :]
+                recorded.append(effect)
+            self.session = self._written_session = entry.session or self.session
+        self._recorded.update((effect.key, effect) for effect in recorded)
+        self._num_effects = len(recorded)
+        if self._last_sequence or alone:
+            await self._write(alone=alone)
+        if was_alone:
+            raise PoisonTask
+
+    async def start_attempt(self, attempt: int) -> None:
+        """Start a new attempt; what was recorded no longer counts.
+
+        Raises:
+            BusError: the journal cannot be written.
+            Fenced: another process has taken over the rollout.
+        """
+        async with self._writing:
+            self._forget()
+            self.attempt = attempt
+            await self._write()
+
+    async def effect(self, key: str, in_session: bool, perform: Callable[[], Awaitable[Message]]) -> Message:
+        """Return the reply of an effect: the recorded one, or that of `perform`, which is then recorded.
+
+        Args:
+            key: what is asked, in short; no other effect of the attempt has it. A replay that asks for one thing after
+                another, and for something else than was recorded, starts a journal of its own from there.
+            in_session: whether the worker answers a repeated call from memory.
+
+        Raises:
+            BusError, Fenced: not recorded.
+        """
+        alone = self._num_in_flight == 0
+        self._num_in_flight += 1
+        self._num_started += 1
+        started = self._num_started
+        if not alone:
+            for effect in self._unwritten:
+                effect.alone = False  # its write is in flight
+        try:
+            if self._recorded:
+                if alone:
+                    self._check_order(key)
+                if key in self._recorded:
+                    return await self._replay(key)
+            reply = await perform()
+            alone = alone and started == self._num_started
+            self._unwritten.append(Effect(self._num_effects, key, encode(reply), alone))
+            self._num_effects += 1
+            if not in_session or self._writing.locked():
+                await self._flush()
+            return reply
+        finally:
+            self._num_in_flight -= 1
+
+    async def moved(self, session: str) -> None:
+        """Record that the rollout's session was rebuilt in another worker.
+
+        Raises:
+            BusError: the journal cannot be written.
+            Fenced: another process has taken over the rollout.
+        """
+        self.session = session
+        await self._flush()
+
+    def _check_order(self, key: str) -> None:
+        """Leave out what is recorded from here on if the loop asked for something else here, and for nothing beside."""
+        first = next(iter(self._recorded.values()))
+        if first.key != key and first.alone:
+            text = "the agent asks %s where it had asked %s; ignoring the rest of the journal"
+            log.warning(text, key, first.key)
+            self._num_effects = min(effect.number for effect in self._recorded.values())
+            self._recorded.clear()
+
+    async def _replay(self, key: str) -> Message:
+        """Return a recorded reply when those recorded before it were returned."""
+        try:
+            if key != next(iter(self._recorded)):
+                await self._turn(key)
+            reply: Message = decode_reply(self._recorded[key].reply)
+            self.num_replayed += 1
+            return reply
+        finally:
+            self._recorded.pop(key, None)
+            self._wake_first()
+
+    async def _turn(self, key: str) -> None:
+        """Wait until a recorded reply is the first one that is left, but not for what is never asked for again."""
+        turn = self._waiting[key] = asyncio.get_running_loop().create_future()
+        try:
+            while not turn.done():
+                await asyncio.wait([turn], timeout=ORDER_PATIENCE_S)
+                if not turn.done():
+                    self._pass_over()
+        finally:
+            del self._waiting[key]
+
+    def _pass_over(self) -> None:
+        """Move the first replies, which no call is waiting for, behind those that came later."""
+        while (first := next(iter(self._recorded))) not in self._waiting:
+            log.info("the agent did not repeat the call %s; replaying later effects first", first)
+            self._recorded.move_to_end(first)
+        self._wake_first()
+
+    def _wake_first(self) -> None:
+        turn = self._waiting.get(next(iter(self._recorded), ""))
+        if turn is not None and not turn.done():
+            turn.set_result(None)
+
+    async def drop(self) -> None:
+        """Delete the journal of a rollout that has its outcome. A journal that stays is harmless."""
+        if not self._last_sequence:
+            return
+        # A rollup takes the place of all entries in one message, which expires by itself.
+        headers = {"Nats-Rollup": "sub", "Nats-TTL": DROPPED_TTL}
+        body = encode(self._entry())
+        try:
+            async with self._writing:
+                await self._bus.publish(self._subject, body, headers=headers)
+        except BusError as error:
+            log.info("journal of %s not dropped: %s", self._subject, error)
+
+    async def _flush(self) -> None:
+        """Write the effects that are not written yet; those of concurrent calls go into one entry.
+
+        What a call that is cancelled leaves is written in the background, with the same numbers: it is paid for.
+        """
+        try:
+            await self._write_effects()
+        except asyncio.CancelledError:
+            write = asyncio.create_task(self._write_effects())
+            self._writes.add(write)
+            write.add_done_callback(self._written)
+            raise
+
+    def _written(self, write: asyncio.Task[None]) -> None:
+        self._writes.discard(write)
+        if not write.cancelled():
+            write.exception()  # `_failed` has it for those who ask again
+
+    async def _write_effects(self) -> None:
+        async with self._writing:
+            if self._failed is not None:
+                raise self._failed
+            if not self._unwritten and self.session == self._written_session:
+                return
+            effects, self._unwritten = self._unwritten, []
+            try:
+                await self._write(effects, self.session)
+            except asyncio.CancelledError:
+                self._unwritten[:0] = effects
+                raise
+            except BusError as error:
+                self._failed = error
+                raise
+            self._written_session = self.session
+
+    def _entry(
+        self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False
+    ) -> JournalEntry:
+        return JournalEntry(
+            attempt=self.attempt,
+            worker=self._worker,
+            effects=list(effects),
+            session=session,
+            replaces=self._replaces,
+            alone=alone,
+        )
+
+    async def _write(self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False) -> None:
+        entry = encode(self._entry(effects, session, alone=alone))
+        self._last_sequence = await self._store(
+            await blobs.fit(self._bus, entry, "rollout", self._rollout, label="journal")
+        )
+        self._maybe_stored.clear()
+
+    async def _store(self, body: bytes) -> int:
+        while True:
+            headers = {"Nats-Expected-Last-Subject-Sequence": str(self._last_sequence)}
+            try:
+                return (await self._js.publish_with_retry(self._subject, body, headers, patience_s=PATIENCE_S)).seq
+            except asyncio.CancelledError:
+                self._maybe_stored.append(body)
+                raise
+            except JetStreamError as error:
+                if error.code != WRONG_LAST_SEQUENCE:
+                    raise
+            last = await self._js.last(streams.JOURNAL, self._subject)
+            if last is not None and last.data == body:
+                return last.sequence  # it was stored, but its acknowledgement never came
+            if last is None or last.data not in self._maybe_stored:
+                raise Fenced(f"{self._subject} was taken over")
+            self._last_sequence = last.sequence
+            self._maybe_stored.clear()
+
+    def _forget(self) -> None:
+        self._recorded.clear()
+        self._unwritten.clear()
+        self._num_effects = 0
+        self.session = self._written_session = None

@@ -1,0 +1,198 @@
+"""Serves one model instance on the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import math
+from typing import Any
+
+import msgspec
+
+from gymq import responses
+from gymq.authoring import current_call
+from gymq.bus import BusError
+from gymq.failures import JudgeFailed, RolloutError, raised_by_author
+from gymq.model import Model, ModelRequest
+from gymq.protocol import subjects, tokens
+from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Load, decoder, encode
+from gymq.rpc.calls import Calls
+from gymq.rpc.replicas import Replicas
+from gymq.rpc.rounds import Turns
+from gymq.rpc.serving import Server, Service
+from gymq.rpc.waits import MAX_RUNS, ModelReport, TokenCount, tokens_used
+from gymq.weights.follower import WeightsFollower
+
+log = logging.getLogger("gymq.model")
+
+JUDGE_TIMEOUT_S = 600.0
+
+LOOK_EVERY_S = 0.25  # at the load
+PUBLISH_EVERY_S = 1.0  # a load that does not change
+
+LONG_REPLY = 4096  # tokens; packing and encoding so many takes some milliseconds
+
+_decode = decoder(Generate, BlobRef)
+
+
+class ModelRunner:
+    """Answers `Generate` requests with a model, reports its load, and keeps it on the newest weights."""
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self._worker = ""
+        self._services: list[Service] = []
+        self._weights: WeightsFollower | None = None
+        self._publishing: asyncio.Task[None] | None = None
+        self._long_replies = Turns()
+        self._load_hook_failed = False
+        self._tokens: dict[str, TokenCount] = {}
+
+    async def serve(self, server: Server) -> None:
+        """Load the newest weights, then take calls.
+
+        Raises:
+            WeightsFailed: those that were pushed last cannot be loaded.
+            BusError: the server does not answer.
+        """
+        self._worker = server.worker
+        if type(self.model).load_weights is not Model.load_weights:
+            self._weights = WeightsFollower(server.bus, self.model)
+            await self._weights.start()
+        if type(self.model).share is not Model.share:
+            await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
+        limit = self.model.options.max_concurrency or self.model.max_concurrency
+        own = subjects.replica(self.model.name, server.worker)
+        for subject, own_subject in ((subjects.model(self.model.name), own), (subjects.judge(self.model.name), "")):
+            service = await server.serve(
+                self.model.name,
+                subject,
+                _decode,
+                self.answer,
+                group=subjects.MODEL_GROUP,
+                limit=limit,
+                failure_class=FailureClass.MODEL_FAILED,
+                own_subject=own_subject,
+            )
+            self._services.append(service)
+        self._publishing = asyncio.create_task(self._publish_load(server))
+
+    async def stop(self) -> None:
+        """Stop reporting load, so that callers choose other replicas, and take no new weights."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+        if self._weights is not None:
+            await self._weights.stop()
+
+    def stats(self) -> dict[str, Any]:
+        stats: dict[str, Any] = {}
+        if self.model.policy_version:
+            stats["policy_version"] = self.model.policy_version
+        if self._weights is not None:
+            stats["weights"] = self._weights.stats()
+        try:
+            report = ModelReport(dict(self.model.waits()), self.model.num_retries(), self._tokens)
+            stats["model"] = msgspec.convert(msgspec.to_builtins(report), ModelReport)  # its values are an author's
+        except Exception as error:
+            log.warning("%s cannot report what it waits for: %s: %s", self.model.name, type(error).__name__, error)
+        return stats
+
+    def _count_tokens(self, run: str, response: dict[str, Any]) -> None:
+        """Add the tokens of a reply to those of its run; of the runs that were asked for last `MAX_RUNS` are kept."""
+        count = self._tokens.pop(run, None) or TokenCount()
+        self._tokens[run] = count
+        if len(self._tokens) > MAX_RUNS:
+            del self._tokens[next(iter(self._tokens))]
+        used = tokens_used(response)
+        count.input += used.input
+        count.output += used.output
+
+    async def _publish_load(self, server: Server) -> None:
+        loop = asyncio.get_running_loop()
+        subject = subjects.load(self.model.name)
+        published, published_at = b"", -math.inf
+        while True:
+            body = encode(self._load())
+            if body != published or loop.time() - published_at >= PUBLISH_EVERY_S:
+                published, published_at = body, loop.time()
+                with contextlib.suppress(BusError):
+                    await server.bus.publish(subject, body)
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    def _load(self) -> Load:
+        try:
+            load = self.model.load()
+            if load is not None:
+                use = min(1.0, max(0.0, float(load.kv_cache_use)))
+                published = Load(worker=self._worker, running=load.running, waiting=load.waiting, kv_cache_use=use)
+                return msgspec.convert(msgspec.to_builtins(published), Load)  # its numbers are an author's
+        except Exception as error:
+            if not self._load_hook_failed:
+                log.warning("%s cannot report its load: %s: %s", self.model.name, type(error).__name__, error)
+            self._load_hook_failed = True
+        running = sum(service.running for service in self._services)
+        return Load(worker=self._worker, running=running, waiting=sum(one.waiting for one in self._services))
+
+    async def answer(self, _subject: str, request: Generate) -> Generated:
+        """Answer one model call.
+
+        Raises:
+            RolloutError: the model failed, or returned an invalid reply.
+        """
+        left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
+        asked = ModelRequest(request.params, request.session, request.rollout, min(request.timeout_s, left_s))
+        version = self.model.policy_version
+        try:
+            response = await self.model.respond(asked)
+        except RolloutError:
+            raise
+        except Exception as error:
+            text = f"{self.model.name}: {raised_by_author(error)}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text, curable=isinstance(error, ImportError)) from error
+        try:
+            self._count_tokens(subjects.RolloutId.run_of(request.rollout), response)
+            if tokens.count(response) < LONG_REPLY:
+                tokens.pack(response)
+            else:
+                # Many replies may come at once, as an engine's do that has batched them.
+                async with self._long_replies.mine():
+                    tokens.pack(response)
+        except Exception as error:
+            text = f"invalid response from model {self.model.name}: {error}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text) from error
+        versions = [version] if version == self.model.policy_version else [version, self.model.policy_version]
+        return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
+
+
+class BusModels:
+    """Lets a resources worker ask model workers: the judges."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    async def respond(self, model: str, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the model's reply.
+
+        Raises:
+            JudgeFailed: there is none.
+        """
+        call = current_call.get()
+        try:
+            params = responses.validate_params(params)
+        except responses.InvalidRequest as error:
+            raise JudgeFailed(f"the request to judge {model} does not fit: {error}") from None
+        if isinstance(params["input"], str):
+            params["input"] = [responses.user_message(params["input"])]
+        timeout_s = min(JUDGE_TIMEOUT_S, call.deadline - asyncio.get_running_loop().time())
+        if timeout_s <= 0:
+            raise JudgeFailed(f"there is no time left to ask judge {model}")
+        request = Generate(rollout=call.rollout, timeout_s=timeout_s, params=params, session=call.rollout)
+        try:
+            generated = await self._calls.call(subjects.judge(model), request)
+            assert isinstance(generated, Generated)
+            return responses.validate_response(generated.response)
+        except RolloutError as error:
+            raise JudgeFailed(f"judge {model}: {error.message}", curable=error.curable) from None
+        except responses.InvalidReply as error:
+            raise JudgeFailed(f"judge {model} did not return a Responses object: {error}") from None

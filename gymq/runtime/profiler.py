@@ -1,0 +1,268 @@
+"""Profiles every run while its rollouts arrive.
+
+Once a second the new outcomes of all runs are read and each changed run gets a checkpoint in the stream RUNS: the
+statistics for anyone who wants to see them, and the state to resume from. Nothing is acknowledged, so nothing that was
+lost on the way is lost for the statistics. A checkpoint is only written over the one that it continues; of several
+profilers one is thus ahead, and the others follow it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+
+import msgspec
+
+from gymq.bus import Bus, BusError, TooLarge, streams
+from gymq.bus.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, Outcome, Profile, Run, decoder, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.stats.outcomes import add_outcome
+from gymq.stats.running import ProfileSnapshot, RunningProfile
+
+log = logging.getLogger("gymq.profiler")
+
+CHECKPOINT_EVERY_S = 1.0
+FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it goes on
+STORE_PATIENCE_S = 10.0
+STOP_S = 20.0  # for the outcomes that are not read yet when it stops
+
+_decode_profile = decoder(Profile)
+_decode_run = decoder(Run)
+
+
+@dataclass
+class _Profiled:
+    profile: RunningProfile
+    sequence: int = 0  # of the last outcome in it
+    stored_sequence: int = 0  # of the last outcome in its checkpoint
+    stored_as: int = 0  # stream sequence of the checkpoint itself
+    changed_at: float = 0.0
+
+    def add(self, sequence: int, outcome: Outcome) -> bool:
+        """Count an outcome, unless it is counted already; return whether that was possible."""
+        if sequence <= self.sequence:
+            return True
+        self.sequence = sequence
+        self.changed_at = time.monotonic()
+        try:
+            add_outcome(self.profile, sequence, outcome)
+        except Exception as error:
+            log.warning("%s is left out of the profile of %s: %r", sequence, outcome.run, error)
+            return False
+        return True
+
+
+class Profiler:
+    """Reads outcomes and keeps the profiles of all runs."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._js = bus.js
+        self._outcomes = OutcomeStore(bus)
+        self._runs: dict[str, _Profiled] = {}
+        self._aside: set[str] = set()  # runs whose statistics cannot be kept
+        self.num_aside = 0  # messages that are in no statistics
+        self._position: int | None = None  # stream sequence up to which all outcomes are in the profiles
+        self._safe_position = 0  # the same, for the checkpoints
+        self._working: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._working = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+        try:
+            # With what was stored since the last look: a run that is complete shall have its whole profile.
+            async with asyncio.timeout(STOP_S):
+                await self._read_new()
+        except (BusError, TimeoutError) as error:
+            log.warning("last checkpoint not stored: %s", error or "no time is left")
+
+    async def _work(self) -> None:
+        while True:
+            try:
+                await self._read_new()
+            except BusError as error:
+                log.warning("outcomes not read, or checkpoint not stored: %s", error)
+            except Exception:
+                log.exception("the profiler continues at its last position")
+            await asyncio.sleep(CHECKPOINT_EVERY_S)
+
+    async def _read_new(self) -> None:
+        if self._position is None:
+            self._position = self._safe_position = await self._position_of_checkpoints()
+        checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
+        async for sequence, outcome in self._outcomes.read_all(after=self._position):
+            await self._add(sequence, outcome)
+            self._position = sequence
+            if time.monotonic() > checkpoint_at:
+                await self._checkpoint()
+                checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
+        await self._checkpoint()
+
+    async def _add(self, sequence: int, outcome: Outcome | None) -> None:
+        """Count one outcome. One that cannot be counted is left out of the statistics, and nothing else is."""
+        if outcome is None or outcome.run in self._aside:
+            self.num_aside += 1
+            return
+        profiled = self._runs.get(outcome.run)
+        if profiled is None:
+            profiled = self._runs[outcome.run] = await self._load(outcome.run)
+        if profiled.profile.is_outgrown(outcome.task_index, outcome.num_rollouts or 0):
+            profiled = self._runs[outcome.run] = await self._load(outcome.run, extended_to=outcome.num_rollouts)
+        if not profiled.add(sequence, outcome):
+            self.num_aside += 1
+
+    def _set_aside(self, run: str, error: Exception) -> None:
+        """Stop keeping statistics of a run, so that those of all others continue."""
+        self._aside.add(run)
+        self._runs.pop(run, None)
+        log.error("no further statistics for run %s: its profile cannot be stored", run, exc_info=error)
+
+    async def _position_of_checkpoints(self) -> int:
+        try:
+            query = {"last_by_subj": subjects.ALL_PROFILES}
+            answer = await self._js.api(f"STREAM.MSG.GET.{streams.RUNS}", query)
+        except JetStreamError as error:
+            if error.code == MESSAGE_NOT_FOUND:
+                return 0
+            raise
+        message = answer["message"]
+        newest = _readable(Stored(message["subject"], message["seq"], msgspec.convert(message.get("data", ""), bytes)))
+        # A position that the stream never had would hide all outcomes up to it.
+        if newest is None or newest.all_sequence > await self._last_sequence():
+            return 0
+        return newest.all_sequence
+
+    async def _last_sequence(self) -> int:
+        """Return the stream sequence of the last outcome; 0 if there is none."""
+        last = await self._js.newest(streams.ROLLOUTS, subjects.ALL_ROLLOUTS)
+        return 0 if last is None else last.sequence
+
+    async def _load(self, run: str, *, extended_to: int | None = None) -> _Profiled:
+        """Build the profile of a run from its checkpoint and the outcomes after it, up to where the profiler is.
+
+        Args:
+            extended_to: rollouts that a task of the run is known to have. All outcomes of a run that was extended are
+                counted again, since its checkpoint took tasks for complete.
+        """
+        extended_to = max(extended_to or 0, await _extended_to(self._js, run))
+        profiled = _Profiled(RunningProfile(extended_to=extended_to))
+        stored = await self._js.last(streams.RUNS, subjects.profile(run))
+        if stored is not None:
+            profile, sequence = _checkpointed(stored)
+            if sequence > await self._last_sequence():
+                log.warning("%s is ahead of all outcomes, so they are recounted", stored.subject)
+                profile, sequence = RunningProfile(extended_to=extended_to), 0
+            if not profile.knows_extension(extended_to):
+                profile, sequence = RunningProfile(extended_to=extended_to), 0
+            profiled = _Profiled(profile, sequence, sequence, stored.sequence)
+        async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
+            if sequence > (self._position or 0):
+                break
+            profiled.add(sequence, outcome)
+        return profiled
+
+    async def _checkpoint(self) -> None:
+        position = self._position
+        if position is None:
+            return
+        for run, profiled in list(self._runs.items()):
+            if profiled.sequence > profiled.stored_sequence:
+                try:
+                    if not await self._store(run, profiled):
+                        # Another profiler was faster: go on from its checkpoint.
+                        self._runs[run] = await self._load(run)
+                except Exception as error:
+                    if isinstance(error, BusError) and not isinstance(error, TooLarge):
+                        raise
+                    self._set_aside(run, error)
+            elif time.monotonic() - profiled.changed_at > FORGET_AFTER_S:
+                del self._runs[run]
+        self._safe_position = position
+
+    async def _store(self, run: str, profiled: _Profiled) -> bool:
+        """Store a checkpoint; False if there is one that this one does not continue."""
+        sequence = profiled.sequence
+        checkpoint = Profile(
+            run=run,
+            sequence=sequence,
+            all_sequence=self._safe_position,
+            at=time.time(),
+            snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
+            state=profiled.profile.state(),
+        )
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(profiled.stored_as)}
+        try:
+            ack = await self._js.publish_with_retry(
+                subjects.profile(run), encode(checkpoint), headers, patience_s=STORE_PATIENCE_S
+            )
+        except JetStreamError as error:
+            if error.code == WRONG_LAST_SEQUENCE:
+                return False
+            raise
+        profiled.stored_sequence, profiled.stored_as = sequence, ack.seq
+        return True
+
+
+def _readable(stored: Stored) -> Profile | None:
+    """Decode a checkpoint; an unreadable one counts as missing, since all that was in it can be counted again."""
+    try:
+        checkpoint: Profile = _decode_profile(stored.data)
+        msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True)
+    except (BadMessage, msgspec.ValidationError) as error:
+        log.warning("%s cannot be read: %s", stored.subject, error)
+        return None
+    return checkpoint
+
+
+def _checkpointed(stored: Stored) -> tuple[RunningProfile, int]:
+    checkpoint = _readable(stored)
+    if checkpoint is not None:
+        try:
+            return RunningProfile.from_state(checkpoint.state), checkpoint.sequence
+        except (ValueError, OverflowError, RecursionError) as error:
+            log.warning("%s: %s", stored.subject, error)
+    return RunningProfile(), 0
+
+
+async def _extended_to(js: JetStream, run: str) -> int:
+    """Return the largest number of rollouts of a task of a run that was extended; 0: it was not."""
+    stored = await js.last(streams.RUNS, subjects.run_record(run))
+    try:
+        return 0 if stored is None else _decode_run(stored.data).extended_to or 0
+    except BadMessage as error:
+        log.warning("%s cannot be read: %s", subjects.run_record(run), error)
+        return 0
+
+
+async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
+    """Return the profile of a run as of its last checkpoint, and the stream sequence of the last outcome in it.
+
+    A checkpoint from before the run was extended is ignored.
+
+    Raises:
+        BusError: it cannot be read.
+    """
+    extended_to = await _extended_to(js, run)
+    stored = await js.last(streams.RUNS, subjects.profile(run))
+    if stored is not None:
+        profile, sequence = _checkpointed(stored)
+        if profile.knows_extension(extended_to):
+            return profile, sequence
+    return RunningProfile(extended_to=extended_to), 0
+
+
+async def read_profile(js: JetStream, run: str) -> Profile | None:
+    """Return the last checkpoint of a run's profile; None if there is none yet, or it is unreadable.
+
+    Raises:
+        BusError: it cannot be read.
+    """
+    stored = await js.last(streams.RUNS, subjects.profile(run))
+    return None if stored is None else _readable(stored)

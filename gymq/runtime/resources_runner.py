@@ -1,0 +1,73 @@
+"""Serves one resources instance on the bus."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from gymq.processes import KillableProcesses
+from gymq.protocol import subjects
+from gymq.protocol.messages import BlobRef, Close, Message, Seed, ToolCall, Verify, decoder
+from gymq.resources import Resources
+from gymq.rpc.serving import Server
+from gymq.runtime.sessions import ResourcesWorker
+
+log = logging.getLogger("gymq.resources")
+
+SWEEP_EVERY_S = 5.0
+
+_decode_seed = decoder(Seed, BlobRef)
+_decode_call = decoder(ToolCall, Verify, Seed, Close, BlobRef)
+
+
+class ResourcesRunner:
+    """Answers seeds, tool calls and verifications with a `Resources` object."""
+
+    def __init__(self, author: Resources[Any], processes: KillableProcesses) -> None:
+        self.worker = ResourcesWorker(author, processes)
+        self._author = author
+        self._owner = ""
+        self._sweeping: asyncio.Task[None] | None = None
+
+    async def serve(self, server: Server) -> None:
+        author = self._author
+        limit = author.options.max_concurrency or author.max_concurrency
+        self._owner = f"{server.worker}-{len(server.services)}"
+        group = subjects.RESOURCES_GROUP
+        await server.serve(author.name, subjects.seed(author.name), _decode_seed, self._seed, group=group, limit=limit)
+        if author.stateful:
+            # Sessions cannot go elsewhere, so all their calls are taken.
+            await server.serve(
+                author.name, subjects.sessions_of_worker(self._owner), _decode_call, self._in_session, limit=limit
+            )
+            self._sweeping = asyncio.create_task(self._sweep())
+        await server.serve(
+            author.name, subjects.stateless(author.name), _decode_call, self._stateless, group=group, limit=limit
+        )
+
+    async def drain(self, deadline_s: float) -> None:
+        """Wait until the open sessions are closed by their rollouts."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + deadline_s
+        while self.worker.sessions and loop.time() < give_up:  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await self.worker.close_all()
+        if self._sweeping is not None:
+            self._sweeping.cancel()
+
+    async def _seed(self, _subject: str, request: Seed) -> Message:
+        return await self.worker.open(request, subjects.sessions_of_worker(self._owner))
+
+    async def _in_session(self, subject: str, request: Any) -> Message:
+        return await self.worker.in_session(subject.rpartition(".")[2], request)
+
+    async def _stateless(self, _subject: str, request: Any) -> Message:
+        return await self.worker.without_session(request)
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(SWEEP_EVERY_S)
+            closed = await self.worker.close_idle()
+            if closed:
+                log.warning("%s: closed %d idle sessions", self._author.name, closed)

@@ -1,0 +1,128 @@
+"""Starting a process, reading what it prints up to a bound, and ending it with all that it started."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import time
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from gymq.sandbox.interface import MIB, LimitName, ProgramResult, SandboxFailed
+
+OUTPUT_BYTES = 16 * MIB  # of what a program prints
+GRACE_S = 30.0  # for a process to be gone after it was ended
+_COMMAND_S = 60.0
+
+
+async def start_process(
+    command: list[str], *, env: Mapping[str, str], stdin: int = DEVNULL, stderr: int = PIPE, **options: Any
+) -> Process:
+    """Start a command in a session of its own, with a pipe as stdout.
+
+    Raises:
+        SandboxFailed: it cannot be started.
+    """
+    try:
+        return await asyncio.create_subprocess_exec(
+            *command, stdin=stdin, stdout=PIPE, stderr=stderr, env=dict(env), start_new_session=True, **options
+        )
+    except OSError as error:
+        raise SandboxFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+
+
+async def finish_process(
+    process: Process,
+    end: Callable[[], None],
+    *,
+    wall_s: float | None,
+    stdin: bytes = b"",
+    output_bytes: int = OUTPUT_BYTES,
+    output_ends: bool = False,
+) -> ProgramResult:
+    """Write to a process and read from it until it is gone.
+
+    Args:
+        end: ends it with all that it started; called in any case, maybe more than once.
+        wall_s: seconds after which it is ended; None: no limit.
+        stdin: written if it has a pipe as stdin.
+        output_bytes: how much of stdout and of stderr is kept.
+        output_ends: whether it is ended when it prints more, instead of the rest being dropped.
+
+    Raises:
+        SandboxFailed: what it started holds its output and cannot be ended.
+    """
+    began = time.monotonic()
+    limit: LimitName | None = None
+
+    def too_much() -> None:
+        nonlocal limit
+        if output_ends:
+            limit = "output"
+            end()
+
+    assert process.stdout is not None
+    assert process.stderr is not None
+    reading = asyncio.gather(
+        _read(process.stdout, output_bytes, too_much),
+        _read(process.stderr, output_bytes, too_much),
+        process.wait(),
+        _write(process.stdin, stdin),
+    )
+    try:
+        async with asyncio.timeout(wall_s):
+            await asyncio.shield(reading)
+    except TimeoutError:
+        limit = limit or "time"
+    finally:
+        end()
+        try:
+            async with asyncio.timeout(GRACE_S):
+                stdout, stderr, status, _ = await reading
+        except TimeoutError:
+            raise SandboxFailed("what a program started cannot be ended, and holds its output") from None
+    return ProgramResult(status, stdout, stderr, limit, time.monotonic() - began)
+
+
+def kill_group(process: Process) -> None:
+    """Kill a process of `start_process` and those of its session that stayed in its group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+async def run_command(
+    command: list[str], *, wall_s: float = _COMMAND_S, env: Mapping[str, str], stdin: bytes = b""
+) -> ProgramResult:
+    """Run a command of this machine in a session of its own, which is gone afterwards.
+
+    Raises:
+        SandboxFailed: there is no such command, or it cannot be ended.
+    """
+    process = await start_process(command, env=env, stdin=PIPE if stdin else DEVNULL)
+    return await finish_process(process, lambda: kill_group(process), wall_s=wall_s, stdin=stdin)
+
+
+async def _read(stream: asyncio.StreamReader, limit: int, too_much: Callable[[], None]) -> bytes:
+    """Read a stream up to its end; call `too_much` at the limit, and drop the rest."""
+    kept = bytearray()
+    is_full = False
+    while part := await stream.read(65536):
+        if not is_full and len(kept) + len(part) > limit:
+            is_full = True
+            too_much()
+        if len(kept) < limit:
+            kept += part[: limit - len(kept)]
+    return bytes(kept)
+
+
+async def _write(writer: asyncio.StreamWriter | None, content: bytes) -> None:
+    if writer is None:
+        return
+    # A program need not read what it is given. uvloop raises RuntimeError for a pipe that the other end closed.
+    with contextlib.suppress(ConnectionError, RuntimeError):
+        writer.write(content)
+        await writer.drain()
+        writer.close()

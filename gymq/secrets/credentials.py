@@ -1,0 +1,145 @@
+"""As which user a process connects: what its URL says, or the role's password in the folder that GYMQ_AUTH names.
+
+The folder holds a file `<role>.password` for each role that its machine may take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import secrets
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+from gymq.errors import GymqError
+
+VARIABLE = "GYMQ_AUTH"
+
+_PASSWORD = re.compile(r"[\w-]{32,}", re.ASCII)
+
+
+_PR_SET_DUMPABLE = 4  # <linux/prctl.h>
+
+
+class CredentialsError(GymqError):
+    """A password that is missing or cannot be used; one sentence."""
+
+
+def hide_memory(is_hidden: bool = True) -> None:
+    """Let no other process of this user read the memory, the environment or the descriptors of this one.
+
+    Processes that it forks are hidden too, programs that it starts are not. Linux only; elsewhere it does nothing.
+
+    Raises:
+        OSError: the kernel refuses it.
+    """
+    if sys.platform == "linux":
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.prctl(_PR_SET_DUMPABLE, 0 if is_hidden else 1, 0, 0, 0) != 0:
+            raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE) failed")
+
+
+def folder() -> Path | None:
+    """Return the folder with the passwords of roles; None if no folder is set."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else None
+
+
+def password_file(folder: Path, role: str) -> Path:
+    return folder / f"{role}.password"
+
+
+def url_of_role(url: str, role: str) -> str:
+    """Return `url` with the user and password of a role; unchanged if it names a user, or GYMQ_AUTH no folder.
+
+    Raises:
+        CredentialsError: the folder has no usable password of the role.
+    """
+    where = folder()
+    if where is None or "@" in url:
+        return url
+    password = read_password(where, role)
+    if password is None:
+        raise CredentialsError(f"{VARIABLE} names the folder {where}, which has no password of the role {role!r}")
+    return ",".join(_with_user(server, role, password) for server in url.split(","))
+
+
+def may_take(url: str, role: str) -> bool:
+    """Return whether this process can connect to `url` as a role, as far as it knows.
+
+    Raises:
+        CredentialsError: the role's password cannot be read.
+    """
+    where = folder()
+    return where is None or "@" in url or read_password(where, role) is not None
+
+
+def login(url: str) -> tuple[list[str], dict[str, str]]:
+    """Split a URL into its servers and the login for them: `user` and `password`, `token`, or nothing.
+
+    Servers that a cluster announces later get the same login.
+    """
+    servers = []
+    found: dict[str, str] = {}
+    for server in url.split(","):
+        scheme, separator, address = server.rpartition("://")
+        who, _, address = address.rpartition("@")
+        servers.append(f"{scheme}{separator}{address}")
+        if who and not found:
+            user, has_password, password = who.partition(":")
+            found = {"user": unquote(user), "password": unquote(password)} if has_password else {"token": unquote(user)}
+    return servers, found
+
+
+def read_password(folder: Path, role: str) -> str | None:
+    """Return the password of a role; None if the folder does not have it.
+
+    Raises:
+        CredentialsError: it cannot be read, or is not valid.
+    """
+    file = password_file(folder, role)
+    try:
+        password = file.read_text("ascii", "replace").strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise CredentialsError(f"cannot read {file}: {error.strerror}") from None
+    if not _PASSWORD.fullmatch(password):
+        raise CredentialsError(f"{file} does not contain a password written by `gymq auth init`")
+    return password
+
+
+def make_password(folder: Path, role: str) -> str:
+    """Return the password of a role, and create it if the folder does not have it.
+
+    Raises:
+        CredentialsError: it cannot be read, or is not valid.
+        OSError: it cannot be written.
+    """
+    password = read_password(folder, role)
+    if password is None:
+        password = secrets.token_urlsafe(32)
+        write_secret(password_file(folder, role), password + "\n")
+    return password
+
+
+def write_secret(file: Path, text: str) -> None:
+    """Replace a file in one step; readable by its owner only, whatever the umask.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    new = file.with_name(f".{file.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
+        opened.write(text)
+    new.replace(file)
+
+
+def _with_user(server: str, user: str, password: str) -> str:
+    scheme, separator, address = server.rpartition("://")
+    return f"{scheme if separator else 'nats'}://{user}:{password}@{address}"

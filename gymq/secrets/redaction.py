@@ -1,0 +1,139 @@
+"""Hiding credentials in what people read and in what is stored.
+
+The one place that knows which names mean a secret, for `gymq config`, logs, failures and replies.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+MASK = "****"
+"""Stands for a secret in a configuration that is shown or kept."""
+
+_WORDS = ("token", "key", "secret", "password", "passwd", "authorization", "credential", "bearer", "cookie")
+_SHORT_WORDS = ("auth", "pwd", "webhook", "header")  # as parts of longer words they mean something else: author
+_LAST_WORD = re.compile(rf"(^|[^a-z])((api)?({'|'.join(_WORDS)})s?|auth|pwd|webhooks?(_ur[li])?)$", re.IGNORECASE)
+_ANY_WORD = re.compile(rf"{'|'.join(_WORDS)}|(^|[^a-z])({'|'.join(_SHORT_WORDS)})s?([^a-z]|$)", re.IGNORECASE)
+_HEADERS = re.compile(r"(^|[^a-z])headers$", re.IGNORECASE)
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_SECRET_WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
+_FIELD = re.compile(r"[?&][^=&#\s]*+=?")  # of a URL's query; one without a value is read once, too
+_VALUE = re.compile(r"[^&#\s]++")
+
+_MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
+_CREDENTIAL = re.compile(r"[^\s\"\\]{16,}")
+"""What is cut out of replies too, if it has letters and digits: unlike `EMPTY`, no model writes it by chance."""
+
+_hidden: set[str] = set()
+_credentials: set[bytes] = set()
+
+
+def names_secret(name: str) -> bool:
+    """Return whether texts under this name are secrets, by its last word: key, token, password, auth, webhook etc.
+
+    The environment variable `PWD` is the working directory.
+    """
+    return name != "PWD" and _LAST_WORD.search(_CAMEL.sub("_", name)) is not None
+
+
+def names_headers(name: str) -> bool:
+    """Return whether this is the name of HTTP headers, whose values may be secrets."""
+    return _HEADERS.search(_CAMEL.sub("_", name)) is not None
+
+
+def may_name_secret(name: str) -> bool:
+    """Return whether the value under this name is hidden from people: there is such a word in it."""
+    return _ANY_WORD.search(_CAMEL.sub("_", name)) is not None
+
+
+def hide(secret: str) -> None:
+    """Have `redact` replace this text too, in this process from now on. Texts of fewer than 8 characters stay."""
+    if len(secret) >= _MIN_CHARS:
+        _hidden.add(secret)
+
+
+def hide_credential(text: str) -> None:
+    """Hide a secret that lasts, and have `without_credentials` cut out each part of it that looks like a key."""
+    hide(text)
+    for part in _credentials_in(text):
+        hide(part)
+        _credentials.add(part.encode())
+
+
+def hide_options(options: Any, name: str = "") -> None:
+    """Hide every text in a worker's options that is below a name like `api_key`; see `hide_credential`.
+
+    Of headers, those that have such a name, and values that look like a key.
+    """
+    if isinstance(options, dict):
+        for key, value in options.items():
+            hide_options(value, key if names_secret(key) or names_headers(key) else name)
+    elif isinstance(options, list):
+        for element in options:
+            hide_options(element, name)
+    elif isinstance(options, str) and names_secret(name):
+        hide_credential(options)
+    elif isinstance(options, str):
+        for part in _credentials_in(options) if name else ():
+            hide_credential(part)
+
+
+def redact(text: str) -> str:
+    """Redact a text, for example a URL, for display: what precedes an "@" in a URL and each secret becomes "***"."""
+    for secret in _hidden:
+        text = text.replace(secret, "***")
+    return re.sub(r"(^|://)(?:(?!://)\S)*@", r"\1***@", text)
+
+
+def without_queries(text: str, mask: str) -> str:
+    """Return a text in which secrets in the queries of URLs are replaced by `mask`."""
+    parts, end = [], 0
+    for field in _FIELD.finditer(text):
+        if field.start() < end or not _SECRET_WORD.search(field[0]):
+            continue
+        value = _VALUE.match(text, field.end()) if field[0].endswith("=") else None
+        if value is not None:
+            parts += [text[end : field.end()], mask]
+            end = value.end()
+    return "".join([*parts, text[end:]])
+
+
+def without_credentials(body: bytes) -> bytes:
+    """Return the body of a message with `***` in place of the credentials of this process's options.
+
+    An endpoint may put the key that it was sent into its answer, and answers are stored for anyone to read. Decoded
+    only if a credential is in it; msgpack escapes nothing, so the bytes show it.
+    """
+    found = [secret for secret in _credentials if secret in body]
+    if not found:
+        return body
+    root = msgspec.msgpack.decode(body)
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict):
+            pairs = [(_cut(key, found), _cut(value, found)) for key, value in node.items()]
+            node.clear()
+            node.update(pairs)
+            waiting += node.values()
+        elif isinstance(node, list):
+            node[:] = [_cut(value, found) for value in node]
+            waiting += node
+    return msgspec.msgpack.encode(root)
+
+
+def _cut(value: Any, secrets: list[bytes]) -> Any:
+    if isinstance(value, bytes):
+        for secret in secrets:
+            value = value.replace(secret, b"***")
+    elif isinstance(value, str):
+        for secret in secrets:
+            value = value.replace(secret.decode(), "***")
+    return value
+
+
+def _credentials_in(text: str) -> list[str]:
+    return [part for part in _CREDENTIAL.findall(text) if re.search(r"[A-Za-z]", part) and re.search(r"\d", part)]

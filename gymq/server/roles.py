@@ -1,0 +1,276 @@
+"""Roles that connect to the bus, each with exactly the permissions it needs.
+
+Each role is one user of the NATS server. Everything that is not named here is denied; `operator` alone has all
+permissions.
+
+The streams are in a separate account without users, and the subjects that roles need are imported from it. JetStream
+sends its answers to any reply subject that a request names, without a check whether the requester may publish there. If
+the streams shared an account with the roles, a role that may read one message could have it stored as another
+worker's rollout.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gymq.bus import streams
+from gymq.protocol import subjects
+
+OPERATOR = "operator"
+SERVICES = "services"
+TRAINER = "trainer"
+
+
+@dataclass(frozen=True)
+class Role:
+    """One user of the server; its inboxes begin with `_INBOX_<name>.`."""
+
+    name: str
+    purpose: str
+    publish: tuple[str, ...]
+    subscribe: tuple[str, ...]  # "subject group": only as a member of that queue group
+    never_publish: tuple[str, ...] = ()  # of what `publish` would allow
+
+
+@dataclass(frozen=True)
+class Export:
+    """Subjects of the account with the streams that the account of the roles imports."""
+
+    subject: str
+    answers: str  # messages that come back for each one sent: none, one or many; heard: it is only listened to
+
+
+def _inbox(role: str) -> str:
+    return f"{subjects.INBOX_PREFIX}{role}.>"
+
+
+def _replies(role: str, *to: str) -> tuple[str, ...]:
+    """Return the subjects on which requesters of some roles wait for replies of one role.
+
+    The last token is random, so a worker that was not asked cannot answer. Answers of the server have subjects of their
+    own, and so do answers to requests that users send by hand.
+    """
+    inboxes = [f"{subjects.INBOX_PREFIX}{asked_by}" for asked_by in to]
+    by_hand = [f"{inbox}.{subjects.ANY_ROLE}.{depth}" for inbox in inboxes for depth in ("*", "*.*")]
+    return (*(subjects.reply(asked_by, role, "*", "*") for asked_by in to), *by_hand)
+
+
+def _callee(role: str) -> tuple[str, ...]:
+    """Return the subjects for liveness and cancellation that a caller of one role needs."""
+    return tuple(each.wildcard.replace("*", role, 1) for each in (subjects.PING, subjects.CANCEL))
+
+
+def _worker(role: str) -> tuple[str, ...]:
+    """Return the subjects that every worker of a role subscribes to."""
+    return (*_callee(role), "$SRV.>")
+
+
+def _last(stream: str, subject: str) -> str:
+    """Return the API subject for reading the last message on a subject."""
+    return f"$JS.API.DIRECT.GET.{stream}.{subject}"
+
+
+def _range(stream: str) -> str:
+    """Return the API subject for reading any messages of a stream."""
+    return f"$JS.API.DIRECT.GET.{stream}"
+
+
+def _acks(stream: str, consumer: str) -> tuple[str, ...]:
+    # Servers with domains, and those that use the second form of these subjects, put two tokens in front.
+    return (f"$JS.ACK.{stream}.{consumer}.>", f"$JS.ACK.*.*.{stream}.{consumer}.>")
+
+
+def _consume(stream: str, consumer: str) -> tuple[str, ...]:
+    return (f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", *_acks(stream, consumer))
+
+
+SUBMISSIONS = subjects.SUBMISSION.wildcard
+TASKS = subjects.TASK.wildcard
+URGENT = subjects.URGENT_TASK.wildcard
+ROLLOUTS = subjects.ROLLOUT.wildcard
+DONE = str(streams.stream_configs()[streams.ROLLOUTS]["republish"]["dest"])
+JOURNAL = subjects.JOURNAL.wildcard
+SEED = subjects.SEED.wildcard
+STATELESS = subjects.STATELESS.wildcard
+SESSION = subjects.SESSION.wildcard
+MODEL = subjects.MODEL.wildcard
+REPLICA = subjects.REPLICA.wildcard
+LOAD = subjects.LOAD.wildcard
+WEIGHTS = subjects.WEIGHTS.wildcard
+PUSHED = subjects.PUSHED.wildcard
+WEIGHTS_PARTS = subjects.WEIGHTS_PART.wildcard
+JUDGE = subjects.JUDGE.wildcard
+TASK_PARTS = subjects.TASK_PART.wildcard
+ROLLOUT_PARTS = subjects.ROLLOUT_PART.wildcard
+CALL_PARTS = subjects.CALL_PART.wildcard
+RUNS = subjects.RUN.wildcard
+CANCELLED = subjects.CANCELLED.wildcard
+PROFILES = subjects.PROFILE.wildcard
+
+# What each side of a call needs: large bodies, signs of life, and whether a full worker lives.
+_CALL_BODIES = (CALL_PARTS, _last(streams.PARTS, CALL_PARTS))
+_JUDGE_CALLS = (JUDGE, *_CALL_BODIES, *_callee("model"), "$SRV.PING.*")
+
+_READ_OUTCOMES = (
+    _range(streams.ROLLOUTS),
+    _last(streams.ROLLOUTS, ROLLOUTS),
+    _last(streams.PARTS, ROLLOUT_PARTS),
+)
+_READ_TASK_PARTS = _last(streams.PARTS, TASK_PARTS)
+_HAS_AGENT = f"$JS.API.CONSUMER.INFO.{streams.TASKS}.*"
+
+_CLIENT = (
+    # Submitting.
+    *(SUBMISSIONS, TASKS, URGENT, RUNS, TASK_PARTS),
+    # What is still queued of a run that is resumed.
+    *(_range(streams.TASKS), _READ_TASK_PARTS),
+    # Cancelling.
+    CANCELLED,
+    # Reading outcomes, run records and profiles.
+    *_READ_OUTCOMES,
+    f"$JS.API.STREAM.MSG.GET.{streams.ROLLOUTS}",
+    *(_range(streams.RUNS), _last(streams.RUNS, RUNS), _last(streams.RUNS, PROFILES)),
+    # Dead letters: reading, requeueing, dropping.
+    _range(streams.DEAD_LETTERS),
+    f"$JS.API.STREAM.MSG.DELETE.{streams.DEAD_LETTERS}",
+    f"$JS.API.STREAM.PURGE.{streams.DEAD_LETTERS}",
+    # Status.
+    *("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.LIST.*"),
+    *("$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
+    # Asking a judge, for `gymq score`.
+    *_JUDGE_CALLS,
+)
+
+_AGENT_CALLS = (
+    *(MODEL, REPLICA, SEED, STATELESS, SESSION, *_CALL_BODIES),
+    *(*_callee("model"), *_callee("resources"), "$SRV.PING.*"),
+)
+
+_NEWEST_WEIGHTS = _last(streams.WEIGHTS, WEIGHTS)
+
+ROLES: tuple[Role, ...] = (
+    Role(
+        "client",
+        "submits rows, follows and reads runs, cancels them, requeues dead letters",
+        publish=_CLIENT,
+        subscribe=(_inbox("client"), DONE, CANCELLED),
+    ),
+    Role(
+        TRAINER,
+        "does what a client does, and pushes new weights",
+        publish=(
+            *_CLIENT,
+            *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS),
+            f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
+        ),
+        subscribe=(_inbox(TRAINER), DONE, CANCELLED),
+    ),
+    Role(
+        "bridge",
+        "does what a client does on behalf of HTTP callers, and calls models and resources for them",
+        # The journals: what rollouts in flight have done so far, for the viewer.
+        publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS, _range(streams.JOURNAL)))),
+        subscribe=(_inbox("bridge"), DONE, CANCELLED, LOAD),
+    ),
+    Role(
+        "agent",
+        "takes tasks, calls models and resources, stores rollouts",
+        publish=(
+            *_AGENT_CALLS,
+            *_consume(streams.TASKS, "*"),
+            *(_HAS_AGENT, _READ_TASK_PARTS),
+            *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
+            *(JOURNAL, _range(streams.JOURNAL), _last(streams.JOURNAL, JOURNAL)),
+            *(subjects.dead_letters("agent"), f"{subjects.dead_letters('agent')}.*"),
+            _range(streams.RUNS),  # which runs are cancelled
+            _NEWEST_WEIGHTS,  # which policy is the newest
+            *_replies("agent", "client", TRAINER, "bridge", OPERATOR),  # that ask who is there
+        ),
+        subscribe=(_inbox("agent"), CANCELLED, LOAD, PUSHED, *_worker("agent")),
+        never_publish=_consume(streams.TASKS, "intake"),
+    ),
+    Role(
+        "model",
+        "answers model calls",
+        publish=(
+            *(*_CALL_BODIES, LOAD),
+            *(_NEWEST_WEIGHTS, _last(streams.WEIGHTS, WEIGHTS_PARTS)),
+            *_replies("model", "agent", "resources", "client", TRAINER, "bridge", OPERATOR),
+        ),
+        subscribe=(
+            _inbox("model"),
+            LOAD,
+            PUSHED,
+            f"{MODEL} {subjects.MODEL_GROUP}",
+            f"{REPLICA} {subjects.MODEL_GROUP}",
+            f"{JUDGE} {subjects.MODEL_GROUP}",
+            *_worker("model"),
+        ),
+    ),
+    Role(
+        "resources",
+        "keeps sessions, runs tools, verifies; asks judges",
+        publish=(*_JUDGE_CALLS, *_replies("resources", "agent", "client", TRAINER, "bridge", OPERATOR)),
+        subscribe=(
+            _inbox("resources"),
+            f"{SEED} {subjects.RESOURCES_GROUP}",
+            f"{STATELESS} {subjects.RESOURCES_GROUP}",
+            SESSION,
+            *_worker("resources"),
+        ),
+    ),
+    Role(
+        SERVICES,
+        "intake, janitor and profiler",
+        publish=(
+            # Intake: submissions in, tasks out.
+            *_consume(streams.TASKS, "intake"),
+            *(TASKS, TASK_PARTS, RUNS, _HAS_AGENT),
+            *(subjects.dead_letters("intake"), f"{subjects.dead_letters('intake')}.*"),
+            # Janitor: tasks that no agent took or finished get an outcome.
+            f"$JS.API.STREAM.INFO.{streams.TASKS}",
+            *_consume(streams.ADVISORIES, "janitor"),
+            *(_range(streams.TASKS), _READ_TASK_PARTS, f"$JS.API.STREAM.MSG.GET.{streams.TASKS}"),
+            f"$JS.API.STREAM.MSG.DELETE.{streams.TASKS}",
+            *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
+            *(subjects.dead_letters("janitor"), f"{subjects.dead_letters('janitor')}.*"),
+            # Profiler: outcomes in, profiles out.
+            *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
+            _last(streams.RUNS, RUNS),  # whether the run was extended
+            *_replies(SERVICES, "client", TRAINER, "bridge", OPERATOR),
+        ),
+        subscribe=(_inbox(SERVICES), *_worker(SERVICES)),
+    ),
+    Role(OPERATOR, "makes and changes streams, removes runs; may do everything", publish=(">",), subscribe=(">",)),
+)
+
+
+def role(name: str) -> Role:
+    """Return the role with this name.
+
+    Raises:
+        KeyError: there is no such role.
+    """
+    return {role.name: role for role in ROLES}[name]
+
+
+def exports() -> list[Export]:
+    """Return what the account with the streams offers to the account of the roles."""
+    stored = [
+        subject
+        for config in streams.stream_configs().values()
+        for subject in config["subjects"]
+        if not subject.startswith("$JS.")  # the server's own messages, which stay in the account
+    ]
+    return [
+        *(Export(subject, "one") for subject in stored),
+        Export(DONE, "heard"),
+        Export(PUSHED, "heard"),
+        Export("$JS.API.INFO", "one"),
+        Export("$JS.API.STREAM.>", "one"),
+        *(Export(f"$JS.API.CONSUMER.{verb}.>", "one") for verb in ("CREATE", "DELETE", "INFO", "LIST", "NAMES")),
+        Export("$JS.API.CONSUMER.MSG.NEXT.>", "many"),
+        Export("$JS.API.DIRECT.GET.*", "many"),
+        Export("$JS.API.DIRECT.GET.*.>", "one"),
+        Export("$JS.ACK.>", "none"),
+    ]

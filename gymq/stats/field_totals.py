@@ -1,0 +1,106 @@
+"""Statistics of one numeric field over rollouts that come one by one and are not kept."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX
+from gymq.stats.sums import ExactSum, Moments, exact_parts, is_usable
+
+MAX_DISTINCT_VALUES = 4096
+"""Different values of a field that are counted. With more of them its median is not known while the run runs."""
+
+
+class FieldStats(msgspec.Struct, frozen=True):
+    """Statistics of a numeric field over rollouts that have it."""
+
+    count: int
+    mean: float
+    max: float
+    min: float
+    median: float | None  # None: more than `MAX_DISTINCT_VALUES` different values
+    std: float | None  # with n - 1 in the denominator; None for a single value among several rollouts
+
+
+class FieldTotals(msgspec.Struct):
+    """How often each value of a field came; with too many different ones only sums are kept."""
+
+    count: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    total: ExactSum = msgspec.field(default_factory=ExactSum)  # this and the next: once `values` is None
+    moments: Moments = msgspec.field(default_factory=Moments)
+    values: dict[float, int] | None = {}
+
+    def add(self, value: float, max_distinct: int | None = MAX_DISTINCT_VALUES) -> None:
+        """Add a value; `max_distinct` is the number of different values that are counted, None for all."""
+        self.count += 1
+        self.low, self.high = min(self.low, value), max(self.high, value)
+        if self.values is None:
+            self.total.add(value)
+            self.moments.add(value)
+            return
+        self.values[value] = self.values.get(value, 0) + 1
+        if max_distinct is not None and len(self.values) > max_distinct:
+            self._keep_sums(self.values)
+
+    def sum(self) -> float:
+        """Return the sum of all values, correctly rounded while the values are counted."""
+        if self.values is None:
+            return self.total.value()
+        return math.fsum(exact_parts(self.values.items()))
+
+    def stats(self, *, single: bool) -> FieldStats:
+        """Return the statistics of at least one value.
+
+        Args:
+            single: whether the group has one rollout only, whose deviation is written as 0.
+        """
+        mean = self.sum() / self.count
+        return FieldStats(self.count, mean, self.high, self.low, self._median(), 0.0 if single else self._std(mean))
+
+    def _keep_sums(self, values: Mapping[float, int]) -> None:
+        self.total, self.moments, self.values = ExactSum(list(exact_parts(values.items()))), Moments(), None
+        for value, count in values.items():
+            self.moments.add(value, count)
+
+    def _std(self, mean: float) -> float | None:
+        if self.count < 2:
+            return None
+        squares = self.moments.squares
+        if self.values is not None:
+            squares = math.fsum(exact_parts(((value - mean) ** 2, count) for value, count in self.values.items()))
+        return math.sqrt(max(0.0, squares) / (self.count - 1))
+
+    def _median(self) -> float | None:
+        if self.values is None:
+            return None
+        left, right = (self.count - 1) // 2, self.count // 2
+        seen, lower = 0, None
+        for value in sorted(self.values):
+            seen += self.values[value]
+            if lower is None and seen > left:
+                lower = value
+            if lower is not None and seen > right:
+                return (lower + value) / 2
+        return None
+
+
+def numeric_fields(fields: Mapping[str, Any]) -> dict[str, float]:
+    """Return the fields that are profiled: numbers, and booleans as 0 and 1, without NaN and indices.
+
+    Raises:
+        ValueError: a number is infinite, or so large that its statistics would overflow.
+    """
+    numbers = {}
+    for name, value in fields.items():
+        if not isinstance(value, int | float) or name in (TASK_INDEX, ROLLOUT_INDEX) or value != value:
+            continue
+        if not is_usable(value):
+            raise ValueError(f"`{name}` is {value:.6g}, too large for statistics")
+        numbers[name] = int(value) if isinstance(value, bool) else value
+    return numbers

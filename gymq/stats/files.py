@@ -1,0 +1,243 @@
+"""Statistics of a run from its files, and the files of its report."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self, TypeVar
+
+import msgspec
+
+from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
+from gymq.data.ledger import TaskCounts, TemporaryDatabase
+from gymq.data.rows import (
+    FAILURE_CLASS,
+    FAILURE_TERMINAL,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+    AgentRef,
+    Index,
+    RowError,
+    RowKey,
+    read_rows,
+)
+from gymq.data.run_files import FAILURE_SEQUENCE, RunFiles
+from gymq.defaults import PASS_THRESHOLD
+from gymq.stats.outcomes import numbers_of
+from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row
+from gymq.stats.running import RunningProfile
+
+_COMPRESSED = (".gz", ".zst")
+_SCALAR_STARTS = b"-0123456789tfn"
+
+_encode = msgspec.json.Encoder().encode
+
+T = TypeVar("T")
+
+
+class ReportFiles(NamedTuple):
+    """Where the report of a run is written."""
+
+    reward_profiling: Path  # per task, JSONL
+    agent_metrics: Path  # per agent, JSON
+
+    @classmethod
+    def at(cls, stem: Path) -> Self:
+        """Return the files `<stem>_reward_profiling.jsonl` and `<stem>_agent_metrics.json`."""
+        names = (f"{stem.name}_reward_profiling.jsonl", f"{stem.name}_agent_metrics.json")
+        return cls(*(stem.with_name(name) for name in names))
+
+    @classmethod
+    def beside(cls, results: Path) -> Self:
+        """Return the files beside an output file, compressed or not."""
+        plain = results.with_suffix("") if results.suffix in _COMPRESSED else results
+        return cls.at(plain.with_suffix(""))
+
+
+class RunStatistics(NamedTuple):
+    """Statistics of a run from its files."""
+
+    profile: RunningProfile
+    truncated: int  # replies that ended because they reached the limit of output tokens
+
+
+class _Response(msgspec.Struct):
+    usage: dict[str, Any] | None = None
+    incomplete_details: Any = None
+
+    @property
+    def is_truncated(self) -> bool:
+        details = self.incomplete_details
+        return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
+
+
+class _ResultRow(RowKey, frozen=True, gc=False):
+    reward: float
+    response: _Response
+    agent_ref: AgentRef | None = None  # those of NeMo Gym's releases up to March 2026 have none; their rows do
+    extracted_answer: Any = None
+
+
+class _FailureRow(msgspec.Struct, frozen=True, gc=False):
+    task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
+    rollout_index: Index | None = msgspec.field(default=None, name=ROLLOUT_INDEX)
+    agent_ref: AgentRef | None = None
+    failure_class: str = msgspec.field(default="", name=FAILURE_CLASS)
+    terminal: bool = msgspec.field(default=False, name=FAILURE_TERMINAL)
+    sequence: int = msgspec.field(default=0, name=FAILURE_SEQUENCE)
+
+
+_decode_result = msgspec.json.Decoder(_ResultRow).decode
+_decode_failure = msgspec.json.Decoder(_FailureRow).decode
+
+
+def read_statistics(
+    files: RunFiles,
+    *,
+    rows: Path | None = None,
+    pass_threshold: float = PASS_THRESHOLD,
+    pooled: str | None = None,
+    report: ReportFiles | None = None,
+    allow_partial: bool = False,
+) -> RunStatistics:
+    """Return the statistics of a run from its files, each read once, and write its report if one is wanted.
+
+    Rows and results may be in any order; for the report they are sorted on disk, so a run of any length fits. Existing
+    files of a report are replaced once everything is read and both new ones are complete.
+
+    Args:
+        files: of the run; its materialised rows and its failures may be missing.
+        rows: the materialised rows, where they are in another file.
+        pass_threshold: the smallest reward with which a rollout passes.
+        pooled: a name for all agents taken together; None: each agent has statistics of its own.
+        report: the files to write.
+        allow_partial: whether rows may lack a result in the report.
+
+    Raises:
+        RowError, JsonlError: a line cannot be read, or nothing says which agent a result is of.
+        ReportError: rows and results do not belong together, see `gymq.stats.report.report`.
+    """
+    profile, truncated = RunningProfile(pass_threshold), 0
+    with TaskCounts() as counts, _SortedLines() as inputs, _SortedLines() as results:
+        if rows is not None or files.materialised.exists():
+            _read_rows(rows or files.materialised, counts, inputs, with_text=report is not None)
+        for where, line in _lines(files.output):
+            result, fields, entry = _read_result(where, line, for_report=report is not None)
+            key = (result.task_index, result.rollout_index)
+            if entry is not None and not results.add(key, "", _encode(entry)):
+                raise ReportError(f"{where}: there is more than one result of rollout {key}")
+            truncated += result.response.is_truncated
+            profile.add(
+                pooled or (result.agent_ref.name if result.agent_ref else inputs.agent(key, where)),
+                *key,
+                reward=result.reward,
+                num_rollouts=counts[result.task_index] or None,  # None: an output without its rows
+                answer=None if result.extracted_answer is None else str(result.extracted_answer),
+                numbers=numbers_of(fields, result.response.usage),
+            )
+        for where, line in _lines(files.failures) if files.failures.exists() else ():
+            failure = _decoded(_decode_failure, where, line)
+            if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
+                continue  # a row of the input that was refused: of no rollout
+            profile.add_failure(
+                pooled or failure.agent_ref.name,
+                failure.task_index,
+                failure.rollout_index,
+                failure_class=failure.failure_class,
+                final=failure.terminal,
+                num_rollouts=counts[failure.task_index],
+                order=failure.sequence,
+            )
+        if report is not None:
+            _write_report(report, inputs, results, allow_partial=allow_partial)
+    return RunStatistics(profile, truncated)
+
+
+class _SortedLines(TemporaryDatabase):
+    """Agents and texts by the key of their rollout, on disk."""
+
+    def __init__(self) -> None:
+        super().__init__("lines (task INTEGER, rollout INTEGER, agent TEXT, text BLOB, UNIQUE (task, rollout))")
+
+    def add(self, key: Key, agent: str, text: bytes) -> bool:
+        """Add a line; False if the key has one."""
+        try:
+            self._execute("INSERT INTO lines VALUES (?, ?, ?, ?)", (*key, agent, text))
+        except sqlite3.IntegrityError:
+            return False
+        return True
+
+    def agent(self, key: Key, where: str) -> str:
+        """Return the agent of a result's row.
+
+        Raises:
+            RowError: there is no such row.
+        """
+        found: tuple[str] | None = self._row("SELECT agent FROM lines WHERE task = ? AND rollout = ?", *key)
+        if found is None:
+            raise RowError(f"{where}: rollout {key} has no `agent_ref`, nor has it a row with one")
+        return found[0]
+
+    def __iter__(self) -> Iterator[tuple[Key, str, bytes]]:
+        """Yield key, agent and text, in the order of the keys."""
+        for task, rollout, agent, text in self._database.execute("SELECT * FROM lines ORDER BY task, rollout"):
+            yield (task, rollout), agent, text
+
+
+def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
+    """Yield the lines of a file with their places, without blank ones."""
+    for number, line in enumerate(JsonlFile(path), 1):
+        if not line.isspace():
+            yield f"{path}:{number}", line
+
+
+def _read_rows(path: Path, counts: TaskCounts, inputs: _SortedLines, *, with_text: bool) -> None:
+    for row in read_rows(JsonlFile(path)):
+        key = (row.task_index, row.rollout_index)
+        if not inputs.add(key, row.agent, row.json if with_text else b""):
+            raise ReportError(f"{path}:{row.line_number}: there is more than one row of rollout {key}")
+        counts.add(row.task_index)
+
+
+def _read_result(where: str, line: bytes, *, for_report: bool) -> tuple[_ResultRow, dict[str, Any], ResultRow | None]:
+    """Return a result, its numbers, booleans and nulls, and its entry in the report."""
+    try:
+        raw = parse_object(line)
+        fields = {name: msgspec.json.decode(value) for name, value in raw.items() if _is_scalar(value)}
+        entry = result_row(fields | _response(raw)) if for_report else None
+    except msgspec.ValidationError as error:
+        raise RowError(f"{where}: a field cannot be read: {error}") from None
+    except (JsonlError, ReportError) as error:
+        raise RowError(f"{where}: {error}") from None
+    return _decoded(_decode_result, where, line), fields, entry
+
+
+def _response(raw: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    """Return the response of a result without anything but its token usage."""
+    if "response" not in raw:
+        return {}
+    response = msgspec.json.decode(raw["response"], type=dict[str, msgspec.Raw] | None)
+    return {"response": response and {"usage": msgspec.json.decode(response.get("usage", b"null"))}}
+
+
+def _is_scalar(raw: msgspec.Raw) -> bool:
+    return bytes(memoryview(raw)[:1]) in _SCALAR_STARTS
+
+
+def _decoded(decode: Callable[[bytes], T], where: str, line: bytes) -> T:
+    try:
+        return decode(line)
+    except msgspec.MsgspecError as error:
+        raise RowError(f"{where}: {error}") from None
+
+
+def _write_report(report: ReportFiles, inputs: _SortedLines, results: _SortedLines, *, allow_partial: bool) -> None:
+    stream = ReportStream(allow_partial=allow_partial)
+    decode = msgspec.json.Decoder(ResultRow).decode
+    rows = (InputRow(key, agent, parse_object(text)) for key, agent, text in inputs)
+    entries = (decode(text) for _, _, text in results)
+    with atomic_write(report.agent_metrics) as agents_file, atomic_write(report.reward_profiling) as groups_file:
+        for group in stream.groups(rows, entries):
+            groups_file.write(_encode(group) + b"\n")
+        agents_file.write(_encode(stream.agents()) + b"\n")

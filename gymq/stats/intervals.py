@@ -1,0 +1,99 @@
+"""95 % confidence intervals for means over tasks."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from statistics import NormalDist
+
+import msgspec
+
+CONFIDENCE = 0.95
+
+_ROUNDING = 1e-12
+"""A standard error below this part of the mean is rounding error."""
+
+_EXACT_UP_TO = 200
+"""Degrees of freedom above which the asymptotic expansion is exact to 1e-11."""
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """Bounds between which the true value lies with a confidence of 95 %."""
+
+    low: float
+    high: float
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over tasks with its 95 % confidence interval, where there are enough tasks for one."""
+
+    value: float
+    interval: Interval | None
+    tasks: int
+
+
+def mean_interval(
+    mean: float, std_error: float, num_tasks: int, bounds: tuple[float, float] | None = None
+) -> Interval | None:
+    """Return Student's t interval of a mean over tasks, each task one independent observation (a cluster of rollouts).
+
+    Source: Miller, "Adding Error Bars to Evals", arXiv:2411.00640; t instead of the normal distribution because
+    there may be few tasks.
+
+    Args:
+        mean: the estimate.
+        std_error: standard error of the mean over tasks.
+        num_tasks: tasks that the mean is over.
+        bounds: smallest and largest value the mean can have; the interval is clipped to them.
+
+    Returns:
+        None for fewer than two tasks, and where all tasks agree: they then do not show how far others may differ.
+    """
+    if num_tasks < 2 or std_error <= _ROUNDING * abs(mean):
+        return None
+    reach = student_t(num_tasks - 1) * std_error
+    low, high = bounds if bounds else (-math.inf, math.inf)
+    return Interval(max(low, mean - reach), min(high, mean + reach))
+
+
+@lru_cache(maxsize=4096)
+def student_t(degrees_of_freedom: int) -> float:
+    """Return the t that a Student-distributed value exceeds in absolute value with a probability of 5 %.
+
+    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 to 26.7.5.
+    """
+    if degrees_of_freedom > _EXACT_UP_TO:
+        return _asymptotic(degrees_of_freedom)
+    low, high = 1.0, 16.0
+    while (middle := (low + high) / 2) not in (low, high):
+        if _probability_within(middle, degrees_of_freedom) < CONFIDENCE:
+            low = middle
+        else:
+            high = middle
+    return middle
+
+
+def _probability_within(t: float, degrees_of_freedom: int) -> float:
+    """Return P(-t <= T <= t) of a Student-distributed T, by the finite series for whole degrees of freedom."""
+    angle = math.atan(t / math.sqrt(degrees_of_freedom))
+    cosine_squared = math.cos(angle) ** 2
+    odd = degrees_of_freedom % 2
+    term = math.cos(angle) if odd else 1.0
+    total = 0.0
+    for power in range(odd, degrees_of_freedom - 1, 2):
+        total += term
+        term *= cosine_squared * (power + 1) / (power + 2)
+    series = math.sin(angle) * total
+    return 2 / math.pi * (angle + series) if odd else series
+
+
+def _asymptotic(degrees_of_freedom: int) -> float:
+    x = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+    terms = (
+        x,
+        (x**3 + x) / 4,
+        (5 * x**5 + 16 * x**3 + 3 * x) / 96,
+        (3 * x**7 + 19 * x**5 + 17 * x**3 - 15 * x) / 384,
+        (79 * x**9 + 776 * x**7 + 1482 * x**5 - 1920 * x**3 - 945 * x) / 92160,
+    )
+    return math.fsum(term / degrees_of_freedom**power for power, term in enumerate(terms))

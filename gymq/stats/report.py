@@ -1,0 +1,307 @@
+"""The report of a run's results, per task and per agent, with the keys that NeMo Gym's report has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from gymq.data.rows import AGENT_REF, FAILURE_CLASS, MAX_INDEX, ROLLOUT_INDEX, TASK_INDEX
+from gymq.errors import GymqError
+from gymq.stats.field_totals import FieldTotals, numeric_fields
+
+KEYS_SHOWN = 10
+"""So many rollouts are named in an error about rollouts that lack something."""
+
+Key = tuple[int, int]
+
+
+class ReportError(GymqError, ValueError):
+    """Rows and results of which no report can be made. The text names the rollout."""
+
+
+class InputRow(NamedTuple):
+    """A materialised row, as much as the report needs of it."""
+
+    key: Key  # task and rollout index
+    agent: str
+    fields: Mapping[str, Any]
+
+
+class ResultRow(NamedTuple):
+    """A result, as much as the report needs of it."""
+
+    key: Key
+    numbers: dict[str, float]  # what is profiled
+    info: dict[str, Any]  # its entry in `rollout_infos`
+
+
+class Report(NamedTuple):
+    """Statistics of a run, in the form that is written."""
+
+    groups: list[dict[str, Any]]  # per task, by task index
+    agents: list[dict[str, Any]]  # per agent, by name
+
+
+def report(
+    rows: Iterable[Mapping[str, Any]], results: Iterable[Mapping[str, Any]], allow_partial: bool = False
+) -> Report:
+    """Compute statistics of a run's results, in any order.
+
+    Args:
+        rows: the materialised rows.
+        results: the output rows.
+        allow_partial: whether rows may lack a result; tasks without any result are then left out.
+
+    Raises:
+        ReportError: a row or result is there twice or has no usable indices, a result has no row, or a row no result.
+    """
+    stream = ReportStream(allow_partial=allow_partial)
+    by_key = sorted((input_row(row) for row in rows), key=_key), sorted((result_row(row) for row in results), key=_key)
+    groups = list(stream.groups(*by_key))
+    return Report(groups, stream.agents())
+
+
+class Aggregate(NamedTuple):
+    """Statistics of one worker's results, in the form that is written."""
+
+    group_level_metrics: list[dict[str, Any]]
+    agent_metrics: dict[str, Any]
+    key_metrics: dict[str, Any]
+
+
+def aggregate(verify_responses: Sequence[Mapping[str, Any]]) -> Aggregate:
+    """Compute statistics over the verify answers of one worker; the key metrics are all means.
+
+    Args:
+        verify_responses: answers with indices; those without `response` have no token usage.
+
+    Raises:
+        ReportError: as `report`.
+    """
+    if not verify_responses:
+        return Aggregate([], {}, {})
+    results = [{"response": {}, **response} for response in verify_responses]
+    groups, agents = report([_row_of(result) for result in results], results)
+    metrics = {name: value for name, value in agents[0].items() if name != AGENT_REF}
+    return Aggregate(groups, metrics, {name: value for name, value in metrics.items() if name.startswith("mean/")})
+
+
+class ReportStream:
+    """Makes a report of rows and results that come in the order of their keys, task after task."""
+
+    def __init__(self, *, allow_partial: bool = False) -> None:
+        self._allow_partial = allow_partial
+        self._agents: dict[str, _Group] = {}
+        self._without_result = _Unmatched()
+        self._without_row = _Unmatched()
+        self._num_rows = 0
+
+    def groups(self, rows: Iterable[InputRow], results: Iterable[ResultRow]) -> Iterator[dict[str, Any]]:
+        """Yield the statistics of each task that has a result. They count only if no error comes at the end.
+
+        Raises:
+            ReportError: as `report`; or rows or results are not in the order of their keys.
+        """
+        results_by_task = groupby(_ascending(results, "result"), _task_index)
+        waiting = next(results_by_task, None)
+        for task_index, of_task in groupby(_ascending(rows, "row"), _task_index):
+            expected = {row.key: row for row in of_task}
+            self._num_rows += len(expected)
+            while waiting is not None and waiting[0] < task_index:
+                self._strangers(waiting[1])
+                waiting = next(results_by_task, None)
+            found: list[ResultRow] = []
+            if waiting is not None and waiting[0] == task_index:
+                found = self._matched(expected, waiting[1])
+                waiting = next(results_by_task, None)
+            self._note_missing(expected, found)
+            if found:
+                yield self._group(task_index, expected, found)
+        while waiting is not None:
+            self._strangers(waiting[1])
+            waiting = next(results_by_task, None)
+        self._refuse_unmatched()
+
+    def agents(self) -> list[dict[str, Any]]:
+        """Return the statistics of each agent, by name. Call it after all groups have been taken."""
+        return [{**group.statistics(), AGENT_REF: {"name": name}} for name, group in sorted(self._agents.items())]
+
+    def _matched(self, expected: Mapping[Key, InputRow], results: Iterator[ResultRow]) -> list[ResultRow]:
+        found = []
+        for result in results:
+            row = expected.get(result.key)
+            if row is None:
+                self._without_row.note(result.key)
+                continue
+            found.append(result)
+            self._agents.setdefault(row.agent, _Group()).add(result.numbers)
+        return found
+
+    def _strangers(self, results: Iterator[ResultRow]) -> None:
+        for result in results:
+            self._without_row.note(result.key)
+
+    def _note_missing(self, expected: Mapping[Key, InputRow], found: Sequence[ResultRow]) -> None:
+        have = {result.key for result in found}
+        for key in expected:
+            if key not in have:
+                self._without_result.note(key)
+
+    def _refuse_unmatched(self) -> None:
+        if self._without_row.count:
+            raise ReportError(
+                f"{self._without_row.count} results belong to no materialised row: rollouts {self._without_row}; "
+                "are rows and results from the same run?"
+            )
+        if self._without_result.count and not self._allow_partial:
+            raise ReportError(
+                f"{self._without_result.count} of {self._num_rows} materialised rows have no result: rollouts "
+                f"{self._without_result}; allow a partial profile to leave them out"
+            )
+
+    def _group(self, task_index: int, expected: Mapping[Key, InputRow], found: list[ResultRow]) -> dict[str, Any]:
+        group = _Group()
+        for result in found:
+            group.add(result.numbers)
+        sample = expected[found[0].key].fields
+        return {
+            TASK_INDEX: task_index,
+            **group.statistics(),
+            "sample": {name: value for name, value in sample.items() if name not in (TASK_INDEX, ROLLOUT_INDEX)},
+            "num_rollouts": len(found),
+            "expected_num_rollouts": len(expected),
+            "missing_num_rollouts": len(expected) - len(found),
+            "reward_profile_completion_pct": 100.0 * len(found) / len(expected),
+            "rollout_infos": [result.info for result in found],
+        }
+
+
+def input_row(row: Mapping[str, Any]) -> InputRow:
+    """Take from a materialised row what the report needs.
+
+    Raises:
+        ReportError: it has no usable indices, or no agent.
+    """
+    key = row_key(row)
+    reference = row.get(AGENT_REF)
+    name = reference.get("name") if isinstance(reference, Mapping) else None
+    if not isinstance(name, str):
+        raise ReportError(f"the row of rollout {key} names no agent: it needs `{AGENT_REF}` with a `name`")
+    return InputRow(key, name, row)
+
+
+def result_row(result: Mapping[str, Any]) -> ResultRow:
+    """Take from a result what the report needs.
+
+    Raises:
+        ReportError: it is a failure, it has no usable indices or no response, or a number of it is too large.
+    """
+    key = row_key(result)
+    if result.get(FAILURE_CLASS) is not None:
+        raise ReportError(
+            f"the result of rollout {key} is a failure ({result[FAILURE_CLASS]}) without a reward; "
+            "failures do not belong among the results"
+        )
+    response = result.get("response")
+    usage = (response.get("usage") or {}) if isinstance(response, Mapping) else None
+    if not isinstance(usage, Mapping):
+        raise ReportError(f"the result of rollout {key} has no `response` object with a `usage` object or none")
+    try:
+        fields = numeric_fields(result)
+        info = {
+            "rollout_id": f"{key[0]}:{key[1]}",
+            **_indices(result),
+            "reward": result.get("reward"),
+            **numeric_fields(usage),
+            **{name: value for name, value in fields.items() if name != "reward"},
+        }
+        numbers = {name: float(value) for name, value in numeric_fields({**result, **usage}).items()}
+    except ValueError as error:
+        raise ReportError(f"the result of rollout {key}: {error}") from None
+    return ResultRow(key, numbers, {name: value for name, value in info.items() if value is not None})
+
+
+def row_key(row: Mapping[str, Any]) -> Key:
+    """Return task and rollout index of a row or result.
+
+    Raises:
+        ReportError: an index is missing, or not a whole number from 0 to `MAX_INDEX`.
+    """
+    indices = row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)
+    for name, index in zip((TASK_INDEX, ROLLOUT_INDEX), indices, strict=True):
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= MAX_INDEX:
+            raise ReportError(f"`{name}` of a row or result must be an integer of at least 0, not {index!r}")
+    return indices  # type: ignore[return-value]
+
+
+class _Group:
+    """The numbers of a group of rollouts."""
+
+    def __init__(self) -> None:
+        self._num_rollouts = 0
+        self._fields: dict[str, FieldTotals] = {}
+
+    def add(self, numbers: Mapping[str, float]) -> None:
+        self._num_rollouts += 1
+        for name, value in numbers.items():
+            totals = self._fields.get(name)
+            if totals is None:
+                totals = self._fields[name] = FieldTotals()
+            totals.add(value, max_distinct=None)
+
+    def statistics(self) -> dict[str, float]:
+        """Return the statistics of the fields that a rollout has; without an entry for what is undefined."""
+        single = self._num_rollouts == 1
+        found = {name: totals.stats(single=single) for name, totals in self._fields.items()}
+        return {
+            f"{statistic}/{name}": value
+            for statistic in ("mean", "max", "min", "median", "std")
+            for name, stats in found.items()
+            if (value := getattr(stats, statistic)) is not None
+        }
+
+
+class _Unmatched:
+    """Rollouts that lack their other half: how many, and the first of them."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._first: list[Key] = []
+
+    def note(self, key: Key) -> None:
+        self.count += 1
+        if len(self._first) < KEYS_SHOWN:
+            self._first.append(key)
+
+    def __str__(self) -> str:
+        shown = ", ".join(map(str, self._first))
+        return shown if self.count <= KEYS_SHOWN else f"{shown}, …"
+
+
+def _ascending(entries: Iterable[Any], what: str) -> Iterator[Any]:
+    last: Key = (-1, -1)
+    for entry in entries:
+        if entry.key == last:
+            raise ReportError(f"there is more than one {what} of rollout {last}")
+        if entry.key < last:
+            raise ReportError(f"the {what} of rollout {entry.key} comes after that of {last}: they are not sorted")
+        last = entry.key
+        yield entry
+
+
+def _indices(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {TASK_INDEX: row.get(TASK_INDEX), ROLLOUT_INDEX: row.get(ROLLOUT_INDEX)}
+
+
+def _key(entry: InputRow | ResultRow) -> Key:
+    return entry.key
+
+
+def _task_index(entry: InputRow | ResultRow) -> int:
+    return entry.key[0]
+
+
+def _row_of(result: Mapping[str, Any]) -> dict[str, Any]:
+    task_index, rollout_index = row_key(result)
+    return {TASK_INDEX: task_index, ROLLOUT_INDEX: rollout_index, AGENT_REF: {"name": "agent"}}

@@ -1,0 +1,98 @@
+"""Example rows of a worker, each checked with the resources class that will get it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from gymq.cluster.host import build
+from gymq.config import Config, ConfigError
+from gymq.data.jsonl import parse_object
+from gymq.data.rows import AGENT_REF, PARAMS, AgentRef, RowError
+from gymq.loading.worker_source import WorkerSource
+from gymq.protocol.instances import Instance
+from gymq.resources import Resources
+
+
+class ExampleRow(msgspec.Struct, frozen=True):
+    where: str  # file and line
+    members: dict[str, Any]
+    agent: str | None
+
+
+class RowChecker:
+    """Reads rows for the worker of a configuration."""
+
+    def __init__(self, source: WorkerSource, config: Config | None) -> None:
+        self._source = source
+        self._config = config
+        self._built: dict[str, Resources[Any]] = {}
+
+    def read(self, line: bytes, where: str) -> ExampleRow:
+        """Parse a line as a row.
+
+        Raises:
+            JsonlError, RowError: it is not a valid row, or offers tools that no worker has.
+            ConfigError: the configuration does not have the row's agent.
+            InvalidTask: the row does not fit the verifier.
+            OptionsError, WorkerNotFound: the verifier cannot be built.
+        """
+        members = parse_object(line)
+        if PARAMS not in members:
+            raise RowError(f"the row has no field `{PARAMS}`")
+        row = ExampleRow(where, msgspec.json.decode(line), _agent(members.get(AGENT_REF)))
+        spec = self._spec(row.agent)
+        if spec is None:
+            Resources().parse_row(line)  # the parameters of the request, which every row has
+            return row
+        author = self._author(spec)
+        author.parse_row(line, author.seed_row_type)
+        author.parse_row(line)
+        # A verifier of calls has no tools: the ones that its rows offer are never run.
+        any_tool = not author.tools or type(author).call_tool is not Resources.call_tool
+        for tool in row.members[PARAMS].get("tools") or ():
+            offered = tool.get("name") if tool.get("type") == "function" else None
+            if offered is not None and offered not in author.tools and not any_tool:
+                raise RowError(f"the row offers the tool {offered!r}, but {author.name} has no such tool")
+        return row
+
+    def _author(self, spec: Instance) -> Resources[Any]:
+        if spec.name not in self._built:
+            built = build(spec)
+            assert isinstance(built, Resources)
+            self._built[spec.name] = built
+        return self._built[spec.name]
+
+    def _spec(self, agent: str | None) -> Instance | None:
+        """Return the resources instance of an agent; None if it is unknown."""
+        if self._config is None:
+            return None
+        by_name = {found.name: found for found in instances_under_test(self._config, self._source)}
+        if agent is None:
+            found = [instance for instance in self._config.instances if instance.kind == "agents"]
+            if len(found) != 1:
+                return None
+        else:
+            found = [self._config.instance(agent)]
+            if found[0].kind != "agents":
+                raise ConfigError(f"{agent} is not an agent but one of the {found[0].kind}")
+        reference = found[0].options.get("resources_server")
+        return by_name.get(str(reference["name"])) if isinstance(reference, dict) else None
+
+
+def instances_under_test(config: Config, source: WorkerSource) -> list[Instance]:
+    """Return the instances of a configuration, with the worker under test found wherever its folder was moved to."""
+    return [
+        msgspec.structs.replace(found, implementation=source.implementation) if source.is_run_by(found) else found
+        for found in config.instances
+    ]
+
+
+def _agent(reference: msgspec.Raw | None) -> str | None:
+    if reference is None:
+        return None
+    try:
+        return msgspec.json.decode(reference, type=AgentRef).name
+    except msgspec.MsgspecError:
+        raise RowError(f"`{AGENT_REF}` must be an object with the agent's `name`") from None

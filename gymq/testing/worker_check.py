@@ -1,0 +1,225 @@
+"""Checking a worker: its own tests, its example rows, the rows in this process, and the whole way through a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from gymq.authoring import OptionsError
+from gymq.bus import Bus, BusError
+from gymq.cluster.launch import Cluster, LaunchError
+from gymq.collection.collection import CollectError, Collection, CollectOptions
+from gymq.config import Config, ConfigError
+from gymq.data.jsonl import JsonlError, JsonlFile
+from gymq.data.materialise import MaterialiseOptions
+from gymq.data.rows import FAILURE_CLASS, RowError
+from gymq.failures import InvalidTask, RolloutError
+from gymq.loading.registry import WorkerNotFound
+from gymq.loading.worker_source import WorkerSource
+from gymq.protocol.messages import FailureClass
+from gymq.resources import Resources
+from gymq.server import ServerError
+from gymq.testing import Harness, reply
+from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
+from gymq.workers import SHIPPED
+
+ROLLOUT_TIMEOUT_S = 120.0
+MOST_DETAILS = 20
+
+# A judge, or a service that runs elsewhere, has no mock here; the worker reported that as it should.
+_NOT_ITS_FAULT = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
+
+_EMPTY_REPLIES = {"an empty reply": reply(""), "no reply at all": reply()}
+
+
+class CheckStep(msgspec.Struct, frozen=True):
+    """One thing that was checked."""
+
+    name: str
+    status: Literal["ok", "failed", "none"]  # none: there is nothing of that kind to check
+    summary: str
+    details: list[str] = []  # one line each
+
+
+async def check_worker(source: WorkerSource, config: Config | None) -> AsyncIterator[CheckStep]:
+    """Check a worker step by step.
+
+    Args:
+        config: its configuration and that of a policy; None if it has none.
+    """
+    yield await _own_tests(source)
+    rows: list[ExampleRow] = []
+    step = _example_rows(source, config, rows)
+    yield step
+    if source.kind == "resources" and rows:
+        yield await _in_this_process(source, config, rows)
+    if step.status == "ok" and config is not None:
+        yield await _end_to_end(source, config)
+
+
+async def _own_tests(source: WorkerSource) -> CheckStep:
+    name = "its tests"
+    if source.tests is None:
+        is_shipped = source.folder is not None and source.folder.is_relative_to(SHIPPED)
+        hint = ": an installed gymq comes without them, its repository has them" if is_shipped else ""
+        return CheckStep(name, "none", f"no tests/test_*.py beside it{hint}")
+    if importlib.util.find_spec("pytest") is None:
+        return CheckStep(name, "none", "not run, since pytest is not installed: pip install 'gymq[test]'")
+    options = ["-v", "--tb=short", "--no-header", "-p", "no:cacheprovider"]
+    if importlib.util.find_spec("pytest_asyncio") is not None:
+        options += ["-o", "asyncio_mode=auto"]
+    elif _has_async_tests(source.tests):
+        text = "not run, since they are async and pytest-asyncio is not installed: pip install 'gymq[test]'"
+        return CheckStep(name, "none", text)
+    command = [sys.executable, "-m", "pytest", *options, str(source.tests)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    try:
+        output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    summary = lines[-1].strip("= ") if lines else f"pytest ended with status {process.returncode}"
+    if process.returncode == 0:
+        return CheckStep(name, "ok", summary)
+    return CheckStep(name, "failed", summary, lines[:-1])
+
+
+def _has_async_tests(folder: Path) -> bool:
+    return any(b"async def test_" in file.read_bytes() for file in folder.rglob("test_*.py"))
+
+
+def _example_rows(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> CheckStep:
+    """Check each line and add it to `rows`."""
+    name = "example rows"
+    if source.examples is None:
+        return CheckStep(name, "none", "no data/example.jsonl beside it; --input FILE names others")
+    problems: list[str] = []
+    checker = RowChecker(source, config)
+    try:
+        for number, line in enumerate(JsonlFile(source.examples), 1):
+            where = f"{source.examples.name}:{number}"
+            try:
+                rows.append(checker.read(line, where))
+            except (JsonlError, RowError, ConfigError, InvalidTask) as error:
+                problems.append(f"{where}: {error}")
+    except (OptionsError, WorkerNotFound, JsonlError) as error:
+        problems.append(str(error))
+    if problems:
+        return CheckStep(name, "failed", f"{len(problems)} problems", problems[:MOST_DETAILS])
+    if not rows:
+        return CheckStep(name, "failed", f"{source.examples} has no rows")
+    agents = sorted({row.agent for row in rows if row.agent is not None})
+    return CheckStep(name, "ok", f"{len(rows)} rows" + (f" for {', '.join(agents)}" if agents else ""))
+
+
+# In this process ------------------------------------------------------------------------------------------------------
+
+
+async def _in_this_process(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> CheckStep:
+    name = "in this process"
+    options: dict[str, Any] = {}
+    if config is not None:
+        options = next((found.options for found in config.instances if source.is_run_by(found)), {})
+    assert issubclass(source.cls, Resources)
+    problems: list[str] = []
+    rewards: list[float] = []
+    notes: set[str] = set()
+    try:
+        async with Harness(source.cls, options) as harness:
+            for row in rows:
+                for what, response in _EMPTY_REPLIES.items():
+                    try:
+                        rewards.append((await harness.verify(row.members, response)).reward)
+                    except RolloutError as error:
+                        _sort_failure(f"{row.where}, {what}: ", error, problems, notes)
+    except Exception as error:  # the worker's own start and stop, which may raise anything
+        problems.append(f"it cannot be started: {type(error).__name__}: {error}")
+    details = [*sorted(notes), *(_shown_tool(schema) for schema in _schemas(source.cls))]
+    if problems:
+        return CheckStep(name, "failed", f"{len(problems)} problems", [*problems[:MOST_DETAILS], *details])
+    verdicts = (
+        f"verified with empty replies, rewards up to {max(rewards):g}" if rewards else "no verdict on empty replies"
+    )
+    return CheckStep(name, "ok", f"{len(rows)} rows seeded, {verdicts}", details)
+
+
+def _sort_failure(where: str, error: RolloutError, problems: list[str], notes: set[str]) -> None:
+    """Sort a failure: a typed one properly answers an empty reply; an exception in the verifier is a problem."""
+    if error.failure_class is FailureClass.VERIFIER_FAILED:
+        problems.append(where + error.message)
+    else:
+        notes.add(f"{error.failure_class}: {error.message}")
+
+
+def _schemas(cls: type[Resources[Any]]) -> Iterator[dict[str, Any]]:
+    for tool in cls.tools.values():
+        yield tool.schema()
+
+
+def _shown_tool(schema: dict[str, Any]) -> str:
+    parameters = msgspec.json.encode(schema["parameters"]["properties"]).decode()
+    description = str(schema["description"]).partition("\n")[0]
+    return f"tool {schema['name']} {parameters}  {description}".rstrip()
+
+
+# End to end -----------------------------------------------------------------------------------------------------------
+
+
+async def _end_to_end(source: WorkerSource, config: Config) -> CheckStep:
+    name = "end to end"
+    agents = [found.name for found in config.instances if found.kind == "agents"]
+    if not agents:
+        return CheckStep(name, "none", "its configuration has no agent, so nothing can be rolled out")
+    assert source.examples is not None
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="gymq-test-") as temporary:
+        folder = Path(temporary)
+        options = CollectOptions(
+            input=source.examples,
+            output=folder / "rollouts.jsonl",
+            materialise=MaterialiseOptions(agent_name=agents[0] if len(agents) == 1 else None),
+            rollout_timeout_s=ROLLOUT_TIMEOUT_S,
+        )
+        try:
+            workers = instances_under_test(config, source)
+            async with Cluster(workers, folder=folder / "cluster", log_level="warning") as cluster:
+                bus = await Bus.connect(cluster.url, role="client", name="gymq test")
+                try:
+                    collection = Collection(bus, options)
+                    progress = await collection.run()
+                finally:
+                    await bus.close()
+        except (BusError, CollectError, JsonlError, LaunchError, RowError, ServerError) as error:
+            return CheckStep(name, "failed", str(error))
+        problems, notes = _failures(JsonlFile(collection.files.failures))
+    mean = "" if progress.mean_reward is None else f", mean reward {progress.mean_reward:.2f}"
+    summary = f"{progress.total} rollouts in {time.monotonic() - started:.0f} s{mean}"
+    if problems:
+        return CheckStep(name, "failed", f"{summary}, {len(problems)} failed", [*problems[:MOST_DETAILS], *notes])
+    return CheckStep(name, "ok", summary, notes)
+
+
+def _failures(lines: JsonlFile) -> tuple[list[str], list[str]]:
+    """Return the failures that are problems, and those that the mock policy explains."""
+    problems: list[str] = []
+    notes: dict[str, None] = {}
+    for line in lines:
+        failure = msgspec.json.decode(line)
+        failure_class = failure[FAILURE_CLASS]
+        text = f"{failure_class} at {failure['_ng_failure_stage']}: {failure['_ng_failure_message']}"
+        if failure_class in _NOT_ITS_FAULT:
+            notes[f"{text} (not counted: the mock policy cannot judge)"] = None
+        else:
+            problems.append(text)
+    return problems, list(notes)

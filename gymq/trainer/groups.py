@@ -1,0 +1,282 @@
+"""Groups of samples: what a trainer is given, and what is known of one that is not complete yet."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import reprlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import msgspec
+import pydantic
+
+from gymq.authoring import first_problem
+from gymq.data.jsonl import JsonlText, parse_object
+from gymq.data.materialise import Materialisation, MaterialiseOptions
+from gymq.data.no_result import NoResult, no_result
+from gymq.data.records import Record
+from gymq.data.results import encode_result
+from gymq.data.rows import TASK_INDEX, MaterialisedRow, RowError, digest_of
+from gymq.errors import GymqError
+from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
+
+Row = dict[str, Any]
+OnUntrainable = Literal["error", "allow"]
+
+
+class TrainerError(GymqError):
+    """A trainer's request that cannot be fulfilled; one sentence."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One rollout with its reward.
+
+    Attributes:
+        result: the row as it was sent, with `response`, `reward` and the verifier's fields; what `/run` answers.
+        policy_versions: that answered, the first one first; empty if the model has no versions.
+    """
+
+    rollout_index: int
+    result: Row
+    policy_versions: list[str]
+
+    @property
+    def reward(self) -> float:
+        return float(self.result["reward"])
+
+    def record(self) -> Record:
+        """Return its tokens as one sequence.
+
+        Raises:
+            NotTrainable: it has none.
+        """
+        return Record.of(self.result)
+
+
+@dataclass(frozen=True)
+class SampleFailed:
+    """A rollout that has no reward.
+
+    Attributes:
+        status: of HTTP, as a bridge would give it: trainers try again from 500 on.
+    """
+
+    rollout_index: int
+    failure_class: str
+    message: str
+    status: int
+
+
+@dataclass(frozen=True)
+class Group:
+    """The samples of one task.
+
+    Attributes:
+        example: the caller's own object.
+        samples: in the order in which they were stored: the first that were done.
+        failures: those that ended without a reward, and those that became stale.
+        num_samples: how many were asked for.
+    """
+
+    task_index: int
+    example: Row
+    samples: list[Sample]
+    failures: list[SampleFailed]
+    num_samples: int
+
+    def __repr__(self) -> str:
+        counts = f"samples={len(self.samples)}/{self.num_samples}, failures={len(self.failures)}"
+        return f"Group(task_index={self.task_index}, {counts}, rewards={reprlib.repr(self.rewards)})"
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.samples) == self.num_samples
+
+    @property
+    def rewards(self) -> list[float]:
+        return [sample.reward for sample in self.samples]
+
+    def fresh(self, behind: Callable[[str], int], max_staleness: int) -> Group:
+        """Return a copy of this group in which samples that began too long ago are failures.
+
+        Args:
+            behind: how many updates of the policy came after a version.
+        """
+        kept, failures = [], list(self.failures)
+        for sample in self.samples:
+            age = behind(sample.policy_versions[0]) if sample.policy_versions else max_staleness + 1
+            if age <= max_staleness:
+                kept.append(sample)
+                continue
+            begun = f"by the policy {sample.policy_versions[0]!r}" if sample.policy_versions else "without a version"
+            text = f"begun {begun}; more than {max_staleness} updates came since"
+            failures.append(SampleFailed(sample.rollout_index, str(FailureClass.STALE), text, 500))
+        return replace(self, samples=kept, failures=failures)
+
+
+@dataclass
+class PendingGroup:
+    """A group that is waited for."""
+
+    example: Row
+    rows: list[MaterialisedRow]  # one for each rollout, the surplus included
+    num_samples: int
+    straggler_s: float | None
+    on_untrainable: OnUntrainable
+    _notified: asyncio.Event = field(default_factory=asyncio.Event)
+    _cut_at: float = math.inf  # on the event loop's clock
+    _stored: set[int] = field(default_factory=set)  # rollouts notified of since it was read last
+    _replaces: dict[int, int | None] = field(default_factory=dict)  # of rollouts in the queue
+    _retryable: dict[int, int] = field(default_factory=dict)  # stream sequences of failures
+    _ends: dict[int, tuple[int, Sample | SampleFailed]] = field(default_factory=dict)  # by rollout, with the sequence
+
+    @property
+    def task_index(self) -> int:
+        return self.rows[0].task_index
+
+    def notify(self, rollout_index: int) -> None:
+        """Note that an outcome was stored."""
+        self._stored.add(rollout_index)
+        self._start_clock()
+        self._notified.set()
+
+    def notify_all(self) -> None:
+        """Note that outcomes may have been stored."""
+        self._stored.update(range(len(self.rows)))
+        self._notified.set()
+
+    def forget_notifications(self) -> None:
+        self._stored.clear()
+
+    async def until_notified(self) -> bool:
+        """Wait for a notification; return whether it is time to cut the group."""
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout_at(None if self._cut_at == math.inf else self._cut_at):
+                await self._notified.wait()
+        self._notified.clear()
+        return loop.time() >= self._cut_at
+
+    def cut(self) -> None:
+        """Wait no longer."""
+        self._cut_at = -math.inf
+        self._notified.set()
+
+    def expect(self, queued: dict[int, int | None]) -> None:
+        """Expect rollouts that are already in the queue, with the failures that they replace."""
+        self._replaces.update(queued)
+
+    def learn(self, stored: Sequence[tuple[int, Outcome]]) -> None:
+        """Take in all outcomes of the task, with their stream sequences, in this order.
+
+        Raises:
+            TrainerError: they are of another row.
+        """
+        known = dict(self._ends.values())
+        self._ends, self._retryable = {}, {}
+        for sequence, outcome in stored:
+            index = outcome.rollout_index
+            if index >= len(self.rows):
+                continue  # a larger group was asked for at another time
+            end = known.get(sequence) or self._end_of(outcome)
+            self._ends[index] = (sequence, end)
+            if not isinstance(outcome, VerifiedRollout) and outcome.retryable:
+                self._retryable[index] = sequence
+        if self._settled():
+            self._start_clock()
+
+    def to_submit(self) -> Iterator[tuple[MaterialisedRow, int | None]]:
+        """Yield rows to put into the queue, with the failures to replace; they count as in the queue from then on."""
+        if len(self._samples()) >= self.num_samples:
+            return
+        for row in self.rows:
+            index = row.rollout_index
+            if index in self._replaces or (index in self._ends and index not in self._retryable):
+                continue
+            self._replaces[index] = self._retryable.get(index)
+            yield row, self._replaces[index]
+
+    @property
+    def may_be_complete(self) -> bool:
+        """Return whether it would be complete if all rollouts with a notification are samples."""
+        notified = len(self._stored)
+        return len(self._samples()) + notified >= self.num_samples or len(self._settled()) + notified >= len(self.rows)
+
+    @property
+    def is_complete(self) -> bool:
+        """Return whether there are enough samples, or no rollout is left that could be one."""
+        return len(self._samples()) >= self.num_samples or len(self._settled()) == len(self.rows)
+
+    @property
+    def is_queued(self) -> bool:
+        """Return whether a rollout of it is in the queue or in work."""
+        return any(index in self._replaces and not self._is_settled(index) for index in range(len(self.rows)))
+
+    def group(self) -> Group:
+        """Return what there is: of samples that are too many, those that were stored first."""
+        failures = [end for end in self._settled() if isinstance(end, SampleFailed)]
+        return Group(self.task_index, self.example, self._samples()[: self.num_samples], failures, self.num_samples)
+
+    def _samples(self) -> list[Sample]:
+        return [end for end in self._settled() if isinstance(end, Sample)]
+
+    def _settled(self) -> list[Sample | SampleFailed]:
+        """Return how rollouts ended, in the order of the stream."""
+        ends = [self._ends[index] for index in self._ends if self._is_settled(index)]
+        return [end for _, end in sorted(ends, key=lambda one: one[0])]
+
+    def _is_settled(self, index: int) -> bool:
+        """Return whether a rollout has ended, and not with a failure whose replacement has yet to come."""
+        if index not in self._ends:
+            return False
+        return index not in self._replaces or self._replaces[index] != self._ends[index][0]
+
+    def _start_clock(self) -> None:
+        if self.straggler_s is not None and self._cut_at == math.inf:
+            self._cut_at = asyncio.get_running_loop().time() + self.straggler_s
+
+    def _end_of(self, outcome: Outcome) -> Sample | SampleFailed:
+        index = outcome.rollout_index
+        try:
+            if not isinstance(outcome, VerifiedRollout):
+                raise no_result(outcome)
+            if digest_of(parse_object(outcome.row)) != digest_of(parse_object(self.rows[index].json)):
+                raise TrainerError(
+                    f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
+                    f"`{TASK_INDEX}`, or the run a new name"
+                )
+            result = msgspec.json.decode(encode_result(outcome, self.on_untrainable))
+        except NoResult as error:
+            return SampleFailed(index, error.failure_class, error.message, error.status)
+        return Sample(index, result, outcome.policy_versions)
+
+
+def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> list[list[MaterialisedRow]]:
+    """Return the rows of each example's rollouts.
+
+    Raises:
+        RowError: examples cannot be used; the message says which and why.
+        TrainerError: the options do not fit.
+    """
+    for number, example in enumerate(examples, 1):
+        if not isinstance(example, dict) or TASK_INDEX not in example:
+            raise RowError(f"examples:{number}: expected an object with a `{TASK_INDEX}`, which identifies the group")
+    try:
+        options = MaterialiseOptions(agent_name=agent, num_repeats=size)
+        text = b"\n".join(msgspec.json.encode(example) for example in examples)
+    except pydantic.ValidationError as error:
+        raise TrainerError(first_problem(error)) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        raise RowError(f"an example has no JSON form: {error}") from None
+    groups: dict[int, list[MaterialisedRow]] = {}
+    with Materialisation(options) as made:
+        for row in made.rows(JsonlText("examples", text)):
+            group = groups.setdefault(row.task_index, [])
+            if group and group[0].line_number != row.line_number:
+                raise RowError(f"examples:{row.line_number}: `{TASK_INDEX}` {row.task_index} occurs twice")
+            group.append(row)
+    return list(groups.values())

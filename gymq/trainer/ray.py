@@ -1,0 +1,252 @@
+"""The environment actor of NeMo RL, with rollouts over NATS. Nothing imports Ray before `remote_class` is called.
+
+NeMo RL calls these methods by name; see https://github.com/NVIDIA-NeMo/RL, `nemo_rl/environments/nemo_gym.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq.bus import Bus
+from gymq.bus.discovery import find_workers, is_running
+from gymq.cluster.launch import Cluster
+from gymq.config import load
+from gymq.data.no_result import RowFailed
+from gymq.data.records import NotTrainable, Record, to_nemo_rl
+from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.trainer.groups import Group, Row, SampleFailed, TrainerError
+from gymq.trainer.run import TrainingRun
+
+LOOK_S = 2.0  # how long workers are given to say that they are there
+OURS = "gymq"  # key of a configuration that is not of a worker
+GROUP_OF_KIND = {
+    "agents": "responses_api_agents",
+    "models": "responses_api_models",
+    "resources": "resources_servers",
+}
+CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
+THINK_TAGS = ("<think>", "</think>")
+TOKEN_KEYS = {"token_ids": "int64", "generation_logprobs": "float32"}  # of a message log, with torch's types
+
+Streamed = tuple[int, Row, Row, dict[str, float] | None]
+
+
+class NemoGym:
+    """Environments of a cluster: one that is started from the configuration, or one that runs already."""
+
+    def __init__(self, cfg: Mapping[str, Any]) -> None:
+        """Check the configuration.
+
+        Args:
+            cfg: NeMo RL's: `model_name`, `base_urls` of its engines, and `initial_global_config_dict`, a configuration
+                of workers. The mapping `gymq` in the latter may have `nats`, the URL of a cluster that already runs,
+                and `run`, the name that rollouts are stored under.
+
+        Raises:
+            TrainerError: it asks for routed experts, which this actor does not pass on.
+        """
+        if cfg.get("require_routed_experts"):
+            raise TrainerError("routed experts are not passed on here: use NeMo RL's own actor over a bridge")
+        self._cfg = cfg
+        self._tokenizer: Any = None
+        self._stack = AsyncExitStack()
+        self._run: TrainingRun | None = None
+        self._bus: Bus | None = None
+        self._expected: dict[str, tuple[Any, str]] = {}  # kind and implementation of each instance, by name
+        self._next_index = secrets.randbits(52)
+
+    async def _spinup(self) -> None:
+        """Start or join the cluster; returns when it serves.
+
+        Raises:
+            ConfigError, LaunchError, BusError, TrainerError: it says why it cannot.
+        """
+        tree = dict(self._cfg.get("initial_global_config_dict") or {})
+        ours = dict(tree.pop(OURS, None) or {})
+        url = ours.get("nats") or await self._start_cluster(tree)
+        self._bus = await Bus.connect(url, role="trainer", name="NeMo RL")
+        self._stack.push_async_callback(self._bus.close)
+        training = TrainingRun(self._bus, ours.get("run") or f"nemo-rl-{secrets.token_hex(4)}")
+        self._run = await self._stack.enter_async_context(training)
+        for found in await find_workers(self._bus, wait_s=LOOK_S):
+            metadata = found["metadata"]
+            if metadata.get("kind") in GROUP_OF_KIND:
+                self._expected[found["name"]] = (metadata["kind"], metadata["implementation"])
+
+    async def _start_cluster(self, tree: dict[str, Any]) -> str:
+        engines = {"policy_model_name": self._cfg["model_name"], "policy_base_url": self._cfg["base_urls"]}
+        paths = [str(path) for path in tree.pop("config_paths", ())]
+        config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
+        self._expected = {one.name: (one.kind, one.implementation) for one in config.instances}
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
+        return (await self._stack.enter_async_context(Cluster(config.instances, folder=Path(folder)))).url
+
+    def set_tokenizer(self, tokenizer: Any) -> None:
+        """Take the tokenizer that makes texts of token ids for logs."""
+        self._tokenizer = tokenizer
+
+    async def health_check(self) -> None:
+        """Check that everything still serves.
+
+        Raises:
+            TrainerError: something does not; the message names it.
+        """
+        self._spun_up()
+        assert self._bus is not None
+        if self._bus.lost.is_set():
+            raise TrainerError("the connection to NATS is lost")
+        for name, (kind, _) in self._expected.items():
+            if not await is_running(self._bus, name, kind):
+                raise TrainerError(f"no worker serves {GROUP_OF_KIND[kind]} {name}")
+
+    async def run_rollouts(
+        self,
+        nemo_gym_examples: list[Row],
+        timer_prefix: str,
+        deduplicate_multimodal_data: bool = False,
+        per_prompt: bool = False,
+    ) -> AsyncIterator[Streamed]:
+        """Roll out rows, each once, whatever other rows are like.
+
+        Yields:
+            `_rowidx`, `agent_ref`, the result and timings (with the last result only), as each is completed.
+
+        Raises:
+            RowFailed: of a row that failed, after all others were yielded; its `status` says whether to retry it.
+            TrainerError, RowError: the rows cannot be used.
+            BusError: the connection is lost.
+        """
+        training = self._spun_up()
+        if self._tokenizer is None:
+            raise TrainerError("call set_tokenizer before run_rollouts")
+        if not nemo_gym_examples:
+            raise TrainerError("there are no rows to roll out")
+        for number, row in enumerate(nemo_gym_examples, 1):
+            if ROW_NUMBER not in row:
+                raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
+        rows = [{**row, TASK_INDEX: self._new_index()} for row in nemo_gym_examples]
+        times: defaultdict[str, float] = defaultdict(float)
+        failed: SampleFailed | None = None
+        num_given = 0
+        last = started = time.monotonic()
+        async for group in training.run_rollouts(rows):
+            arrived = time.monotonic()
+            if group.failures:
+                failed = failed or group.failures[0]
+                continue
+            result = self._result(group)
+            num_given += 1
+            times[f"{timer_prefix}/await_results"] += arrived - last
+            last = time.monotonic()
+            times[f"{timer_prefix}/postprocess_results"] += last - arrived
+            share = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
+            timings = {**times, f"{timer_prefix}/postprocess_results_pct": share}
+            yield (
+                group.example[ROW_NUMBER],
+                group.example[AGENT_REF],
+                result,
+                timings if num_given == len(rows) else None,
+            )
+        if failed is not None:
+            body = {"error": {"class": failed.failure_class, "message": failed.message}}
+            raise RowFailed(failed.status, msgspec.json.encode(body))
+
+    async def list_entries(self) -> dict[str, list[str]]:
+        """Return the kind of each instance, by name."""
+        self._spun_up()
+        return {name: [GROUP_OF_KIND[kind]] for name, (kind, _) in sorted(self._expected.items())}
+
+    async def agent_implementations(self) -> dict[str, str]:
+        """Return the implementation of each agent instance, by name."""
+        self._spun_up()
+        return {
+            name: implementation for name, (kind, implementation) in sorted(self._expected.items()) if kind == "agents"
+        }
+
+    async def shutdown(self) -> None:
+        """Disconnect, and stop what was started. Idempotent."""
+        self._run = None
+        await self._stack.aclose()
+
+    def step(self, message_log_batch: Any, metadata: Any) -> None:
+        """Refuse the call, which does not apply to environments that run whole rollouts."""
+        raise NotImplementedError("use run_rollouts for rollouts")
+
+    def global_post_process_and_metrics(self, batch: Any) -> None:
+        """Refuse the call, which does not apply to environments that run whole rollouts."""
+        raise NotImplementedError("use run_rollouts for rollouts")
+
+    def _spun_up(self) -> TrainingRun:
+        if self._run is None:
+            raise TrainerError(
+                "this actor is not connected to a cluster: call _spinup first, also after Ray restarted it"
+            )
+        return self._run
+
+    def _new_index(self) -> int:
+        # A row that is sent again is a new one: with equal rows nobody could tell which of them is meant.
+        self._next_index += 1
+        return self._next_index
+
+    def _result(self, group: Group) -> Row:
+        """Return what NeMo RL reads of a rollout. Token ids leave the items, so that logs stay small."""
+        full = group.samples[0].result
+        try:
+            converted = to_nemo_rl(Record.of(full))
+        except NotTrainable as error:
+            raise TrainerError(f"task {group.task_index}: {error}") from None
+        log = [_as_tensors(message) for message in converted["message_log"]]
+        items = [item for item in full["response"]["output"] if item.get("generation_token_ids")]
+        for item, message in zip(items, log[1::2], strict=True):
+            message["is_invalid_tool_call"], message["has_malformed_thinking"] = self._flags(item)
+        for name, ids in (("prompt_str", "prompt_token_ids"), ("generation_str", "generation_token_ids")):
+            for item, text in zip(items, self._tokenizer.batch_decode([item[ids] for item in items]), strict=True):
+                item[name] = text
+        for item in items:
+            for name in (*TOKEN_FIELDS, "routed_experts"):
+                item.pop(name, None)
+        return {"message_log": log, "input_message_log": log[:1], "full_result": full}
+
+    def _flags(self, item: Row) -> tuple[bool, bool]:
+        """Return whether a text holds a tool call that was none, and thoughts where they do not belong."""
+        marks = self._cfg.get("invalid_tool_call_patterns") or CALL_MARKS
+        tags = self._cfg.get("thinking_tags") or THINK_TAGS
+        if item.get("type") == "message":
+            text = "".join(part.get("text") or "" for part in item["content"])
+            return any(mark in text for mark in marks), any(tag in text for tag in tags)
+        text = "".join(part["text"] for part in item.get("summary") or ())
+        return any(mark in text for mark in marks), any(text.count(tag) > 1 for tag in tags)
+
+
+def _as_tensors(message: Row) -> Row:
+    torch: Any = importlib.import_module("torch")  # NeMo RL's own
+    return {
+        name: torch.tensor(value, dtype=getattr(torch, TOKEN_KEYS[name])) if name in TOKEN_KEYS else value
+        for name, value in message.items()
+    }
+
+
+def remote_class() -> Any:
+    """Return `NemoGym` as a class of Ray's actors.
+
+    Ray does not restart it, since only `_spinup` connects it.
+
+    Raises:
+        TrainerError: Ray is not installed.
+    """
+    try:
+        ray: Any = importlib.import_module("ray")
+    except ModuleNotFoundError:
+        raise TrainerError("Ray is not installed here: pip install 'gymq[ray]'") from None
+    return ray.remote(max_restarts=0, max_task_retries=0)(NemoGym)

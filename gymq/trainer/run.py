@@ -1,0 +1,359 @@
+"""Rollouts for a program that trains: groups of samples as they are completed, and new weights for the policy.
+
+A training run is a run like any other, so nothing of it depends on the trainer's life: submitted rollouts are run even
+if no caller waits, and a later call for the same task index gets what is stored.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gymq.bus import Bus, BusError
+from gymq.bus.discovery import is_running
+from gymq.data.rows import MaterialisedRow
+from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, WeightsMode
+from gymq.protocol import subjects
+from gymq.protocol.messages import Outcome, Task
+from gymq.protocol.subjects import RolloutId
+from gymq.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
+from gymq.trainer.groups import Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
+from gymq.weights.pushing import Pushed, PushError, newest, push
+
+log = logging.getLogger("gymq.trainer")
+
+MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
+
+UpdateHook = Callable[[str], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The settings that all rollouts of a batch share."""
+
+    max_staleness: int | None
+    rollout_timeout_s: float
+    urgent: bool
+
+
+class Batch:
+    """The groups of a call, each yielded once. All work continues while no caller iterates."""
+
+    def __init__(
+        self, pending: Sequence[PendingGroup], groups: Sequence[asyncio.Task[Group]], *, in_order: bool
+    ) -> None:
+        self._pending = pending
+        self._groups = groups
+        self._in_order = in_order
+
+    async def __aiter__(self) -> AsyncIterator[Group]:
+        """Yield each group once, in order or as it is completed.
+
+        Raises:
+            TrainerError, BusError: of the first group that could not be completed; after all others were yielded.
+        """
+        problem: Exception | None = None
+        arrived = self._groups if self._in_order else asyncio.as_completed(self._groups)
+        try:
+            for group in arrived:
+                try:
+                    found = await group
+                except (TrainerError, BusError) as error:
+                    problem = problem or error
+                else:
+                    yield found
+        finally:
+            # Who leaves the loop waits no longer; the rollouts are made all the same.
+            for task in self._groups:
+                task.cancel()
+        if problem is not None:
+            raise problem
+
+    def cut(self) -> None:
+        """End now: what is not done is cancelled, and groups are given out with the samples that they have."""
+        for pending in self._pending:
+            pending.cut()
+
+
+class TrainingRun:
+    """One run of a trainer on a cluster. Use it with `async with`, on one event loop."""
+
+    def __init__(self, bus: Bus, run: str, *, model: str = "policy_model") -> None:
+        """Prepare a run on a connection that the caller owns.
+
+        Args:
+            bus: connected as the role trainer.
+            run: name that the rollouts are stored under; the same after a restart of the trainer.
+            model: instance that is trained.
+
+        Raises:
+            TrainerError: a name is not valid.
+        """
+        try:
+            self.run = subjects.token(run, "run")
+            self.model = subjects.token(model, "model")
+        except subjects.BadToken as error:
+            raise TrainerError(str(error)) from None
+        self.policy_version: str | None = None  # that was pushed last by this object
+        self._bus = bus
+        self._queue = QueueClient(bus)
+        self._following = AsyncExitStack()
+        # By task and rollout index, with the stream sequence of the failure to be replaced.
+        self._queued: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
+        self._pending: dict[int, PendingGroup] = {}
+        self._served: set[str] = set()  # agents that were found running
+        self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
+        self._groups: set[asyncio.Task[Group]] = set()
+        self._before_update: list[UpdateHook] = []
+        self._after_update: list[UpdateHook] = []
+
+    @classmethod
+    async def connect(cls, url: str, run: str, *, model: str = "policy_model") -> Self:
+        """Open a run on a connection of its own, which `close` ends.
+
+        Raises:
+            BusError: the server cannot be reached.
+            TrainerError: a name is not valid.
+        """
+        bus = await Bus.connect(url, role="trainer", name=f"trainer {run}")
+        try:
+            return await cls(bus, run, model=model).__aenter__()
+        except BaseException:
+            await bus.close()
+            raise
+
+    async def __aenter__(self) -> Self:
+        """Find the rollouts that an earlier trainer left in the queue.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        async with AsyncExitStack() as following:
+            await following.enter_async_context(self._queue.follow(self.run, self._on_stored, self._on_missed))
+            await self._queue.open_run(self.run)
+            async for _, task in self._queue.queued(self.run):
+                self._queued[task.task_index][task.rollout_index] = task.replaces
+            self._following = following.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for task in self._groups:
+            task.cancel()
+        if self._groups:
+            await asyncio.wait(self._groups)
+        await self._following.aclose()
+
+    async def close(self) -> None:
+        """End a run that `connect` opened, with its connection. Queued rollouts are run all the same."""
+        await self.__aexit__(None, None, None)
+        await self._bus.close()
+
+    # Rollouts ---------------------------------------------------------------------------------------------------------
+
+    def run_rollouts(
+        self,
+        examples: Sequence[Row],
+        *,
+        num_samples: int = 1,
+        num_surplus: int = 0,
+        straggler_s: float | None = None,
+        max_staleness: int | None = None,
+        rollout_timeout_s: float = 3600.0,
+        in_order: bool = False,
+        on_untrainable: OnUntrainable = "error",
+        agent: str | None = None,
+        urgent: bool = False,
+    ) -> Batch:
+        """Roll out examples; iterate over the result with `async for` to get a group for each as it is completed.
+
+        Args:
+            examples: rows, each with its `_ng_task_index`: the same index in the same run means the same group, which
+                is answered from the store as far as it is there.
+            num_samples: rollouts a group needs.
+            num_surplus: rollouts of each group that are started on top; when enough are done the rest is cut.
+            straggler_s: seconds after the first outcome of a group when what is missing is cut; None: it is waited for.
+            max_staleness: updates of the policy that may come between the first reply of a rollout and the moment when
+                its group is given out; None: any number.
+            rollout_timeout_s: seconds for a rollout, from the moment an agent takes it.
+            in_order: give groups in the order of the examples.
+            on_untrainable: `allow` takes rollouts without token ids as samples, for evaluation; `error` as failures.
+            agent: instance for examples that name none.
+            urgent: before the tasks of other runs.
+
+        Raises:
+            TrainerError: the options do not fit.
+            RowError: examples cannot be used; says which and why.
+        """
+        if not 0 < rollout_timeout_s <= MAX_TIMEOUT_S:
+            raise TrainerError(
+                f"rollout_timeout_s must be above 0 and at most {MAX_TIMEOUT_S}, not {rollout_timeout_s}"
+            )
+        if num_samples < 1 or num_surplus < 0:
+            raise TrainerError(f"a group of {num_samples} samples and {num_surplus} on top cannot be made")
+        if max_staleness is not None and not 0 <= max_staleness <= MAX_VERSIONS:
+            raise TrainerError(f"max_staleness must be 0 to {MAX_VERSIONS}, not {max_staleness}")
+        rows_of_each = rows_of_groups(examples, num_samples + num_surplus, agent)
+        pending = [
+            PendingGroup(example, rows, num_samples, straggler_s, on_untrainable)
+            for example, rows in zip(examples, rows_of_each, strict=True)
+        ]
+        asked = _Asked(max_staleness, rollout_timeout_s, urgent)
+        groups = [asyncio.create_task(self._complete(one, asked)) for one in pending]
+        for task in groups:
+            self._groups.add(task)
+            task.add_done_callback(self._forget)
+        return Batch(pending, groups, in_order=in_order)
+
+    def _forget(self, task: asyncio.Task[Group]) -> None:
+        self._groups.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever iterates is told; nobody may
+
+    async def _complete(self, pending: PendingGroup, asked: _Asked) -> Group:
+        """Complete one group."""
+        index = pending.task_index
+        if self._pending.setdefault(index, pending) is not pending:
+            raise TrainerError(f"task {index} of run {self.run} is already being awaited")
+        try:
+            await self._check_served(pending.rows[0].agent)
+            await self._read(pending)
+            pending.expect(self._queued.get(index, {}))
+            async with asyncio.TaskGroup() as group:
+                for row, replaces in pending.to_submit():
+                    group.create_task(self._submit(row, replaces, len(pending.rows), asked))
+            await self._wait(pending)
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from None
+        finally:
+            del self._pending[index]
+        group_ = pending.group()
+        return group_ if asked.max_staleness is None else await self._without_stale(group_, asked.max_staleness)
+
+    async def _wait(self, pending: PendingGroup) -> None:
+        while not pending.is_complete:
+            is_late = await pending.until_notified()
+            if is_late or pending.may_be_complete:
+                await self._read(pending)
+            if is_late:
+                break
+        if pending.is_queued:
+            await self._queue.mark_cancelled(self.run, pending.task_index, patience_s=SUBMIT_PATIENCE_S)
+
+    async def _read(self, pending: PendingGroup) -> None:
+        """Take in what is stored of a group, in the order in which it was stored."""
+
+        async def read() -> list[tuple[int, Outcome]]:
+            async with self._reading:
+                return [found async for found in self._queue.outcomes.read_task(self.run, pending.task_index)]
+
+        pending.forget_notifications()
+        hint = "request the same task indices again to resume"
+        pending.learn(await self._bus.retry_read(read, hint=hint, patience_s=SERVER_PATIENCE_S))
+
+    async def _submit(self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, asked: _Asked) -> None:
+        task = Task(
+            run=self.run,
+            task_index=row.task_index,
+            rollout_index=row.rollout_index,
+            num_rollouts=num_rollouts,
+            agent=row.agent,
+            row=row.json,
+            timeout_s=asked.rollout_timeout_s,
+            replaces=replaces,
+            max_staleness=asked.max_staleness,
+        )
+        self._queued[row.task_index][row.rollout_index] = replaces
+        try:
+            await self._queue.submit(task, urgent=asked.urgent)
+        except BaseException:
+            self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
+            raise
+
+    async def _check_served(self, agent: str) -> None:
+        if agent in self._served:
+            return
+        try:
+            subjects.token(agent, "agent")
+        except subjects.BadToken as error:
+            raise TrainerError(str(error)) from None
+        if not await is_running(self._bus, agent, "agents"):
+            raise TrainerError(f"no agent named {agent!r} is running; `gymq status` lists those that are")
+        self._served.add(agent)
+
+    def _on_stored(self, of: RolloutId) -> None:
+        self._dequeue(of.task_index, of.rollout_index)
+        if of.task_index in self._pending:
+            self._pending[of.task_index].notify(of.rollout_index)
+
+    def _dequeue(self, task_index: int, rollout_index: int) -> None:
+        if task_index in self._queued:
+            self._queued[task_index].pop(rollout_index, None)
+            if not self._queued[task_index]:
+                del self._queued[task_index]
+
+    def _on_missed(self) -> None:
+        for pending in self._pending.values():
+            pending.notify_all()
+
+    async def _without_stale(self, group: Group, max_staleness: int) -> Group:
+        """Take out what became stale after it was stored; agents have looked until then."""
+        record = await newest(self._bus, self.model)
+        if record is None:
+            return group
+        versions = [*record.before, record.policy_version]
+        behind = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
+        return group.fresh(lambda version: behind.get(version, len(versions)), max_staleness)
+
+    # Weights ----------------------------------------------------------------------------------------------------------
+
+    def before_update(self, hook: UpdateHook) -> None:
+        """Await `hook(policy_version)` before new weights are pushed; if it raises they are not."""
+        self._before_update.append(hook)
+
+    def after_update(self, hook: UpdateHook) -> None:
+        """Await `hook(policy_version)` when replicas have loaded new weights."""
+        self._after_update.append(hook)
+
+    async def update_weights(
+        self,
+        policy_version: str,
+        *,
+        weights: bytes | Path | None = None,
+        path: str | Path | None = None,
+        mode: WeightsMode = "keep",
+        deadline_s: float = CONFIRM_S,
+    ) -> Pushed:
+        """Give all replicas of the model new weights; the arguments are those of `gymq.weights.pushing.push`.
+
+        Returns:
+            Which replicas have loaded them. One that has not yet keeps answering under the version that it has.
+
+        Raises:
+            PushError: no replica has loaded them.
+            BusError: NATS was away; it is unknown whether they were pushed.
+        """
+        for hook in self._before_update:
+            await hook(policy_version)
+        while True:
+            pushed = await push(
+                self._bus, self.model, policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s
+            )
+            if pushed.confirmed or pushed.missing or not await is_running(self._bus, self.model, "models"):
+                break
+            # The replicas were too busy to say in time that they are there. A push that is repeated counts once.
+        if not pushed.confirmed:
+            reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
+            raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or 'none is running'}")
+        self.policy_version = policy_version
+        for hook in self._after_update:
+            await hook(policy_version)
+        return pushed

@@ -1,0 +1,103 @@
+"""A training run for programs without an event loop of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from gymq.bus.loop_thread import LoopThread
+from gymq.defaults import CONFIRM_S, WeightsMode
+from gymq.trainer.groups import Group, Row
+from gymq.trainer.run import TrainingRun
+from gymq.weights.pushing import Pushed
+
+T = TypeVar("T")
+
+
+class SyncTrainingRun:
+    """A `TrainingRun` whose methods wait. Use it with `with`; threads may share it."""
+
+    def __init__(self, url: str, run: str, *, model: str = "policy_model") -> None:
+        """Connect; the arguments are those of `TrainingRun.connect`.
+
+        Raises:
+            BusError: the server cannot be reached.
+            TrainerError: a name is not valid.
+        """
+        self._thread = LoopThread()
+        try:
+            self._run = self._thread.run(TrainingRun.connect(url, run, model=model))
+        except BaseException:
+            self._thread.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Disconnect. Queued rollouts are run all the same."""
+        self._thread.run(self._run.close())
+        self._thread.stop()
+
+    def run_rollouts(self, examples: Sequence[Row], **options: Any) -> Generator[Group, None, None]:
+        """Yield groups as they are completed; the arguments are those of `TrainingRun.run_rollouts`.
+
+        Raises:
+            TrainerError: a group could not be completed.
+            RowError: examples cannot be used.
+            BusError: the connection is lost.
+        """
+        arrived: queue.SimpleQueue[Group | Exception | None] = queue.SimpleQueue()
+
+        async def follow() -> None:
+            try:
+                async for group in self._run.run_rollouts(examples, **options):
+                    arrived.put(group)
+                arrived.put(None)
+            except Exception as error:
+                arrived.put(error)
+
+        async def start() -> asyncio.Task[None]:
+            return asyncio.create_task(follow())
+
+        following = self._thread.run(start())
+        try:
+            while (group := arrived.get()) is not None:
+                if isinstance(group, Exception):
+                    raise group
+                yield group
+        finally:
+            self._thread.run(_end(following))
+
+    def update_weights(
+        self,
+        policy_version: str,
+        *,
+        weights: bytes | Path | None = None,
+        path: str | Path | None = None,
+        mode: WeightsMode = "keep",
+        deadline_s: float = CONFIRM_S,
+    ) -> Pushed:
+        """Update the weights as `TrainingRun.update_weights` does.
+
+        Raises:
+            PushError: no replica has loaded them.
+            BusError: NATS was away; it is unknown whether they were pushed.
+        """
+        return self._thread.run(
+            self._run.update_weights(policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s)
+        )
+
+
+async def _end(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.wait([task])

@@ -1,0 +1,211 @@
+"""The functions that TRL's GRPOTrainer asks for.
+
+They are described at https://huggingface.co/docs/trl/grpo_trainer: a rollout function gives tokens in place of TRL's
+own generation, a reward function gives a number for each completion, or None where there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq.authoring import CurrentCall, current_call
+from gymq.bus.loop_thread import LoopThread
+from gymq.config import load
+from gymq.data.records import to_trl
+from gymq.data.rows import PARAMS, TASK_INDEX
+from gymq.failures import JudgeFailed, RolloutError
+from gymq.protocol.messages import FailureClass
+from gymq.runs.verifiers import VERIFY_TIMEOUT_S, Verifiers, verify_again
+from gymq.testing import reply
+from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.sync import SyncTrainingRun
+
+log = logging.getLogger("gymq.trainer")
+
+TASKS_OF_A_CALL = 100_000  # task indices that are kept for one call of a rollout function
+CALLS_OF_A_STEP = 1000  # of rollout functions, between two updates of the policy
+RANKS = 1000
+
+
+class TRLRollouts:
+    """A `rollout_func` for TRL's GRPOTrainer. Give the trainer `environment_reward` as its reward function.
+
+    TRL passes prompts, each as often as its group is large; equal ones that follow each other are one group. The task
+    indices are derived from the step of the trainer, so a trainer that restarts from a checkpoint gets the rollouts of
+    the step that it had begun.
+    """
+
+    def __init__(self, run: SyncTrainingRun, rows: Sequence[Row], **options: Any) -> None:
+        """Index the rows by their prompts.
+
+        Args:
+            run: the run that rolls them out.
+            rows: the data set; a prompt stands for the row that has it as `responses_create_params.input`.
+            options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's.
+
+        Raises:
+            TrainerError: two rows have the same prompt.
+        """
+        self._run = run
+        self._options = options
+        self._rows: dict[bytes, Row] = {}
+        self._step = -1
+        self._calls = 0  # in this step
+        for row in rows:
+            if self._rows.setdefault(_key(row[PARAMS]["input"]), row) is not row:
+                raise TrainerError(f"two rows have the prompt {row[PARAMS]['input']!r}: TRL distinguishes them by it")
+
+    def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
+        """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.
+
+        Raises:
+            TrainerError: a prompt is unknown, or no sample of it succeeded.
+            BusError: the run lost its server.
+        """
+        rows, sizes = self._groups(prompts, trainer)
+        groups: dict[int, Group] = {}
+        for size in sorted(set(sizes)):  # all but one are alike, unless a group is spread over processes
+            chosen = [row for row, its_size in zip(rows, sizes, strict=True) if its_size == size]
+            for group in self._run.run_rollouts(chosen, num_samples=size, **self._options):
+                groups[group.task_index] = group
+        end = trainer.processing_class.eos_token_id
+        samples = [sample for row in rows for sample in _samples(groups[row[TASK_INDEX]], end)]
+        return {name: [sample[name] for sample in samples] for name in samples[0]}
+
+    def _groups(self, prompts: Sequence[Any], trainer: Any) -> tuple[list[Row], list[int]]:
+        """Return a numbered row for each group, and how many samples it needs."""
+        first = self._first_index(trainer)
+        rows, sizes = [], []
+        for number, (key, same) in enumerate(groupby(map(_key, prompts))):
+            if key not in self._rows:
+                raise TrainerError(f"no row has the prompt {key.decode()}")
+            rows.append({**self._rows[key], TASK_INDEX: first + number})
+            sizes.append(len(list(same)))
+        return rows, sizes
+
+    def _first_index(self, trainer: Any) -> int:
+        step = trainer.state.global_step
+        self._calls = self._calls + 1 if step == self._step else 0
+        self._step = step
+        rank = trainer.accelerator.process_index
+        if self._calls >= CALLS_OF_A_STEP or rank >= RANKS:
+            raise TrainerError(f"at most {CALLS_OF_A_STEP} calls in a step and {RANKS} processes are supported")
+        number: int = ((step * CALLS_OF_A_STEP + self._calls) * RANKS + rank) * TASKS_OF_A_CALL
+        return number
+
+
+def environment_reward(completions: Sequence[Any], env_reward: Sequence[float | None], **_: Any) -> list[float | None]:
+    """Return the verifier's rewards: the reward function for gymq's rollouts. TRL leaves out samples that have None."""
+    return list(env_reward)
+
+
+def _samples(group: Group, end: int) -> Iterator[Row]:
+    """Yield the fields of each sample; missing samples become one masked token."""
+    if not group.samples:
+        reasons = "; ".join(sorted({failure.message for failure in group.failures})) or "it was cut"
+        raise TrainerError(f"no sample of task {group.task_index} finished: {reasons}")
+    for sample in group.samples:
+        record = sample.record()
+        yield to_trl(record) | ({"env_mask": [0] * len(record.behind_prompt(record.token_ids))} if record.mask else {})
+    prompt_ids = group.samples[0].record().prompt_ids
+    for _ in range(group.num_samples - len(group.samples)):
+        yield {
+            "prompt_ids": prompt_ids,
+            "completion_ids": [end],
+            "env_mask": [0],
+            "logprobs": [0.0],
+            "env_reward": None,
+            "num_turns": 0,
+        }
+
+
+def _key(prompt: Any) -> bytes:
+    """Return a key that distinguishes prompts. A text is a single user message; fields that are None do not count."""
+    messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+    said = [{name: value for name, value in message.items() if value is not None} for message in messages]
+    return msgspec.json.encode(said, order="deterministic")
+
+
+class VerifierReward:
+    """A reward function for TRL that needs no cluster: a verifier on what TRL has generated itself.
+
+    The columns of the data set are the fields of the row that the verifier reads.
+    """
+
+    def __init__(self, config: Sequence[str | Path], resources: str) -> None:
+        """Build the verifier.
+
+        Args:
+            config: configuration files that have the verifier.
+            resources: name of its instance.
+
+        Raises:
+            ConfigError, WorkerNotFound, OptionsError, ScoreError: it cannot verify.
+        """
+        self.__name__ = resources  # TRL logs the reward under it
+        self._verifiers = Verifiers(load([str(path) for path in config], []), models=_NoModels(), only=resources)
+        self._resources = resources
+        self._thread = LoopThread()
+        try:
+            self._thread.run(self._verifiers.prepare(resources))
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        self._thread.run(self._verifiers.__aexit__())
+        self._thread.stop()
+
+    def __call__(self, prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+        """Return the rewards; None where the verifier reached no verdict, which is logged.
+
+        Raises:
+            TrainerError: the columns are not what the verifier reads.
+        """
+        of_each = {name: values for name, values in columns.items() if isinstance(values, list)}
+        rows = [
+            {**{name: values[at] for name, values in of_each.items()}, PARAMS: {"input": prompt}}
+            for at, prompt in enumerate(prompts)
+        ]
+        return self._thread.run(self._verify_all(rows, [_text(completion) for completion in completions]))
+
+    async def _verify_all(self, rows: Sequence[Row], texts: Sequence[str]) -> list[float | None]:
+        return await asyncio.gather(*(self._verify(row, text) for row, text in zip(rows, texts, strict=True)))
+
+    async def _verify(self, row: Row, text: str) -> float | None:
+        worker = self._verifiers.worker_for(self._resources)
+        deadline = asyncio.get_running_loop().time() + VERIFY_TIMEOUT_S
+        current_call.set(CurrentCall("trainer", deadline))
+        try:
+            async with asyncio.timeout_at(deadline):
+                verified = await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))
+        except TimeoutError:
+            log.warning("%s: no verdict within %g s", self._resources, VERIFY_TIMEOUT_S)
+            return None
+        except RolloutError as error:
+            if error.failure_class is FailureClass.INVALID_TASK:
+                raise TrainerError(f"{self._resources} cannot verify these columns: {error.message}") from None
+            log.warning("%s: no verdict: %s", self._resources, error.message)
+            return None
+        return verified.reward
+
+
+class _NoModels:
+    """The models of a verifier here, which has none: asking a judge fails."""
+
+    async def respond(self, model: str, params: dict[str, Any]) -> dict[str, Any]:
+        raise JudgeFailed(f"no judge {model} can be asked outside a cluster")
+
+
+def _text(completion: Any) -> str:
+    """Return the policy's text: the completion itself, or the assistant's messages in it."""
+    if isinstance(completion, str):
+        return completion
+    return "".join(message["content"] or "" for message in completion if message["role"] == "assistant")

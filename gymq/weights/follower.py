@@ -1,0 +1,131 @@
+"""Load the newest weights that were pushed for a model worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Any
+
+from gymq.bus import Bus, BusError, Msg, blobs, streams
+from gymq.bus.jetstream import Stored
+from gymq.errors import GymqError
+from gymq.model import Model, WeightsUpdate
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, Weights, decoder
+
+log = logging.getLogger("gymq.weights")
+
+READ_AGAIN_S = 5.0  # what was pushed is heard at once; this is for what was not heard
+
+_decode = decoder(Weights)
+
+
+class WeightsFailed(GymqError):
+    """Weights that a model could not load; one sentence."""
+
+
+class WeightsFollower:
+    """Loads the newest weights of one model before it serves, and each later push while it does."""
+
+    def __init__(self, bus: Bus, model: Model) -> None:
+        self._bus = bus
+        self._js = bus.js
+        self._model = model
+        self._subject = subjects.weights(model.name)
+        self._pushed = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+        self._sequence = 0  # of the push that is loaded
+        self._loaded = b""  # its record
+        self._refused = 0  # of the push that the model could not load
+        self._problem = ""
+
+    def stats(self) -> dict[str, Any]:
+        """Return the state that a push reads: its own sequence is loaded, or there is a problem with it."""
+        return {"loaded": self._sequence, "refused": self._refused, "problem": self._problem}
+
+    async def start(self) -> None:
+        """Load the newest weights, if any were pushed, and follow.
+
+        Raises:
+            WeightsFailed: they cannot be loaded. The old ones must not be served in their place.
+            BusError: it cannot be known whether there are any.
+        """
+        await self._bus.subscribe(subjects.pushed(self._model.name), self._on_push)
+        await self._bus.flush()  # so that what is pushed after the first look is heard
+        await self._catch_up()
+        if self._problem:
+            raise WeightsFailed(self._problem)
+        self._following = asyncio.create_task(self._follow())
+
+    async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    async def _on_push(self, _message: Msg) -> None:
+        self._pushed.set()
+
+    async def _follow(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(READ_AGAIN_S):
+                    await self._pushed.wait()
+            self._pushed.clear()
+            try:
+                await self._catch_up()
+            except BusError as error:
+                log.warning("%s: cannot look for new weights: %s", self._model.name, error)
+
+    async def _catch_up(self) -> None:
+        """Load the newest weights unless they are loaded, or known not to load."""
+        while (stored := await self._js.last(streams.WEIGHTS, self._subject)) is not None:
+            if stored.data == self._loaded:  # a later push was taken back
+                self._sequence, self._problem = stored.sequence, ""
+            if stored.sequence in (self._sequence, self._refused):
+                return
+            try:
+                await self._load(stored)
+            except WeightsFailed as error:
+                self._problem = str(error)
+                log.error("%s", self._problem)
+            except (BadMessage, BusError) as error:
+                newest = await self._js.last(streams.WEIGHTS, self._subject)
+                if newest is not None and newest.sequence != stored.sequence:
+                    continue  # these were removed after a later push
+                self._problem = f"{self._model.name} could not fetch its weights: {error}"
+                log.error("%s", self._problem)
+                return
+
+    async def _load(self, stored: Stored) -> None:
+        weights: Weights = _decode(stored.data)
+        body = None if weights.push is None else await self._fetch(weights)
+        update = WeightsUpdate(weights.policy_version, weights.path, body, weights.mode)
+        try:
+            await self._model.load_weights(update)
+        except Exception as error:
+            self._refused = stored.sequence
+            text = f"{self._model.name} cannot load the weights {weights.policy_version!r}"
+            raise WeightsFailed(f"{text}: {type(error).__name__}: {error}") from error
+        self._model.policy_version = weights.policy_version
+        self._sequence, self._loaded, self._problem = stored.sequence, stored.data, ""
+        log.info("%s now answers with the weights %r", self._model.name, weights.policy_version)
+
+    async def _fetch(self, weights: Weights) -> bytes:
+        """Fetch the bytes of a push.
+
+        Raises:
+            BadMessage: parts are missing or damaged.
+            BusError: the parts cannot be read.
+        """
+        assert weights.push is not None
+        below = subjects.weights_parts(self._model.name, weights.push)
+        return await blobs.join(
+            self._js,
+            streams.WEIGHTS,
+            below,
+            parts=weights.parts,
+            num_bytes=weights.num_bytes,
+            sha256=weights.sha256,
+            timeout_s=30.0,
+        )

@@ -1,0 +1,332 @@
+"""New weights for all replicas of a model: stored, loaded by each, confirmed.
+
+The bytes, or the path of a folder that all replicas can read, become the newest weights of the instance in the stream
+WEIGHTS. Replicas that run load them now, those that start later before they serve.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import io
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
+from gymq.bus.discovery import find_workers, is_running
+from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
+from gymq.defaults import CONFIRM_S, MAX_VERSIONS, WeightsMode
+from gymq.errors import GymqError
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, Ping, Weights, decoder, encode
+
+STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
+_LOOK_S = 0.3  # how long replicas are given to answer each time they are asked
+_FIRST_LOOKS = 10  # until one answers; they may be busy
+
+_MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
+
+_decode = decoder(Weights)
+
+
+class _State(msgspec.Struct):
+    """The state of its weights that a replica reports."""
+
+    loaded: int
+    refused: int
+    problem: str
+
+
+class _Data(msgspec.Struct):
+    weights: _State | None = None
+
+
+class _Endpoint(msgspec.Struct):
+    data: _Data = msgspec.field(default_factory=_Data)
+
+
+class _Stats(msgspec.Struct):
+    endpoints: list[_Endpoint]
+
+
+class PushError(GymqError):
+    """Weights that were not pushed; one sentence."""
+
+
+@dataclass
+class Pushed:
+    """The result of a push: the ids of the replicas that loaded it, and why others did not."""
+
+    policy_version: str
+    confirmed: list[str] = field(default_factory=list)
+    missing: dict[str, str] = field(default_factory=dict)
+    taken_back: bool = False  # no replica could load them, so the weights before stay the newest
+
+    @property
+    def is_complete(self) -> bool:
+        return not self.missing
+
+
+async def push(
+    bus: Bus,
+    model: str,
+    policy_version: str,
+    *,
+    path: str | Path | None = None,
+    weights: bytes | Path | None = None,
+    mode: WeightsMode = "keep",
+    deadline_s: float = CONFIRM_S,
+) -> Pushed:
+    """Give all replicas of a model new weights; returns when each live one has loaded them or reported why not.
+
+    Args:
+        bus: connected as the role trainer or operator.
+        path: folder or file that every replica finds under this path, or
+        weights: a file in the safetensors format, or its bytes; they travel over NATS.
+        mode: what becomes of requests that run, see `gymq.WeightsUpdate`.
+        deadline_s: seconds for the replicas to load them. After that those that have not are reported as missing; they
+            keep trying.
+
+    Raises:
+        PushError: nothing was pushed.
+        BusError: NATS was away; it is unknown whether it was.
+    """
+    if (path is None) == (weights is None):
+        raise PushError("give either a path or weights")
+    try:
+        subjects.token(model, "model")
+    except subjects.BadToken as error:
+        raise PushError(str(error)) from None
+    if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():
+        raise PushError("a policy version must have 1 to 200 printable characters")
+    js = bus.js
+    try:
+        replaced = await js.last(streams.WEIGHTS, subjects.weights(model))
+        before = None if replaced is None else _decode(replaced.data)
+    except BadMessage as error:
+        raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None
+    replicas = await _replicas(bus, model, was_pushed_before=before is not None)
+    record = Weights(policy_version=policy_version, mode=mode, before=_before(before, policy_version), at=time.time())
+    after = 0 if replaced is None else replaced.sequence
+    if path is not None:
+        record = msgspec.structs.replace(record, path=str(path))
+        sequence = oldest = await _store_record(js, model, record, after)
+    else:
+        assert weights is not None
+        name = secrets.token_hex(12)
+        try:
+            with _opened(weights) as file:
+                record, oldest = await _store_parts(bus, model, name, record, file)
+            sequence = await _store_record(js, model, record, after)
+        except (Exception, asyncio.CancelledError):
+            with contextlib.suppress(BusError):
+                await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
+            raise
+    pushed = await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
+    if pushed.taken_back:
+        await _take_back(js, model, record, replaced, sequence)
+    else:
+        # Nobody needs what came before, and who is still fetching it finds that there is something newer.
+        await _remove_parts(js, subjects.all_weights_parts(model), before=oldest)
+    return pushed
+
+
+async def newest(bus: Bus, model: str) -> Weights | None:
+    """Return the weights that were pushed last for a model.
+
+    Raises:
+        BadMessage: the record is not valid.
+        BusError: the record cannot be read.
+    """
+    stored = await bus.js.last(streams.WEIGHTS, subjects.weights(model))
+    return None if stored is None else _decode(stored.data)
+
+
+def _before(record: Weights | None, policy_version: str) -> list[str]:
+    """Return the versions before a new one. A repeated push counts once."""
+    if record is None:
+        return []
+    if record.policy_version == policy_version:
+        return record.before
+    return [*record.before, record.policy_version][-MAX_VERSIONS:]
+
+
+async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
+    """Return the ids of the running replicas.
+
+    Raises:
+        PushError: there never was such a model, or it cannot load weights.
+    """
+    if not was_pushed_before and not await is_running(bus, model, "models"):
+        raise PushError(f"no model named {model!r} is running; `gymq status` lists those that are")
+    found: list[dict[str, Any]] = []
+    for _ in range(_FIRST_LOOKS):
+        found = await find_workers(bus, model, wait_s=_LOOK_S)
+        if found:
+            break
+    if any(_weights_of(stats) is None for stats in found):
+        raise PushError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
+    return {stats["id"] for stats in found}
+
+
+@contextlib.contextmanager
+def _opened(weights: bytes | Path) -> Iterator[BinaryIO]:
+    """Open the safetensors file, at its beginning.
+
+    Raises:
+        PushError: it is not a safetensors file, or cannot be read.
+    """
+    name = "the weights" if isinstance(weights, bytes) else str(weights)
+    try:
+        with io.BytesIO(weights) if isinstance(weights, bytes) else weights.open("rb") as file:
+            size = file.seek(0, io.SEEK_END)
+            file.seek(0)
+            problem = _not_safetensors(file, size)
+            if problem:
+                raise PushError(f"{name}: not a safetensors file: {problem}")
+            file.seek(0)
+            yield file
+    except OSError as error:
+        raise PushError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _not_safetensors(file: BinaryIO, size: int) -> str:
+    """Return what is wrong with a file; a replica would find out only after it was stored.
+
+    The format: https://github.com/huggingface/safetensors#format
+    """
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, _MAX_HEADER_BYTES):
+        return "its header is longer than the file"
+    try:
+        header = msgspec.json.decode(file.read(length), type=dict[str, dict[str, Any]])
+        ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
+    except (msgspec.DecodeError, KeyError, IndexError, TypeError):
+        return "its header does not describe tensors"
+    expected = 8 + length + max(ends, default=0)
+    return "" if expected == size else f"it has {size} bytes, and by its header {expected}"
+
+
+async def _store_parts(bus: Bus, model: str, name: str, record: Weights, file: BinaryIO) -> tuple[Weights, int]:
+    """Store a file in parts; return the record with where they are, and the stream sequence of the first."""
+    js = bus.js
+    below = subjects.weights_parts(model, name)
+    digest = hashlib.sha256()
+    first = count = size = 0
+    while piece := await asyncio.to_thread(file.read, bus.max_body_bytes):
+        digest.update(piece)
+        ack = await js.publish_with_retry(f"{below}.{count}", piece, {}, patience_s=STORE_PATIENCE_S)
+        first = first or ack.seq
+        count += 1
+        size += len(piece)
+    where = {"push": name, "parts": count, "num_bytes": size, "sha256": digest.hexdigest()}
+    return msgspec.structs.replace(record, **where), first
+
+
+async def _store_record(js: JetStream, model: str, record: Weights, after: int) -> int:
+    """Make a record the newest one; return its stream sequence.
+
+    Raises:
+        PushError: another client was faster.
+    """
+    subject = subjects.weights(model)
+    try:
+        body = encode(record)
+    except BadMessage as error:
+        raise PushError(f"these weights cannot be announced: {error}") from None
+    headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
+    try:
+        return (await js.publish_with_retry(subject, body, headers, patience_s=STORE_PATIENCE_S)).seq
+    except JetStreamError as error:
+        if error.code != WRONG_LAST_SEQUENCE:
+            raise
+    # It may be our own, stored by a try whose acknowledgement was lost.
+    stored = await js.last(streams.WEIGHTS, subject)
+    if stored is not None and stored.data == body:
+        return stored.sequence
+    raise PushError(f"another push of weights for {model} was stored first")
+
+
+async def _remove_parts(js: JetStream, filter_: str, *, before: int = 0) -> None:
+    """Remove parts, all that a filter matches or those before a stream sequence."""
+    query: dict[str, Any] = {"filter": filter_}
+    if before:
+        query["seq"] = before
+    await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", query, timeout_s=60.0)
+
+
+async def _take_back(js: JetStream, model: str, record: Weights, replaced: Stored | None, sequence: int) -> None:
+    """Make the weights before the newest ones again, so that replicas can start; unless there is a newer push."""
+    subject = subjects.weights(model)
+    if replaced is None:
+        await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", {"filter": subject, "seq": sequence + 1}, timeout_s=60.0)
+    else:
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(sequence)}
+        try:
+            await js.publish_with_retry(subject, replaced.data, headers, patience_s=STORE_PATIENCE_S)
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+    if record.push is not None:
+        await _remove_parts(js, f"{subjects.weights_parts(model, record.push)}.*")
+
+
+async def _confirmed(
+    bus: Bus, model: str, policy_version: str, sequence: int, replicas: set[str], deadline_s: float
+) -> Pushed:
+    """Ask the replicas until each has loaded the weights, refused them, or ended."""
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + deadline_s
+    confirmed: set[str] = set()
+    refused: dict[str, str] = {}
+    problems: dict[str, str] = {}
+    while True:
+        for stats in await find_workers(bus, model, wait_s=_LOOK_S):
+            worker, state = stats["id"], _weights_of(stats)
+            if state is None:
+                continue
+            replicas.add(worker)
+            if state.loaded >= sequence:
+                confirmed.add(worker)
+            elif state.refused == sequence:
+                refused[worker] = state.problem
+            else:
+                problems[worker] = state.problem
+        waiting = replicas - confirmed - refused.keys()
+        for worker in list(waiting):
+            if await _is_gone(bus, worker):
+                waiting.discard(worker)
+                replicas.discard(worker)  # started again it loads them before it serves
+        if not waiting or loop.time() >= give_up:
+            break
+    silent = f"not loaded within {deadline_s:g} s"
+    missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
+    return Pushed(
+        policy_version, sorted(confirmed), missing, taken_back=bool(refused) and not confirmed and not waiting
+    )
+
+
+async def _is_gone(bus: Bus, worker: str) -> bool:
+    try:
+        await bus.request(subjects.ping("model", worker), encode(Ping(calls=[])), timeout_s=_LOOK_S)
+    except NoResponders:
+        return True
+    except NoAnswer:
+        pass  # one that loads may be busy with it
+    return False
+
+
+def _weights_of(stats: dict[str, Any]) -> _State | None:
+    """Return the state of the weights that a worker reports; None if it loads none, or is not a worker."""
+    try:
+        subjects.token(stats["id"], "worker")
+        return msgspec.convert(stats, _Stats).endpoints[0].data.weights
+    except (msgspec.ValidationError, subjects.BadToken, IndexError):
+        return None

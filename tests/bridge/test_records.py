@@ -1,0 +1,111 @@
+"""A result becomes the record that each trainer takes."""
+
+from typing import Any
+
+import pytest
+
+from gymq.data.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
+
+from .engine import Body
+
+
+def result_of(turns: int, **members: Any) -> Body:
+    """A rollout of so many turns: turn i generates [100 + i, 2] and sees [200 + i] before it."""
+    output: list[Body] = []
+    seen = [1, 7]
+    for turn in range(turns):
+        prompt = seen if turn == 0 else [*seen, 200 + turn]
+        generation = [100 + turn, 2]
+        output.append({"type": "reasoning", "summary": []})
+        output.append(
+            {
+                "type": "message",
+                "prompt_token_ids": prompt,
+                "generation_token_ids": generation,
+                "generation_log_probs": [-0.25, -0.5 - turn],
+                "routed_experts": f"nrlre1:turn{turn}",
+            }
+        )
+        output.append({"type": "function_call_output", "output": "x"})
+        seen = prompt + generation
+    return {"reward": 0.5, "response": {"output": output}, "responses_create_params": {"input": ""}, **members}
+
+
+GOLDEN_IDS = {
+    1: [100, 2],
+    2: [100, 2, 201, 101, 2],
+    7: [100, 2, 201, 101, 2, 202, 102, 2, 203, 103, 2, 204, 104, 2, 205, 105, 2, 206, 106, 2],
+}
+GOLDEN_MASK = {1: [1, 1], 2: [1, 1, 0, 1, 1], 7: [1, 1] + [0, 1, 1] * 6}
+GOLDEN_LOG_PROBS = {
+    1: [-0.25, -0.5],
+    2: [-0.25, -0.5, 0.0, -0.25, -1.5],
+    7: [-0.25, -0.5] + [value for turn in range(1, 7) for value in (0.0, -0.25, -0.5 - turn)],
+}
+
+
+@pytest.mark.parametrize("turns", [1, 2, 7])
+def test_verl_gets_its_fields(turns: int) -> None:
+    converted = to_verl(Record.of(result_of(turns)))
+    assert converted["prompt_ids"] == [1, 7]
+    assert converted["response_ids"] == GOLDEN_IDS[turns]
+    assert converted["response_mask"] == GOLDEN_MASK[turns]
+    assert converted["response_logprobs"] == GOLDEN_LOG_PROBS[turns]
+    assert (converted["reward_score"], converted["num_turns"]) == (0.5, turns)
+    assert converted["routed_experts"] == f"nrlre1:turn{turns - 1}"
+
+
+@pytest.mark.parametrize("turns", [1, 2, 7])
+def test_trl_gets_its_fields(turns: int) -> None:
+    assert to_trl(Record.of(result_of(turns))) == {
+        "prompt_ids": [1, 7],
+        "completion_ids": GOLDEN_IDS[turns],
+        "env_mask": GOLDEN_MASK[turns],
+        "logprobs": GOLDEN_LOG_PROBS[turns],
+        "env_reward": 0.5,
+        "num_turns": turns,
+    }
+
+
+def test_nemo_rl_gets_its_message_log() -> None:
+    converted = to_nemo_rl(Record.of(result_of(2, reward_components={"a": 0.5}, mask_sample=True)))
+    assert converted["message_log"] == [
+        {"role": "user", "content": "", "token_ids": [1, 7]},
+        {"role": "assistant", "content": "", "token_ids": [100, 2], "generation_logprobs": [-0.25, -0.5]},
+        {"role": "user", "content": "", "token_ids": [201]},
+        {"role": "assistant", "content": "", "token_ids": [101, 2], "generation_logprobs": [-0.25, -1.5]},
+    ]
+    assert converted["input_message_log"] == converted["message_log"][:1]
+    assert converted["reward_components"] == {"a": 0.5}
+    assert converted["mask_sample"] is True
+    assert converted["routed_experts"] == "nrlre1:turn1"
+    assert len(to_nemo_rl(Record.of(result_of(7)))["message_log"]) == 14
+    assert len(to_nemo_rl(Record.of(result_of(1)))["message_log"]) == 2
+
+
+@pytest.mark.parametrize(("turns", "ranges"), [(1, [(2, 4)]), (2, [(2, 4), (5, 7)])])
+def test_openrlhf_gets_its_fields(turns: int, ranges: list[tuple[int, int]]) -> None:
+    converted = to_openrlhf(Record.of(result_of(turns)), prompt="p", label="l")
+    assert converted["observation_tokens"] == [1, 7, *GOLDEN_IDS[turns]]
+    assert converted["action_ranges"] == ranges
+    assert converted["rollout_log_probs"] == [0.0, 0.0, *GOLDEN_LOG_PROBS[turns]]
+    assert (converted["reward"], converted["scores"], converted["truncated"]) == (0.5, 0.5, False)
+    assert (converted["prompt"], converted["label"]) == ("p", "l")
+
+
+def test_a_rollout_that_was_cut_short_says_so() -> None:
+    result = result_of(1)
+    result["response"]["incomplete_details"] = {"reason": "max_output_tokens"}
+    assert to_openrlhf(Record.of(result))["truncated"] is True
+
+
+@pytest.mark.parametrize("spoil", ["no tokens", "broken chain"])
+def test_what_cannot_be_trained_on_is_refused(spoil: str) -> None:
+    result = result_of(2)
+    for item in result["response"]["output"]:
+        if spoil == "no tokens":
+            item.pop("generation_token_ids", None)
+        elif "prompt_token_ids" in item:
+            item["prompt_token_ids"] = item["prompt_token_ids"][-1:]
+    with pytest.raises(NotTrainable):
+        Record.of(result)

@@ -1,0 +1,56 @@
+"""Shell completion: the script that `gymq --install-completion` writes, in a bash of its own."""
+
+import shutil
+import subprocess
+
+import pytest
+
+# Arguments: the script, then the words on the line, of which the last is completed.
+COMPLETE = """
+source "$1"; shift
+COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}; COMPREPLY=()
+_gymq
+printf '%s\\n' "${COMPREPLY[@]}"
+"""
+
+
+@pytest.fixture(scope="module")
+def scripts(tmp_path_factory):
+    return tmp_path_factory.mktemp("completion")
+
+
+@pytest.fixture
+def script(gymq, scripts):
+    file = scripts / "gymq.bash"
+    if not file.exists():
+        made = gymq("--install-completion", "--shell", "bash", "--output", str(file))
+        assert made.status == 0, made.err
+    return file
+
+
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["co"], {"collect", "config"}),
+        (["collect", "--mod"], {"--model", "--model-url"}),
+        (["dead-letters", ""], {"list", "show", "replay", "drop"}),
+        (["up", "--only", ""], {"agents", "models", "resources", "services"}),
+        (["auth", "init", "--f"], {"--folder", "--force"}),
+    ],
+    ids=lambda values: " ".join(sorted(values)),  # the same in every process that runs tests
+)
+def test_bash_completes(script, words, offered):
+    command = ["bash", "--norc", "-c", COMPLETE, "complete", str(script), "gymq", *words]
+    shown = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = set(shown.stdout.split())
+    assert found >= offered
+    assert all(word.startswith(words[-1]) for word in found)
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_script_for_another_shell_can_be_read(gymq, scripts, shell):
+    if shutil.which(shell) is None:
+        pytest.skip(f"{shell} is not installed")
+    file = scripts / f"gymq.{shell}"
+    assert gymq("--install-completion", "--shell", shell, "--output", str(file)).status == 0
+    subprocess.run([shell, "-n", str(file)], capture_output=True, check=True)

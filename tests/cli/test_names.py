@@ -1,0 +1,135 @@
+"""Names in listings: whole on a terminal of 80 and of 120 columns, and through a pipe, so that they can be copied."""
+
+import subprocess
+
+import pytest
+from rich.console import Console
+from rich.text import Text
+
+from gymq.cli.actions.top import screen
+from gymq.loading.worker_facts import names
+from gymq.protocol.messages import Run
+from gymq.render import listing, shown_environments
+from gymq.runs.overview import Overview, run_overview
+from gymq.stats.running import RunningProfile
+
+from .conftest import Finished, entry
+from .test_terminal import LONG_S, on_terminal
+
+AGENTS = ("example_session_state_mgmt_simple_agent", "mcqa_simple_agent")
+
+
+@pytest.fixture
+def commands(cluster: Finished) -> dict[str, tuple[list[object], list[str]]]:
+    """Commands that list something, each with names that it prints."""
+    run, config = cluster.run, cluster.config
+    return {
+        "list": (["list", "resources"], names("resources")),
+        "status": (["status"], [run, "letters_agent", "policy_model", "letters.py", "simple_agent", "DEAD_LETTERS"]),
+        "top": (["top", "--once", "--interval", 0.2], [run, "letters_agent", "policy_model", "resources"]),
+        "rollouts": (["rollouts"], [run]),
+        "rollouts of a run": (["rollouts", "--run", run], [run]),
+        "failed": (["rollouts", "--run", run, "--failed"], [run, "judge_failed", "verify"]),
+        "profile": (["profile", "--run", run], [run, "letters_agent", "output_tokens"]),
+        "dead letters": (["dead-letters", "list"], [f"{run}/2/3", "judge_failed"]),
+        "config": (
+            ["config", "check", "-c", config],
+            ["letters_agent", "policy_model", str(cluster.folder / "policy.py")],
+        ),
+        "roles": (["auth", "show"], ["operator", "services"]),
+    }
+
+
+LISTINGS = (
+    *("list", "status", "top", "rollouts", "rollouts of a run", "failed", "profile", "dead letters", "config", "roles"),
+)
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("which", LISTINGS)
+def test_names_are_whole_on_a_terminal(commands, which: str, columns: int):
+    command, expected = commands[which]
+    status, drawn = on_terminal(columns, *command)
+    assert status == 0, drawn
+    assert [name for name in expected if name not in drawn] == []
+
+
+@pytest.mark.parametrize("which", LISTINGS)
+def test_names_are_whole_through_a_pipe_and_no_line_ends_with_blanks(commands, which: str):
+    command, expected = commands[which]
+    piped = subprocess.run([*entry(), *map(str, command)], capture_output=True, text=True, timeout=LONG_S)
+    assert piped.returncode == 0, piped.stderr
+    assert [name for name in expected if name not in piped.stdout] == []
+    assert "…" not in piped.stdout
+    if which != "roles":
+        assert [line for line in piped.stdout.splitlines() if line != line.rstrip()] == []
+
+
+def drawn_at(width: int, table: object) -> str:
+    console = Console(width=width, force_terminal=True, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()
+
+
+def example() -> object:
+    table = listing("workers", "name", "kind", "load", "what it does", numbers=("load",), names=("kind",))
+    table.add_row("a_name_of_thirty_characters_xxx", "resources", "1,024", "It does one thing, and that it does well.")
+    table.add_row("short", "models", Text("1"), "Nothing.")
+    return table
+
+
+def test_prose_is_wrapped_between_words_where_there_is_no_room():
+    assert drawn_at(80, example()).splitlines() == [
+        "workers",
+        "name                             kind        load  what it does",
+        "────────────────────────────────────────────────────────────────────────────────",
+        "a_name_of_thirty_characters_xxx  resources  1,024  It does one thing, and that",
+        "                                                   it does well.",
+        "short                            models         1  Nothing.",
+    ]
+
+
+def test_a_table_that_does_not_fit_is_a_list_of_its_rows():
+    assert drawn_at(40, example()).splitlines() == [
+        "workers",
+        "a_name_of_thirty_characters_xxx",
+        "  kind          resources",
+        "  load          1,024",
+        "  what it does  It does one thing, and",
+        "                that it does well.",
+        "short",
+        "  kind          models",
+        "  load          1",
+        "  what it does  Nothing.",
+    ]
+
+
+def test_text_that_looks_like_markup_is_shown_as_it_is():
+    table = listing("", "name")
+    table.add_row("[bold]a[/bold]")
+    assert "[bold]a[/bold]" in drawn_at(80, table)
+
+
+def test_environments_are_shown_without_the_usual_end_of_their_agent():
+    assert shown_environments(["mcqa_simple_agent", "voter"]) == {"mcqa_simple_agent": "mcqa", "voter": "voter"}
+    both = ["mcqa_simple_agent", "mcqa", "_simple_agent"]
+    assert shown_environments(both) == {name: name for name in both}
+
+
+def test_top_counts_the_rollouts_of_a_run_against_the_run_and_not_against_each_environment():
+    profile = RunningProfile()
+    for task, agent in enumerate(AGENTS):
+        profile.add(agent, task, 0, reward=float(task), num_rollouts=1)
+    overview = run_overview(Run(run="both", created_at=1.0, num_rollouts=30), None)
+    snapshot = profile.snapshot()
+    members = {**{name: getattr(overview, name) for name in overview.__struct_fields__}, "agents": snapshot.agents}
+    run = type(overview)(**{**members, "num_rewarded": 2, "mean_reward": 0.5})
+    found = Overview(at=2.0, num_outcomes=2, num_dead_letters=0, queues=[], workers=[], runs=[run], num_runs=1)
+    lines = drawn_at(120, screen(found, 1.0)).splitlines()
+    rows = [line.split() for line in lines if line.startswith("both ")]
+    assert [row[1:5] for row in rows] == [
+        ["all", "2", "of", "30"],
+        ["example_session_state_mgmt", "1", "-", "0.000"],
+        ["mcqa", "1", "-", "1.000"],
+    ]

@@ -1,0 +1,96 @@
+"""`gymq collect` given again: what it says of the run that is there, and what it does with it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from .conftest import Command, Finished, row, write_environment
+from .endpoint import Endpoint
+from .test_terminal import on_terminal
+
+
+def collection(cluster: Finished, folder: Path, *more: object) -> list[object]:
+    rows = folder / "rows.jsonl"
+    if not rows.exists():
+        rows.write_text("".join(json.dumps(row(question, "A")) + "\n" for question in ("first", "second")))
+    return ["collect", "-c", cluster.config, "-i", rows, "-o", folder / "out.jsonl", *more]
+
+
+def run_of(folder: Path) -> str:
+    run: str = json.loads((folder / "out_run.json").read_text())["run"]
+    return run
+
+
+def test_a_complete_run_says_so_and_shows_its_table(gymq: Command, cluster: Finished, tmp_path: Path) -> None:
+    first = gymq(*collection(cluster, tmp_path, "--num-repeats", 2))
+    assert "resuming" not in first.err
+    again = gymq(*collection(cluster, tmp_path, "--num-repeats", 2))
+    assert again.status == 0
+    complete = f"run {run_of(tmp_path)} is complete: 4 of 4; --overwrite starts over, --num-repeats extends it"
+    assert f"gymq: {complete}\n" in again.err
+    assert "letters_agent" in again.out
+    assert "mean reward" in again.out
+
+
+def test_a_run_is_extended_and_its_statistics_are_those_of_all_rollouts(
+    gymq: Command, cluster: Finished, tmp_path: Path
+) -> None:
+    gymq(*collection(cluster, tmp_path, "--num-repeats", 2))
+    extended = gymq(*collection(cluster, tmp_path, "--num-repeats", 4, "--json"))
+    assert extended.status == 0
+    assert (
+        "gymq: num_repeats changed from 2 to 4\n"
+        "gymq: 4 rollouts are added\n"
+        f"gymq: resuming run {run_of(tmp_path)}: 4 of 8 done\n"
+    ) in extended.err
+    agent = extended.json["agents"]["letters_agent"]
+    assert (agent["rollouts"], agent["max_k"], agent["tasks"]) == (8, 4, 2)
+    expected = {"1": 50.0, "2": 83.3, "4": 100.0}
+    assert {k: round(found["value"], 1) for k, found in agent["pass_at_k"].items()} == expected
+    stored = gymq("profile", "--run", run_of(tmp_path), "--json").json["agents"]["letters_agent"]
+    assert stored["rollouts"] == 8
+    assert {k: round(found["value"], 1) for k, found in stored["pass_at_k"].items()} == expected
+    refused = gymq(*collection(cluster, tmp_path, "--num-repeats", 3))
+    assert refused.status == 2
+    assert (
+        f"gymq: {tmp_path}/out.jsonl: cannot be resumed because num_repeats changed from 4 to 3; "
+        "pass --overwrite to start over, or another --output\n"
+    ) in refused.err
+
+
+def test_changed_options_of_workers_are_named(gymq: Command, cluster: Finished, tmp_path: Path) -> None:
+    gymq(*collection(cluster, tmp_path))
+    agent = "letters_agent.responses_api_agents.simple_agent"
+    refused = gymq(*collection(cluster, tmp_path, f"++{agent}.max_steps=3"))
+    assert refused.status == 2
+    assert "cannot be resumed because letters_agent.max_steps changed from nothing to 3; pass" in refused.err
+    resumed = gymq(*collection(cluster, tmp_path, f"++{agent}.max_concurrency=3"))
+    assert resumed.status == 0
+    assert "gymq: letters_agent.max_concurrency changed from nothing to 3\n" in resumed.err
+
+
+def test_another_endpoint_of_the_same_model_extends_a_run_and_another_model_does_not(
+    gymq: Command, here: Path, endpoint: Endpoint
+) -> None:
+    write_environment(here)
+    command = ["collect", "--resources", "letters.py", "-i", "rows.jsonl", "-o", "out.jsonl"]
+    first = gymq(*command, "--model-url", endpoint.url, "--model", "m")
+    assert first.status == 0, first.err
+    elsewhere = endpoint.url.replace("/v1", "/v2")
+    extended = gymq(*command, "--model-url", elsewhere, "--model", "m", "--num-repeats", 2)
+    assert extended.status == 0, extended.err
+    assert f"gymq: policy_model.openai_base_url changed from {endpoint.url} to {elsewhere}\n" in extended.err
+    assert f"gymq: resuming run {run_of(here)}: 1 of 2 done\n" in extended.err
+    assert len(endpoint.asked("first letter")) == 2
+    refused = gymq(*command, "--model-url", endpoint.url, "--model", "n", "--num-repeats", 2)
+    assert refused.status == 2
+    assert "out.jsonl: cannot be resumed because policy_model.openai_model changed from m to n; pass" in refused.err
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_the_report_is_whole_on_a_terminal(cluster: Finished, tmp_path: Path, columns: int) -> None:
+    assert on_terminal(columns, *collection(cluster, tmp_path))[0] == 0
+    status, drawn = on_terminal(columns, *collection(cluster, tmp_path, "--num-repeats", 2))
+    assert status == 0
+    assert f"gymq: resuming run {run_of(tmp_path)}: 2 of 4 done" in drawn.replace("\r\n", "\n")

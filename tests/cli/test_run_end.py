@@ -1,0 +1,131 @@
+"""What is said when a collection ends: duration, tokens, truncated replies, retries, failures, the next command."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gymq.cli.run_facts import RunFacts
+from gymq.cli.table import profile_table
+from gymq.data.run_files import RunFiles
+from gymq.rpc.waits import TokenCount
+from gymq.stats.files import read_statistics
+from gymq.stats.running import RunningProfile
+
+from .conftest import POLICY, row
+
+JUDGED = '''
+import gymq
+
+
+class Judged(gymq.Resources[gymq.Row]):
+    """Reward 1 after a judge was asked."""
+
+    async def verify(self, request):
+        await self.models.respond("judge", {"input": "Is it right?"})
+        return gymq.Verdict(1.0)
+'''
+
+TRUNCATED = (
+    'made = reply(reasoning, "A" if index % 2 == 0 else "B")',
+    'made = reply("A") | {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}',
+)
+
+
+def judged_workers(folder: Path) -> Path:
+    """Workers whose verifier asks a judge, and whose policy is always cut short, as a configuration."""
+    (folder / "judged.py").write_text(JUDGED)
+    (folder / "judge.py").write_text(POLICY)
+    (folder / "policy.py").write_text(POLICY.replace(*TRUNCATED).replace('!= "function_call_output"', '== "never"'))
+    agent = {
+        "entrypoint": "worker.py",
+        "resources_server": {"type": "resources_servers", "name": "judged"},
+        "model_server": {"type": "responses_api_models", "name": "policy_model"},
+    }
+    judged = {"entrypoint": "x", "domain": "other"}
+    config = {
+        "judged": {"resources_servers": {str(folder / "judged.py"): judged}},
+        "judged_simple_agent": {"responses_api_agents": {"simple_agent": agent}},
+        "policy_model": {"responses_api_models": {str(folder / "policy.py"): {"entrypoint": "x"}}},
+        "judge": {"responses_api_models": {str(folder / "judge.py"): {"entrypoint": "x"}}},
+    }
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(config))
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row(text, "A")) + "\n" for text in ("first", "second")))
+    return path
+
+
+def test_a_run_with_a_cluster_of_its_own_ends_with_all_that_is_known_of_it(gymq, here):
+    config = judged_workers(here)
+    ended = gymq("collect", "-c", config, "-i", "rows.jsonl", "-o", "x.jsonl", "--num-repeats", 4, "--json")
+    assert ended.status == 0, ended.err
+    found = ended.json
+    assert (found["input_tokens"], found["output_tokens"], found["truncated"]) == (80, 24, 8)
+    assert found["other_models"] == {"judge": {"input": 80, "output": 24}}
+    assert (found["retried"], found["model_retries"], found["failures"]) == (0, 0, [])
+    assert found["duration_s"] > 0
+    # The profile of a run that ended together with its cluster is complete.
+    (run,) = [json.loads(line) for line in gymq("rollouts", "--json").out.splitlines()]
+    assert (run["num_rewarded"], run["num_failures"], run["mean_reward"]) == (8, 0, 1.0)
+    listed = next(line for line in gymq("rollouts").out.splitlines() if line.startswith(run["run"]))
+    assert "8 of 8" in listed
+    assert "1.000" in listed
+
+
+def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
+    output = tmp_path / "x.jsonl"
+    ended = gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", output, "--num-repeats", 4)
+    run = json.loads((tmp_path / "x_run.json").read_text())["run"]
+    assert "; tokens of rewarded rollouts: 160 in, 48 out\n" in ended.out
+    commands = ("gymq view ", f"gymq rollouts --run {run} ", f"gymq profile --run {run} ")
+    for command, line in zip(commands, ended.out.splitlines()[-3:], strict=True):
+        assert line.strip().startswith(command)
+    assert ended.out.index("mean reward") < ended.out.index("pass@1") < ended.out.index("tokens of")
+    assert "truncated" not in ended.out
+
+
+def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_path):
+    command = ["collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", tmp_path / "x.jsonl", "--json"]
+    (failed,) = gymq(*command).json["failures"]
+    assert failed == {
+        "failure_class": "judge_failed",
+        "num_rollouts": 1,
+        "message": "the judge is asleep",
+        "task_index": 2,
+        "rollout_index": 0,
+    }
+
+
+def test_facts_are_sentences():
+    facts = RunFacts(41.2, 36_000, 10_800, {"judge": TokenCount(1200, 96), "unasked": TokenCount()}, 12, 3, 40)
+    assert list(facts.lines()) == [
+        "took 41 s; tokens of rewarded rollouts: 36,000 in, 10,800 out; judge 1,200 in, 96 out",
+        "12 replies were truncated at the limit of output tokens (--max-tokens)",
+        "3 rollouts and 40 model calls were retried",
+    ]
+    assert len(list(RunFacts(1.0, 0, 0, {}, 0, 0, 0).lines())) == 1
+    assert list(RunFacts(1.0, 0, 0, {}, 1, 1, 1).lines())[1:] == [
+        "1 reply was truncated at the limit of output tokens (--max-tokens)",
+        "1 rollout and 1 model call were retried",
+    ]
+
+
+def test_a_table_without_pass_at_k_explains_none():
+    profile = RunningProfile()
+    profile.add_failure("a", 0, 0, failure_class="verifier_failed", final=True)
+    assert profile_table(profile.snapshot(), run="r").caption is None
+    profile.add("a", 1, 0, reward=1.0)
+    assert str(profile_table(profile.snapshot(), run="r").caption).startswith("pass@k in %: ")
+
+
+@pytest.mark.parametrize(
+    ("details", "truncated"),
+    [({"reason": "max_output_tokens"}, 1), ({"reason": "content_filter"}, 0), (None, 0), ("max_output_tokens", 0)],
+)
+def test_replies_at_the_limit_of_output_tokens_are_truncated(tmp_path: Path, details: object, truncated: int):
+    files = RunFiles(tmp_path / "x.jsonl")
+    place = {"_ng_task_index": 0, "reward": 1.0, "agent_ref": {"name": "a"}}
+    responses = [{"incomplete_details": details}, {}]
+    lines = [place | {"_ng_rollout_index": index, "response": made} for index, made in enumerate(responses)]
+    files.output.write_text("\n\n".join(map(json.dumps, lines)) + "\n")
+    assert read_statistics(files).truncated == truncated

@@ -1,0 +1,187 @@
+"""`gymq view`: the viewer of a folder, of a cluster that comes and goes in it, and of a file."""
+
+import json
+import signal
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.bridge import viewer
+from gymq.bridge.viewer import Viewer
+from gymq.bus import Bus
+from gymq.server.address import free_port
+
+from .conftest import Command, Finished, entry, row, write_workers
+
+LONG_S = 120
+
+
+class Shown:
+    """A viewer that runs, and what it answers."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.warned = ""  # what it wrote to standard error, once it has ended
+
+    def get(self, path: str) -> Any:
+        with urllib.request.urlopen(f"{self.url}api/{path}", timeout=LONG_S) as answer:
+            return json.load(answer)
+
+    def runs(self) -> dict[str, int]:
+        """The runs, and how many rollouts of each have a reward; none while the viewer changes its server."""
+        try:
+            return {run["run"]: run["num_rewarded"] for run in self.get("runs")["runs"]}
+        except (urllib.error.URLError, ConnectionError):
+            return {}
+
+    def until(self, holds: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+        give_up = time.monotonic() + LONG_S
+        while not holds(found := self.runs()):
+            assert time.monotonic() < give_up, found
+            time.sleep(0.1)
+        return found
+
+
+@contextmanager
+def viewing(folder: Path, *arguments: object) -> Iterator[Shown]:
+    command = [*entry(), "view", "--port", str(free_port("127.0.0.1")), *map(str, arguments)]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        printed = []
+        for line in process.stdout:
+            printed.append(line)
+            if line.startswith("http://"):
+                break
+        else:
+            assert process.stderr is not None
+            raise AssertionError((printed, process.stderr.read()))
+        shown = Shown(line.strip())
+        try:
+            yield shown
+        finally:
+            process.send_signal(signal.SIGINT)
+            _, shown.warned = process.communicate(timeout=LONG_S)
+            assert process.returncode == 0
+
+
+def collect(folder: Path, output: str) -> None:
+    done = subprocess.run(
+        [*entry(), "collect", "-c", "config.yaml", "-i", "rows.jsonl", "-o", output, "--num-repeats", "2"],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.fixture
+def workers(tmp_path: Path) -> Path:
+    write_workers(tmp_path)
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row("first letter", "A")) + "\n")
+    return tmp_path
+
+
+def test_the_runs_stored_in_a_folder_are_shown_and_a_collection_beside_the_viewer_works(workers: Path) -> None:
+    collect(workers, "first.jsonl")
+    with viewing(workers) as shown:
+        assert shown.url.startswith("http://127.0.0.1:")
+        shown.until(lambda runs: sorted(runs.values()) == [2])
+        collect(workers, "second.jsonl")
+        found = shown.until(lambda runs: sorted(runs.values()) == [2, 2])
+        assert {run.rpartition("-")[0] for run in found} == {"first", "second"}
+    collect(workers, "third.jsonl")
+
+
+def test_the_cluster_that_runs_in_a_folder_is_shown(cluster: Finished) -> None:
+    with viewing(cluster.folder) as shown:
+        assert shown.runs()[cluster.run] == 8
+        assert {worker["kind"] for worker in shown.get("cluster")["workers"]} == {"agents", "models", "resources"}
+
+
+def test_nothing_is_served_where_nothing_was_run(gymq: Command, here: Path) -> None:
+    called = gymq("view")
+    assert called.status == 2
+    assert "nothing is stored in this folder" in called.err
+
+
+def test_only_reading_is_possible(cluster: Finished) -> None:
+    with viewing(cluster.folder) as shown:
+        root = shown.url.removesuffix("ui/")
+        for path in ("run", "v1/responses", "verify", "global_config_dict_yaml"):
+            with pytest.raises(urllib.error.HTTPError) as refused:
+                urllib.request.urlopen(urllib.request.Request(root + path, data=b"{}", method="POST"))
+            assert refused.value.code == 404
+        foreign = urllib.request.Request(f"{shown.url}api/runs", headers={"Origin": "http://elsewhere.example"})
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(foreign)
+        assert refused.value.code == 403
+
+
+def test_a_file_of_rollouts_is_shown_with_its_failures(cluster: Finished, tmp_path: Path) -> None:
+    with viewing(tmp_path, cluster.file()) as shown:
+        shown.until(lambda runs: runs == {cluster.run: 8})
+        view = shown.get(f"runs/{cluster.run}")
+        assert view["overview"]["failures"] == {"judge_failed": 4}
+        assert view["overview"]["num_rollouts"] == 12
+        right = shown.get(f"rollouts/{cluster.run}/0/0")
+        assert (right["reward"], right["agent"]) == (1.0, "letters_agent")
+        assert right["verdict"] == {"extracted_answer": "A", "length": 1}
+        assert right["row"]["answer"] == "A"
+        assert shown.get(f"rollouts/{cluster.run}/2/1")["failure"]["message"] == "the judge is asleep"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_of_another_tool_is_shown_without_its_broken_lines(tmp_path: Path) -> None:
+    def line(question: str, reward: Any) -> str:
+        response = {"output": [{"type": "message", "role": "assistant", "content": "B"}]}
+        return json.dumps({"responses_create_params": {"input": question}, "response": response, "reward": reward})
+
+    lines = [line("A or B?", 1), line("A or B?", 0.0), line("C or D?", 0.5), "{", line("E?", "high"), '{"reward": 1}']
+    (tmp_path / "theirs of May.jsonl").write_text("\n".join(lines))
+    with viewing(tmp_path, "theirs of May.jsonl") as shown:
+        shown.until(lambda runs: runs == {"theirs-of-May": 3})
+        rewards = [shown.get(f"rollouts/theirs-of-May/{at}")["reward"] for at in ("0/0", "0/1", "1/0")]
+        assert rewards == [1.0, 0.0, 0.5]
+    assert "theirs of May.jsonl:4: the line is not valid JSON" in shown.warned
+    assert "theirs of May.jsonl:5: the line has no number `reward`" in shown.warned
+    assert "theirs of May.jsonl:6: the line has no object `response`" in shown.warned
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (None, "file not found"),
+        ("", "no rollouts in it"),
+        ('{"question": "A?"}\n', "rollouts.jsonl:1: the line has no number `reward`"),
+    ],
+)
+def test_a_file_without_rollouts_is_refused(gymq: Command, here: Path, text: str | None, problem: str) -> None:
+    if text is not None:
+        (here / "rollouts.jsonl").write_text(text)
+    called = gymq("view", "rollouts.jsonl")
+    assert called.status == 2
+    assert problem in called.err
+
+
+def test_a_port_in_use_is_refused_in_one_sentence(cluster: Finished) -> None:
+    with viewing(cluster.folder) as shown:
+        port = shown.url.split(":")[2].removesuffix("/ui/")
+        called = subprocess.run([*entry(), "view", "--port", port], cwd=cluster.folder, capture_output=True, text=True)
+    assert called.returncode == 2
+    assert f"127.0.0.1:{port}: cannot listen" in called.stderr
+    assert "Traceback" not in called.stderr
+
+
+async def test_without_a_port_the_next_one_that_is_free_is_taken(bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    port = free_port("127.0.0.1")
+    monkeypatch.setattr(viewer, "VIEWER_PORT", port)
+    async with Viewer(bus, "127.0.0.1") as first, Viewer(bus, "127.0.0.1") as second:
+        assert port <= first.port < second.port

@@ -1,0 +1,116 @@
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gymq.data.rows import RowError
+from gymq.data.run_files import RunFiles
+from gymq.stats.files import ReportFiles, read_statistics
+from gymq.stats.report import ReportError, report
+
+ROWS: list[dict[str, Any]] = [
+    {"_ng_task_index": t, "_ng_rollout_index": r, "agent_ref": {"name": f"a{t}"}, "text": "x", "responses": {"i": [1]}}
+    for t in range(3)
+    for r in range(2)
+]
+
+
+def result(task: int, rollout: int, **members: Any) -> dict[str, Any]:
+    response = {"output": [{"text": "long"}], "usage": {"input_tokens": 3, "details": {"cached": 2}}}
+    return {"_ng_task_index": task, "_ng_rollout_index": rollout, "response": response, "reward": 1.0, **members}
+
+
+RESULTS = [
+    result(t, r, reward=t / 3, solved=r == 0, note="text", big=10**25, list=[1]) for t in range(3) for r in (1, 0)
+]
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def write_report(rows: Path, results: Path) -> ReportFiles:
+    written = ReportFiles.beside(results)
+    read_statistics(RunFiles(results), rows=rows, report=written)
+    return written
+
+
+def read(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+def test_the_files_hold_the_profile(tmp_path: Path) -> None:
+    rows, results = write(tmp_path / "in.jsonl", ROWS[::-1]), write(tmp_path / "run.jsonl", RESULTS)
+    written = write_report(rows, results)
+    expected = report(ROWS, RESULTS)
+    assert written.reward_profiling == tmp_path / "run_reward_profiling.jsonl"
+    assert written.agent_metrics == tmp_path / "run_agent_metrics.json"
+    assert read(written.reward_profiling) == expected.groups
+    assert read(written.agent_metrics) == [expected.agents]
+
+
+def test_a_compressed_output_is_profiled_beside_it(tmp_path: Path) -> None:
+    rows, plain = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS)
+    packed = tmp_path / "run.jsonl.gz"
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert ReportFiles.beside(packed) == ReportFiles.beside(plain)
+    assert read(write_report(rows, packed).reward_profiling) == report(ROWS, RESULTS).groups
+
+
+def test_the_sample_keeps_the_text_of_the_row(tmp_path: Path) -> None:
+    rows = tmp_path / "in.jsonl"
+    rows.write_text('{"_ng_task_index":0,"_ng_rollout_index":0,"agent_ref":{"name":"a"},"x":1e400,"y":1.10}\n')
+    written = write_report(rows, write(tmp_path / "run.jsonl", [result(0, 0)]))
+    assert '"sample":{"agent_ref":{"name":"a"},"x":1e400,"y":1.10}' in written.reward_profiling.read_text()
+
+
+def test_nothing_is_left_behind_or_replaced_when_the_profile_fails(tmp_path: Path) -> None:
+    rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS[:-1])
+    for path in ReportFiles.beside(results):
+        path.write_text("old")
+    with pytest.raises(ReportError, match=r"1 of 6 materialised rows have no result: rollouts \(2, 0\)"):
+        write_report(rows, results)
+    assert [path.read_text() for path in ReportFiles.beside(results)] == ["old", "old"]
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize(
+    ("line", "error", "reason"),
+    [
+        (json.dumps(RESULTS[0]), ReportError, r"run\.jsonl:7: there is more than one result of rollout \(0, 1\)"),
+        ("{torn", RowError, r"run\.jsonl:7: the line is not valid JSON"),
+        ('{"_ng_task_index": 0}', RowError, r"run\.jsonl:7: `_ng_rollout_index`"),
+        ('{"reward": 1e999}', RowError, r"run\.jsonl:7: a field cannot be read"),
+        ('{"response": "text"}', RowError, r"run\.jsonl:7: a field cannot be read"),
+    ],
+)
+def test_a_result_that_cannot_be_used_is_named_with_its_line(
+    tmp_path: Path, line: str, error: type[Exception], reason: str
+) -> None:
+    rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS)
+    results.write_text(results.read_text() + line + "\n")
+    with pytest.raises(error, match=reason):
+        write_report(rows, results)
+
+
+def test_a_row_that_is_there_twice_is_named_with_its_line(tmp_path: Path) -> None:
+    rows, results = write(tmp_path / "in.jsonl", [*ROWS, ROWS[2]]), write(tmp_path / "run.jsonl", RESULTS)
+    with pytest.raises(ReportError, match=r"in\.jsonl:7: there is more than one row of rollout \(1, 0\)"):
+        write_report(rows, results)
+
+
+@given(
+    st.dictionaries(
+        st.text(max_size=3), st.one_of(st.none(), st.booleans(), st.integers(), st.floats(-9, 9), st.text())
+    )
+)
+def test_the_files_agree_with_memory_for_any_fields(tmp_path_factory: pytest.TempPathFactory, members: Any) -> None:
+    folder = tmp_path_factory.mktemp("profile")
+    results = [{**members, **result(0, 0)}]
+    written = write_report(write(folder / "in.jsonl", ROWS[:1]), write(folder / "run.jsonl", results))
+    assert read(written.reward_profiling) == report(ROWS[:1], results).groups

@@ -1,0 +1,24 @@
+"""Wait in tests for a condition, never for a fixed time. The deadlines only end a test that would wait forever."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+T = TypeVar("T")
+DEADLINE_S = 120.0
+EVERY_S = 0.01
+
+
+async def until(condition: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until a condition is true."""
+    async with asyncio.timeout(deadline_s):
+        while not condition():  # noqa: ASYNC110
+            await asyncio.sleep(EVERY_S)
+
+
+async def until_answer(ask: Callable[[], Awaitable[T]], right: Callable[[T], object] = bool) -> T:
+    """Ask again until the answer is right."""
+    async with asyncio.timeout(DEADLINE_S):
+        while not right(answer := await ask()):  # noqa: ASYNC110
+            await asyncio.sleep(EVERY_S)
+    return answer
