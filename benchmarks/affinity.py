@@ -15,25 +15,26 @@ from typing import Any
 
 import uvloop
 
-from gymq.attempts import Attempts
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.host import InstanceSpec, build
-from gymq.launch import Cluster
-from gymq.messages import Outcome, Rollout, Task
-from gymq.routing import EXPIRES_S, RoutedCalls, Routes
+from gymq.cluster.host import build
+from gymq.cluster.launch import Cluster
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Outcome, Task, VerifiedRollout
+from gymq.rpc.calls import Calls
+from gymq.rpc.routing import EXPIRES_S, RoutedCalls, Routes
+from gymq.runtime.attempts import Attempts
 
 TURNS = 5
 IN_FLIGHT = 64
 HERE = Path(__file__).parent
 
 
-def instances(replicas: int, latency_s: float) -> list[InstanceSpec]:
+def instances(replicas: int, latency_s: float) -> list[Instance]:
     model: dict[str, Any] = {"num_workers": replicas, "skill": 1.0, "token_ids": True, "output_tokens": 200}
     model |= {"cache_blocks": 1_000_000, "latency_s": latency_s}
     return [
-        InstanceSpec("policy", "models", "simulated_model", model),
-        InstanceSpec("counter", "resources", str(HERE / "stateful.py")),
+        Instance("policy", "models", "simulated_model", model),
+        Instance("counter", "resources", str(HERE / "stateful.py")),
     ]
 
 
@@ -55,7 +56,7 @@ async def hit_rate(sessions: int, replicas: int, *, affinity: bool, latency_s: f
         "model_server": {"type": "responses_api_models", "name": "policy"},
         "resources_server": {"type": "resources_servers", "name": "counter"},
     }
-    agent: Any = build(InstanceSpec("agent", "agents", "simple_agent", references))
+    agent: Any = build(Instance("agent", "agents", "simple_agent", references))
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
         async with Cluster(instances(replicas, latency_s), folder=Path(folder), log_level="warning") as cluster:
             bus = await Bus.connect(cluster.url, role="operator", name="benchmark")
@@ -77,7 +78,11 @@ async def hit_rate(sessions: int, replicas: int, *, affinity: bool, latency_s: f
 
             outcomes = await asyncio.gather(*(roll_out(number) for number in range(sessions)))
             await bus.close()
-    usages = [outcome.response["usage"] for outcome in outcomes if isinstance(outcome, Rollout) and outcome.reward == 1]
+    usages = [
+        outcome.response["usage"]
+        for outcome in outcomes
+        if isinstance(outcome, VerifiedRollout) and outcome.reward == 1
+    ]
     if len(usages) != sessions:
         raise SystemExit(f"{sessions - len(usages)} of {sessions} sessions went wrong")
     cached = sum(usage["input_tokens_details"]["cached_tokens"] for usage in usages)

@@ -30,12 +30,12 @@ from aiohttp import web
 from benchmarks.measure import cpu_s, family
 from benchmarks.ours import instances
 from benchmarks.workloads import Workload
-from gymq.bridge import Bridge, BridgeSettings, Directory, Place
+from gymq.bridge import Bridge, BridgeSettings, Directory, InstanceAddress
 from gymq.bridge.rollouts import Rollouts
 from gymq.bus import Bus
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster
-from gymq.messages import Rollout
+from gymq.cluster.launch import Cluster
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import VerifiedRollout
 from gymq.server.address import free_port
 
 HOST = "127.0.0.1"
@@ -63,7 +63,7 @@ class Line:
 
 async def _serve_bridge(url: str, port: int, ready: object) -> None:
     bus = await Bus.connect(url, role="bridge", name="benchmark")
-    place = Place(AGENT, "agents", "simple_agent", HOST, free_port(HOST), {})
+    place = InstanceAddress(AGENT, "agents", "simple_agent", HOST, free_port(HOST), {})
     settings = BridgeSettings(port=port, on_untrainable="allow")
     async with Bridge(bus, Directory([place], HOST, port), settings):
         ready.set()  # type: ignore[attr-defined]
@@ -144,11 +144,11 @@ def _over_http(session: aiohttp.ClientSession, port: int, row: bytes, *, keyed: 
     return post
 
 
-def _workers(workload: Workload) -> list[InstanceSpec]:
+def _workers(workload: Workload) -> list[Instance]:
     if not workload.tokens:
         return instances(workload)
     _, *others = instances(workload)
-    return [InstanceSpec("bench_model", "models", "benchmarks.long_reply"), *others]
+    return [Instance("bench_model", "models", "benchmarks.long_reply"), *others]
 
 
 async def _compare(workload: Workload, plan: dict[int, int]) -> list[Line]:
@@ -169,7 +169,7 @@ async def _compare(workload: Workload, plan: dict[int, int]) -> list[Line]:
 
         async def straight(number: int) -> None:
             outcome = await queue.roll_out(row, AGENT, f"{number}" if keyed else None)
-            if not isinstance(outcome, Rollout):
+            if not isinstance(outcome, VerifiedRollout):
                 raise RuntimeError(f"{outcome.failure_class} at {outcome.stage}: {outcome.message}")
 
         bridge = _in_process(_serve_bridge, cluster.url, bridge_port)

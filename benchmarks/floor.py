@@ -23,11 +23,9 @@ from nats.js import api
 
 from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.workloads import Workload, model_reply
-from gymq import streams
-from gymq.bus import Bus
-from gymq.jetstream import JetStream
+from gymq.bus import Bus, streams
+from gymq.protocol.tokens import decode_ext, encode_ext
 from gymq.server import EmbeddedServer
-from gymq.tokens import decode_ext, encode_ext
 
 ROLES = ("model", "resources", "agent", "profiler")
 SLOTS = 4096
@@ -136,7 +134,7 @@ async def _agent(nc: Any, load: _Rate) -> None:
 
 def streams_body(outcome: dict[str, Any]) -> bytes:
     """The body as it is stored: compressed where gymq compresses."""
-    from gymq.messages import COMPRESS_ABOVE_BYTES, _compressor
+    from gymq.protocol.messages import COMPRESS_ABOVE_BYTES, _compressor
 
     body = _encode(outcome)
     return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
@@ -166,9 +164,9 @@ async def run(workload: Workload, folder: Path) -> Measured:
     server = EmbeddedServer(folder / "jetstream")
     await server.start()
     bus = await Bus.connect(server.url, role="operator", name="floor")
-    await streams.ensure(JetStream(bus), ["bench_agent"])
+    await streams.ensure(bus.js, ["bench_agent"])
     window = {"ack_policy": "all", "max_ack_pending": 100_000}
-    await streams.ensure_consumer(JetStream(bus), streams.ROLLOUTS, "profiler", window)
+    await streams.ensure_consumer(bus.js, streams.ROLLOUTS, "profiler", window)
     load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s)).decode()
     workers = []
     for role in ROLES:

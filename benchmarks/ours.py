@@ -12,27 +12,27 @@ from typing import Any
 from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.workloads import Workload
 from gymq.bus import Bus
-from gymq.collect import Collection, CollectOptions
-from gymq.host import InstanceSpec
-from gymq.jsonl import JsonlFile
-from gymq.launch import Cluster
-from gymq.materialise import MaterialiseOptions
-from gymq.outcome_store import OutcomeStore
+from gymq.cluster.launch import Cluster
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.jsonl import JsonlFile
+from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol.instances import Instance
+from gymq.queue.outcome_store import OutcomeStore
 
 REPEATS = 16
 HERE = Path(__file__).parent
 
 
-def instances(workload: Workload) -> list[InstanceSpec]:
+def instances(workload: Workload) -> list[Instance]:
     environment = "stateful.py" if workload.stateful else "stateless.py"
     references: dict[str, Any] = {
         "resources_server": {"type": "resources_servers", "name": "bench_env"},
         "model_server": {"type": "responses_api_models", "name": "bench_model"},
     }
     return [
-        InstanceSpec("bench_model", "models", "benchmarks.model"),
-        InstanceSpec("bench_env", "resources", str(HERE / environment)),
-        InstanceSpec("bench_agent", "agents", "simple_agent", references),
+        Instance("bench_model", "models", "benchmarks.model"),
+        Instance("bench_env", "resources", str(HERE / environment)),
+        Instance("bench_agent", "agents", "simple_agent", references),
     ]
 
 

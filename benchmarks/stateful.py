@@ -9,10 +9,10 @@ class Counter:
     value = 0
 
 
-class Stateful(gymq.Resources[gymq.Row]):
+class Stateful(gymq.Resources[gymq.Row, Counter]):
     max_concurrency = 100_000
 
-    def open(self, row: gymq.Row) -> Counter:
+    async def open(self, row: gymq.Row) -> Counter:
         return Counter()
 
     @gymq.tool
@@ -21,5 +21,6 @@ class Stateful(gymq.Resources[gymq.Row]):
         state.value += amount
         return {"value": state.value}
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: Counter) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, Counter]) -> gymq.Verdict:
+        state = request.state
         return gymq.Verdict(float(state.value == 4))

@@ -7,6 +7,20 @@ from array import array
 from dataclasses import dataclass
 from typing import Any
 
+ADD = {
+    "type": "function",
+    "name": "add",
+    "description": "Add to the counter.",
+    "parameters": {
+        "type": "object",
+        "properties": {"amount": {"type": "integer"}},
+        "required": ["amount"],
+        "additionalProperties": False,
+    },
+    "strict": True,
+}
+"""The tool of the environment of `five-turns`."""
+
 
 @dataclass(frozen=True)
 class Workload:
@@ -31,7 +45,9 @@ class Workload:
     def row(self, number: int) -> bytes:
         text = f"Question {number}: what is the capital of Switzerland? Answer in one word."
         told = {"turns": str(self.turns), "tokens": str(self.tokens), "latency_s": str(self.latency_s)}
-        params = {"input": [{"role": "user", "content": text}], "metadata": told}
+        params: dict[str, Any] = {"input": [{"role": "user", "content": text}], "metadata": told}
+        if self.stateful:
+            params["tools"] = [ADD]  # else gymq offers that of the environment, and the floor would send less
         return json.dumps({"responses_create_params": params, "answer": "Bern"}).encode()
 
 

@@ -15,12 +15,10 @@ import uvloop
 from benchmarks.ours import instances
 from benchmarks.scale.watched import watched
 from benchmarks.workloads import Workload
-from gymq import streams
-from gymq.bus import Bus
-from gymq.cluster_status import read_queues
-from gymq.collect import Collection, CollectOptions
-from gymq.jetstream import JetStream
-from gymq.materialise import MaterialiseOptions
+from gymq.bus import Bus, streams
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.materialise import MaterialiseOptions
+from gymq.runs.cluster_status import read_queues
 
 
 async def run(rollouts: int, in_flight: int, latency_s: float) -> None:
@@ -38,23 +36,23 @@ async def run(rollouts: int, in_flight: int, latency_s: float) -> None:
         )
         collection = Collection(cluster.bus, options)
         before, started = cluster.cpu_s(), time.perf_counter()
-        in_hand: list[int] = [0]
-        counting = asyncio.create_task(_count(cluster.bus, in_hand))
+        counts: list[int] = [0]
+        counting = asyncio.create_task(_count(cluster.bus, counts))
         progress = await collection.run()
         wall = time.perf_counter() - started
         spent = {name: seconds - before[name] for name, seconds in cluster.cpu_s().items()}
         counting.cancel()
         print(f"{progress.done:,} of {progress.total:,} done, {progress.failed} failed {progress.failures or ''}")
-        print(f"{max(in_hand):,} in the agent's hands at once; {wall:.0f} s, of which the model's {latency_s:g} s")
+        print(f"{max(counts):,} in flight at once; {wall:.0f} s, of which the model's {latency_s:g} s")
         print(f"CPU {sum(spent.values()):.0f} s: " + ", ".join(f"{name} {value:.0f}" for name, value in spent.items()))
         cluster.print_peaks()
 
 
-async def _count(bus: Bus, in_hand: list[int]) -> None:
+async def _count(bus: Bus, counts: list[int]) -> None:
     """Note how many tasks are delivered and not settled, again and again."""
     while True:
-        queues = await read_queues(JetStream(bus), streams.TASKS)
-        in_hand.append(sum(queue.in_hand for queue in queues if queue.agent is not None))
+        queues = await read_queues(bus.js, streams.TASKS)
+        counts.append(sum(queue.in_flight for queue in queues if queue.agent is not None))
         await asyncio.sleep(1.0)
 
 

@@ -15,12 +15,12 @@ import uvloop
 
 from benchmarks.scale.watched import Watched, watched
 from benchmarks.workloads import model_reply
-from gymq import subjects
-from gymq.calls import Calls
-from gymq.host import InstanceSpec
-from gymq.messages import Generate, Generated
-from gymq.outcomes import RolloutError
-from gymq.tokens import encode_json
+from gymq.failures import RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Generate, Generated
+from gymq.protocol.tokens import encode_json
+from gymq.rpc.calls import Calls
 
 TOKENS = (160, 890, 55_500)  # about 5 KB, 23 KB and 1.4 MB
 IN_FLIGHT = (64, 1024)
@@ -66,7 +66,7 @@ def _ms(spent: dict[str, float], name: str, count: int) -> str:
 
 
 async def run() -> None:
-    async with watched([InstanceSpec("long", "models", "benchmarks.scale.long_model")]) as cluster:
+    async with watched([Instance("long", "models", "benchmarks.scale.long_model")]) as cluster:
         calls = Calls(cluster.bus)
         for tokens in TOKENS:
             for in_flight in IN_FLIGHT:

@@ -21,11 +21,11 @@ import uvloop
 from benchmarks.ours import instances
 from benchmarks.scale.watched import MIB, Watched, watched
 from benchmarks.workloads import Workload
-from gymq.collect import Collection, CollectOptions
-from gymq.materialise import MaterialiseOptions
-from gymq.messages import Task
-from gymq.streams import MAX_WAITING_TASKS
-from gymq.tasks import submit
+from gymq.bus.streams import MAX_WAITING_TASKS
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol.messages import Task
+from gymq.queue.client import QueueClient
 
 SUBMITTERS = 256
 FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)
@@ -78,11 +78,12 @@ def _write_rows(data: Path, rows: int) -> None:
 async def submit_run(cluster: Watched, run: str, count: int) -> None:
     numbers = iter(range(count))
     row = FOREVER.row(0)
+    queue = QueueClient(cluster.bus)
 
     async def some() -> None:
         for number in numbers:
             task = Task(run=run, task_index=number, rollout_index=0, agent="bench_agent", row=row, timeout_s=86_400.0)
-            await submit(cluster.bus, task, once="scale", urgent=False, patience_s=600.0)
+            await queue.submit(task, patience_s=600.0)
 
     await asyncio.gather(*(some() for _ in range(SUBMITTERS)))
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.scale.watched import Watched, watched
-from gymq import subjects
-from gymq.calls import Calls
-from gymq.host import InstanceSpec
-from gymq.messages import Close, Seed, Seeded, ToolCall, ToolResult, Verified, Verify
+from gymq.protocol import subjects
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Close, Seed, Seeded, ToolCall, ToolResult, Verified, Verify
+from gymq.rpc.calls import Calls
 
 TIMEOUT_S = 600.0
 ROW = b'{"responses_create_params": {"input": []}}'
@@ -54,7 +54,7 @@ async def busy(cluster: Watched, sessions: int, steps: int, step_s: float) -> No
         verify = Verify(rollout=rollout, timeout_s=TIMEOUT_S, number=steps + 1, row=ROW, response=REPLY)
         verified = await calls.call(seeded.session, verify)
         assert isinstance(verified, Verified)
-        await calls.tell(seeded.session, Close(rollout=rollout, timeout_s=TIMEOUT_S))
+        await calls.send(seeded.session, Close(rollout=rollout, timeout_s=TIMEOUT_S))
         return verified.reward
 
     started = asyncio.Event()
@@ -81,7 +81,7 @@ async def busy(cluster: Watched, sessions: int, steps: int, step_s: float) -> No
 async def run(sessions: int, workers: int, steps: int, step_s: float) -> None:
     options = {"num_workers": workers}
     file = str(Path(__file__).parent / "stepping.py")
-    async with watched([InstanceSpec("stepping", "resources", file, options)]) as cluster:
+    async with watched([Instance("stepping", "resources", file, options)]) as cluster:
         await busy(cluster, sessions, steps, step_s)
         cluster.print_peaks()
 

@@ -19,9 +19,8 @@ import psutil
 import uvloop
 
 from benchmarks.measure import cpu_s, family
-from gymq.cli.cluster import instance_specs
+from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
-from gymq.launch import Cluster
 
 WORKERS = Path(__file__).parents[2] / "workers"
 MIB = 2**20
@@ -51,7 +50,7 @@ def everything() -> Config:
 async def start(config: Config, folder: Path) -> Start:
     before = cpu_s(family(os.getpid()))
     started = time.perf_counter()
-    async with Cluster(instance_specs(config), folder=folder, log_level="warning") as cluster:
+    async with Cluster(config.instances, folder=folder, log_level="warning") as cluster:
         wall = time.perf_counter() - started
         cpu = cpu_s(family(os.getpid())) - before
         names = {child.process.pid: child.name for child in cluster.children if child.process is not None}

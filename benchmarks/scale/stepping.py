@@ -12,13 +12,13 @@ class Count:
         self.steps = 0
 
 
-class Stepping(gymq.Resources[gymq.Row]):
+class Stepping(gymq.Resources[gymq.Row, Count]):
     """Counts its steps."""
 
     max_concurrency = 100_000
     reward_range = (0.0, 1000.0)  # the reward is the number of steps
 
-    def open(self, row: gymq.Row) -> Count:
+    async def open(self, row: gymq.Row) -> Count:
         return Count()
 
     @gymq.tool
@@ -28,5 +28,6 @@ class Stepping(gymq.Resources[gymq.Row]):
         state.steps += 1
         return state.steps
 
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row], state: Count) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, Count]) -> gymq.Verdict:
+        state = request.state
         return gymq.Verdict(float(state.steps))

@@ -18,13 +18,12 @@ import uvloop
 
 from benchmarks.scale.queued import SUBMITTERS, say_command, tell
 from benchmarks.scale.watched import MIB, Watched, watched
-from gymq import subjects
-from gymq.jetstream import JetStream
-from gymq.jsonl import JsonlFile
-from gymq.messages import Failure, FailureClass, Rollout, Run, Stage, encode
-from gymq.outcome_store import OutcomeStore
-from gymq.profiler import read_profile
-from gymq.resume import Resume
+from gymq.data.jsonl import JsonlFile
+from gymq.data.resume import Resume
+from gymq.protocol import subjects
+from gymq.protocol.messages import Failure, FailureClass, Run, Stage, VerifiedRollout, encode
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runtime.profiler import read_profile
 
 RUN = "million"
 REPEATS = 16
@@ -51,15 +50,15 @@ def row(task: int, rollout: int) -> bytes:
 
 
 async def store(cluster: Watched, rollouts: int) -> None:
-    js, outcomes = JetStream(cluster.bus), OutcomeStore(cluster.bus)
+    js, outcomes = cluster.bus.js, OutcomeStore(cluster.bus)
     record = Run(run=RUN, created_at=time.time(), num_rollouts=rollouts)
-    await js.store_surely(subjects.run_record(RUN), encode(record), {}, patience_s=60.0)
+    await js.publish_with_retry(subjects.run_record(RUN), encode(record), {}, patience_s=60.0)
     numbers = iter(range(rollouts))
 
     async def some() -> None:
         for number in numbers:
             task, rollout = divmod(number, REPEATS)
-            outcome = Rollout(
+            outcome = VerifiedRollout(
                 run=RUN,
                 task_index=task,
                 rollout_index=rollout,
@@ -91,7 +90,7 @@ async def store_failure(cluster: Watched, task: int) -> None:
 
 
 async def until_profiled(cluster: Watched, rollouts: int) -> None:
-    js = JetStream(cluster.bus)
+    js = cluster.bus.js
     while True:
         profile = await read_profile(js, RUN)
         counted = 0

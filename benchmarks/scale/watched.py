@@ -14,8 +14,8 @@ import psutil
 
 from benchmarks.measure import family
 from gymq.bus import Bus
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster
+from gymq.cluster.launch import Cluster
+from gymq.protocol.instances import Instance
 
 LOOK_EVERY_S = 1.0
 MIB = 2**20
@@ -67,7 +67,7 @@ class Watched:
 
 
 @asynccontextmanager
-async def watched(instances: list[InstanceSpec], folder: Path | None = None) -> AsyncIterator[Watched]:
+async def watched(instances: list[Instance], folder: Path | None = None) -> AsyncIterator[Watched]:
     """Run a cluster in a folder, by default one that goes when this ends."""
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as temporary:
         place = folder or Path(temporary)

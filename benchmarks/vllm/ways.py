@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from gymq.workers.models.local_vllm_model.serve_args import arguments
+from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
+from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
 from benchmarks.vllm.engine import ON_CPU, POLICY, options
-from gymq import subjects
 from gymq.bus import Bus
-from gymq.calls import Calls
-from gymq.host import InstanceSpec
-from gymq.launch import Cluster
-from gymq.messages import Generate, Generated
-from gymq.routing import EXPIRES_S, RoutedCalls, Routes
-from workers.models.local_vllm_model.serve_args import arguments
-from workers.models.local_vllm_model.worker import LocalVLLMModel
-from workers.models.vllm_model.worker import VLLMModel
+from gymq.cluster.launch import Cluster
+from gymq.protocol import subjects
+from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Generate, Generated
+from gymq.rpc.calls import Calls
+from gymq.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 
 TIMEOUT_S = 600.0
 
@@ -43,7 +43,7 @@ async def in_process(_folder: Path) -> AsyncIterator[Ask]:
 @asynccontextmanager
 async def over_nats(folder: Path, *, replicas: int = 1, routed: bool = False) -> AsyncIterator[Ask]:
     """The worker in a process of its own, asked over NATS; `routed`: each session keeps its replica, as with agents."""
-    spec = InstanceSpec("policy_model", "models", "local_vllm_model", options(replicas=replicas))
+    spec = Instance("policy_model", "models", "local_vllm_model", options(replicas=replicas))
     async with Cluster([spec], folder=folder, log_level="warning") as cluster:
         bus = await Bus.connect(cluster.url, role="operator", name="benchmark")
         calls: Any = Calls(bus)
