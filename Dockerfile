@@ -18,6 +18,7 @@ RUN --mount=type=cache,target=/root/.cache/pip \
     /opt/gymq/bin/pip install --quiet --no-deps --require-hashes --no-build-isolation --ignore-installed -r /needed.txt
 COPY gymq ./gymq
 COPY workers ./workers
+COPY examples/demo ./examples/demo
 RUN /opt/gymq/bin/pip install --quiet --no-deps --no-build-isolation . && \
     PYTHONPATH= /opt/gymq/bin/pip check && \
     /opt/gymq/bin/python -m compileall -q /opt/gymq/lib/python*/site-packages/gymq
