@@ -23,13 +23,28 @@ async def start_process(
 ) -> Process:
     """Start a command in a session of its own, with a pipe as stdout.
 
+    A start that is cancelled is finished first, and its caller cancelled where it waits next: asyncio alone would wait
+    for the end of all that has the pipes, and only the caller can end that.
+
     Raises:
         SandboxFailed: it cannot be started.
     """
-    try:
-        return await asyncio.create_subprocess_exec(
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(
             *command, stdin=stdin, stdout=PIPE, stderr=stderr, env=dict(env), start_new_session=True, **options
         )
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError as cancelled:
+        await asyncio.wait([starting])
+        if starting.exception() is not None:
+            raise
+        caller = asyncio.current_task()
+        assert caller is not None
+        caller.uncancel()
+        caller.cancel(*cancelled.args)
+        return starting.result()
     except OSError as error:
         raise SandboxFailed(f"{command[0]} cannot be run: {error.strerror}") from None
 

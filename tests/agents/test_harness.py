@@ -16,7 +16,7 @@ from gymq.protocol.messages import Generate
 from gymq.sandbox import Apptainer, Docker, Subprocess, network_address
 from gymq.sandbox.process import OUTPUT_BYTES
 from gymq.testing import reply
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 from .script import Script, agent, rollout, said
 from .swe import needs_docker
@@ -382,3 +382,28 @@ async def test_the_clients_of_openai_see_why_a_call_is_refused():
             await sdk.chat.completions.create(model="any", messages=[{"role": "user", "content": "?"}])
         await sdk.close()
     assert json.dumps(capture.calls) == "[]"
+
+
+async def test_a_program_whose_start_is_cancelled_after_it_began_is_ended(monkeypatch):
+    # As on a machine that is so busy that the program runs before this process has read that it was started.
+    loop = asyncio.get_running_loop()
+    cancelled = asyncio.Event()
+    connect = loop.connect_read_pipe
+
+    async def slowly(*args):
+        await cancelled.wait()
+        return await connect(*args)
+
+    monkeypatch.setattr(loop, "connect_read_pipe", slowly)
+    async with Subprocess() as place:
+        running = asyncio.ensure_future(place.run("echo $$ > new; mv new pid; exec sleep 600", wall_s=600.0))
+        noted = place.folder / "pid"
+        await until(noted.exists)
+        pid = int(noted.read_text())
+        running.cancel()
+        await asyncio.sleep(0)  # asyncio begins to undo the start
+        cancelled.set()
+        async with asyncio.timeout(DEADLINE_S):
+            await asyncio.wait([running])
+        assert running.cancelled()
+    assert not psutil.pid_exists(pid)
