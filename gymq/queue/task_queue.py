@@ -143,7 +143,7 @@ class _Lane:
             outstanding = self._pull.outstanding
             # Asking again for every single free slot would double the messages of a busy agent.
             if wanted - outstanding >= max(1, wanted // 2):
-                if arrived_before == self._num_arrived:
+                if outstanding == 0 and arrived_before == self._num_arrived:
                     await asyncio.sleep(EMPTY_PAUSE_S)
                 arrived_before = self._num_arrived
                 try:
