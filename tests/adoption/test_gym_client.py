@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import DEADLINE_S, until
 
 from ..bridge.engine import Body, say

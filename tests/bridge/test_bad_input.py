@@ -18,8 +18,8 @@ from gymq.bridge.settings import settings_of
 from gymq.cli.bridging import read_settings
 from gymq.cli.errors import UsageError
 from gymq.config import Config
-from gymq.server.address import free_port
 from gymq.testing import reply
+from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from .engine import say

@@ -16,7 +16,7 @@ from gymq.cli.bridge import bridge
 from gymq.cli.bridging import bridge_for, read_settings
 from gymq.cli.errors import UsageError
 from gymq.config import Config
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 
 from .world import World, new_client
 

@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 import gymq.bridge
 from gymq.bridge import InstanceAddress
 from gymq.bridge.stack import Stack, StackFailed
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 
 from .world import Client, World
 

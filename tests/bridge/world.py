@@ -23,7 +23,7 @@ from gymq.rpc.serving import Server
 from gymq.runtime.agent_runner import AgentRunner
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 
 from .engine import Engine
 from .environments import Grader

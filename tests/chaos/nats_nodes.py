@@ -13,8 +13,8 @@ from pathlib import Path
 
 from gymq.bus import Bus, BusError
 from gymq.child_processes import parent_death
-from gymq.server.address import free_port
 from gymq.server.binary import find_binary
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 READY_S = 60.0

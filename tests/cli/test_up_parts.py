@@ -14,7 +14,7 @@ import pytest
 
 from gymq.defaults import VIEWER_URL
 from gymq.server import EmbeddedServer
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
 CONFIG = """

@@ -16,7 +16,7 @@ import pytest
 from gymq.bridge import viewer
 from gymq.bridge.viewer import Viewer
 from gymq.bus import Bus
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 
 from .conftest import Command, Finished, entry, row, write_workers
 

@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 
 ROOT = Path(__file__).parents[2]
 RUN = "run"

@@ -24,9 +24,9 @@ from gymq.runs.export import run_report
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import COLUMNS, ExportError, RunReport
 from gymq.runs.export.wandb import WandbRun
-from gymq.server.address import free_port
 from gymq.stats.running import RunningProfile
 from gymq.testing import reply
+from tests.support.ports import free_port
 from tests.web.conftest import failure, rollout
 
 wandb = pytest.importorskip("wandb", reason="pip install 'gymq[wandb]'")

@@ -14,8 +14,8 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.server import EmbeddedServer
-from gymq.server.address import free_port
 from gymq.server.binary import find_binary
+from tests.support.ports import free_port
 from tests.support.waiting import DEADLINE_S
 
 

@@ -13,10 +13,10 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.cli.auth import init
-from gymq.server.address import free_port
 from gymq.server.binary import find_binary
 from gymq.server.probe import read_info
 from gymq.server.roles import ROLES
+from tests.support.ports import free_port
 
 from .raw_client import RawClient
 

@@ -18,7 +18,7 @@ from aiohttp import web
 
 from gymq.bridge import connections
 from gymq.bridge.connections import Listener
-from gymq.server.address import free_port
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 PATIENCE_S = 60.0

@@ -12,9 +12,9 @@ from aiohttp import web
 
 from gymq.bridge.origin import is_loopback
 from gymq.bus import Bus
-from gymq.server.address import free_port
 from tests.bridge.environments import Counter
 from tests.bridge.world import HOST, World, grading_world
+from tests.support.ports import free_port
 from tests.web.browser import CHROMIUM, browser
 
 KEY = "a-key-of-sixteen-or-more"

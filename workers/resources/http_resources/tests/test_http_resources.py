@@ -12,8 +12,8 @@ from gymq.workers.resources.http_resources.worker import HttpResources
 
 import gymq
 from gymq.protocol.messages import FailureClass
-from gymq.server.address import free_port
 from gymq.testing import Harness, prompt, reply
+from tests.support.ports import free_port
 
 TOOLS = [
     {"type": "function", "name": name, "parameters": {"type": "object", "properties": {}}, "strict": False}

@@ -10,12 +10,13 @@ import pytest
 
 import gymq
 from gymq.protocol.messages import FailureClass
-from gymq.server.address import free_port
 from gymq.testing import Harness, prompt, reply
 
 pytest.importorskip("mcp", reason='mcp is not installed: pip install "gymq[mcp]"')
 
 from gymq.workers.resources.mcp_tools.worker import McpTasks
+
+from tests.support.ports import free_port
 
 EXAMPLE = "gymq.workers.resources.mcp_tools.example_server"
 BARE = ["python", str(Path(__file__).with_name("bare_server.py"))]
