@@ -266,7 +266,7 @@ async def test_an_engine_that_hangs_is_answered_for_at_the_deadline(empty_world:
     await empty_world.add_model()
     await empty_world.add_resources("grader", Grader())
     await empty_world.add_agent("asker", "grader")
-    await empty_world.start_bridge(rollout_timeout_s=0.5)
+    await empty_world.start_bridge(rollout_timeout_s=3.0)
     empty_world.engine.turn = lambda body: asyncio.sleep(3600, say("too late"))
     async with new_client(empty_world) as client:
         status, body = await client.run(empty_world.row())

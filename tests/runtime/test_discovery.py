@@ -10,7 +10,7 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus
 from gymq.bus.discovery import ServiceListing, find_workers, is_running
-from tests.support.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S, until_answer
 
 
 async def listed(bus: Bus, name: str, worker: str = "w1", **stats: Any) -> ServiceListing:
@@ -42,9 +42,18 @@ async def test_each_question_of_the_protocol_is_answered(
     assert body["metadata"] == {"kind": "resources", "implementation": "mcqa"}
 
 
+async def found_workers(bus: Bus, run: str, count: int) -> list[dict[str, Any]]:
+    """The workers of a name, when so many have answered in time."""
+
+    async def look() -> list[dict[str, Any]]:
+        return [worker for worker in await find_workers(bus, wait_s=0.3) if worker["name"] == run]
+
+    return await until_answer(look, lambda found: len(found) >= count)
+
+
 async def test_statistics_are_shown_for_the_first_endpoint(bus: Bus, run: str) -> None:
     await listed(bus, run, num_requests=4, num_errors=1, processing_s=2.0, sessions=3)
-    (found,) = [worker for worker in await find_workers(bus, wait_s=0.3) if worker["name"] == run]
+    (found,) = await found_workers(bus, run, 1)
     first, second = found["endpoints"]
     assert (first["num_requests"], first["num_errors"], first["data"]) == (4, 1, {"sessions": 3})
     assert (first["processing_time"], first["average_processing_time"]) == (2_000_000_000, 500_000_000)
@@ -54,8 +63,7 @@ async def test_statistics_are_shown_for_the_first_endpoint(bus: Bus, run: str) -
 async def test_all_workers_are_found_in_order(bus: Bus, other_bus: Bus, run: str) -> None:
     for worker in ("w2", "w1", "w3"):
         await listed(other_bus, run, worker)
-    found = [worker["id"] for worker in await find_workers(bus, wait_s=0.3) if worker["name"] == run]
-    assert found == ["w1", "w2", "w3"]
+    assert [worker["id"] for worker in await found_workers(bus, run, 3)] == ["w1", "w2", "w3"]
 
 
 @pytest.mark.parametrize("reply", ["gym.tasks", "x", "_INBOX"])
@@ -82,9 +90,9 @@ async def test_answers_that_are_none_are_passed_over(bus: Bus, other_bus: Bus, r
 
     subscription = await other_bus.subscribe("$SRV.STATS", impostor)
     await listed(other_bus, run)
-    found = await find_workers(bus, wait_s=0.3)
+    found = await found_workers(bus, run, 1)
     await other_bus.unsubscribe(subscription)
-    assert [worker["id"] for worker in found if worker["name"] == run] == ["w1"]
+    assert [worker["id"] for worker in found] == ["w1"]
 
 
 async def test_an_instance_runs_if_a_process_of_its_kind_answers(bus: Bus, other_bus: Bus, run: str) -> None:

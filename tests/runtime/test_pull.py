@@ -135,7 +135,7 @@ async def test_a_message_nobody_settles_goes_to_another(bus: Bus, js: JetStream,
 
 
 async def test_a_message_in_progress_does_not_go_to_another(bus: Bus, js: JetStream, other_bus: Bus, run: str) -> None:
-    await make_queue(js, run, ack_wait=1_500_000_000)
+    await make_queue(js, run, ack_wait=4_000_000_000)
     await put(js, run, 1)
     slow, eager = Taken(bus, run), Taken(other_bus, run)
     for taken in (slow, eager):
@@ -143,7 +143,7 @@ async def test_a_message_in_progress_does_not_go_to_another(bus: Bus, js: JetStr
     await slow.pull.ask(1)
     await until(lambda: slow.deliveries)
     await eager.pull.ask(1)
-    for _ in range(20):
+    for _ in range(50):  # five seconds
         await slow.deliveries[0].in_progress()
         await asyncio.sleep(0.1)
     await slow.deliveries[0].ack()
