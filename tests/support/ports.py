@@ -1,11 +1,11 @@
-"""Ports for what a test starts; no two calls of a test run give the same one."""
+"""Ports for what a test starts: none is given again before hundreds of others were."""
 
 import os
 import secrets
 import socket
 from collections.abc import Iterator
 
-_FIRST, _NUM = 10_000, 10_000  # below those that servers of gymq choose, and those of outgoing connections
+_FIRST, _NUM = 30_000, 2_768  # between those that gymq chooses and those of outgoing connections
 _MOST_WORKERS = 4  # of pytest-xdist; each has ports of its own
 
 
@@ -22,7 +22,7 @@ _next = _ports()
 
 
 def free_port(host: str) -> int:
-    """Return a port on which nothing listens, and which was not returned before."""
+    """Return a port on which nothing listens, and which was not returned lately."""
     for port in _next:
         with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
