@@ -6,6 +6,7 @@
 # make site   the documents as a site, in site/
 # make chaos SEEDS=50 FIRST_SEED=1   processes killed and frozen while thousands of rollouts run
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
+# make bench-long    the cost of a turn in conversations of 5 to 200 turns
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
@@ -15,7 +16,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check site coverage golden lock wheel-test test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor clean
+.PHONY: help check site coverage golden lock wheel-test test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -120,6 +121,9 @@ bench: $(VENV)/installed-dev
 
 bench-floor: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks --floor
+
+bench-long: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.long
 
 VENV_VLLM ?= .venv-vllm
 BIN_VLLM := $(VENV_VLLM)/bin

@@ -11,7 +11,7 @@ import hashlib
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import TracebackType
@@ -25,7 +25,7 @@ from gymq.authoring import Reference, Worker, WorkerOptions
 from gymq.bus import BusError
 from gymq.data import offered_tools
 from gymq.failures import CancelReason, InvalidTask, RolloutError
-from gymq.protocol import subjects
+from gymq.protocol import subjects, tokens
 from gymq.protocol.messages import (
     BadMessage,
     Call,
@@ -46,6 +46,7 @@ from gymq.protocol.messages import (
 )
 from gymq.protocol.tokens import encode_json
 from gymq.resources import Verdict
+from gymq.rpc.conversation import ConversationItems
 from gymq.weights.staleness import StalenessLimit
 
 log = logging.getLogger("gymq.agent")
@@ -179,6 +180,7 @@ class Rollout:
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[Mapping[str, Any]] = []
         self.recorder: Recorder | None = None
+        self._conversation = ConversationItems()
         self.timings: list[Timing] = []
         self._began = asyncio.get_running_loop().time()
         self._caller = caller
@@ -245,7 +247,8 @@ class Rollout:
             RolloutError: there is no reply, or another `respond` of the rollout is in flight.
         """
         self._check_not_responding("respond() was called")
-        params = {**self.params, "input": [*self.input, *self.output]}
+        self._conversation[:] = [*self.input, *self.output]
+        params = {**self.params, "input": self._conversation}
         self._is_responding = True
         try:
             reply = await self._ask(params, f"generate {len(params['input'])}")
@@ -286,7 +289,7 @@ class Rollout:
         for version in generated.policy_versions or [""]:
             if version not in self._policy_versions:
                 self._policy_versions.append(version)
-        response = checked_response(generated.response)
+        response = checked_response(generated.response, params["input"])
         self._usage = responses.add_usage(self._usage, response.get("usage"))
         self._envelope = response
         return Reply(cast(responses.Response, response))
@@ -630,17 +633,25 @@ class Agent(Worker):
         raise NotImplementedError
 
 
-def checked_response(response: Any) -> dict[str, Any]:
-    """Return a model's reply, checked to be a Responses object.
+def checked_response(response: Any, conversation: Sequence[object] = ()) -> dict[str, Any]:
+    """Return a model's reply, checked to be a Responses object whose tokens fit.
+
+    Args:
+        conversation: the items that it answers; a prompt may continue the last call among them.
 
     Raises:
         RolloutError: MODEL_FAILED; the reply is not a Responses object.
     """
     try:
-        return responses.validate_response(response)
+        checked = responses.validate_response(response)
+        tokens.link(checked["output"], tokens.last_tokens(conversation))
     except responses.InvalidReply as error:
         text = f"the model's reply is not a Responses object: {error}"
-        raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
+    except ValueError as error:
+        text = f"the model's reply has tokens that do not fit: output{error}"
+    else:
+        return checked
+    raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL)
 
 
 async def run_to_verdict(agent: Agent, rollout: Rollout) -> Verdict:

@@ -12,6 +12,9 @@ PASS_THRESHOLD = 1.0  # smallest reward with which a rollout passes
 MAX_TIMEOUT_S = 30 * 24 * 3600  # what a task's time limit can be
 CONFIRM_S = 600.0  # for the replicas of a model to load weights
 
+TokenForm = Literal["full", "chain", "none"]
+"""The form of token ids in a file, see `gymq.protocol.token_forms`."""
+
 WeightsMode = Literal["keep", "wait", "abort"]
 """What becomes of requests that run when new weights come."""
 

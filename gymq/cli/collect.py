@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.parameters import NOWHERE, NatsUrl, Repeated, WorkerSources
-from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD
+from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
 
 
 def collect(
@@ -34,6 +34,7 @@ def collect(
     max_staleness: Annotated[int | None, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
     pass_threshold: float = PASS_THRESHOLD,
     max_failures: str | None = None,
+    token_ids: TokenForm = "full",
     nats: NatsUrl = None,
     overwrite: bool = False,
     strict_rows: bool = False,
@@ -71,6 +72,8 @@ def collect(
         pass_threshold: smallest reward that counts as a pass in the printed pass@k.
         max_failures: stop when more rollouts fail than this number, or this share of all, such as `5%`. Default: stop
             when the first 32 fail for one reason, or any 32 in a row because the configuration is wrong.
+        token_ids: token ids in the files: `full` as NeMo Gym writes them, each item with its whole prompt, so that a
+            file grows with the square of the turns; `chain` with what is new in each prompt; `none`.
         nats: URL of a cluster to join.
         overwrite: delete the files and stored rollouts of an earlier run with this output.
         strict_rows: refuse the whole input if a row cannot be used; otherwise each such row becomes a failure with file
@@ -121,5 +124,6 @@ def collect(
         overwrite=overwrite,
         strict_rows=strict_rows,
         max_failures=None if max_failures is None else read_max_failures(max_failures),
+        token_ids=token_ids,
     )
     return asyncio.run(collect_rollouts(options, settings, nats, pass_threshold, json, log_level))

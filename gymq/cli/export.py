@@ -9,12 +9,14 @@ from cyclopts import Parameter
 
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import NatsUrl
+from gymq.defaults import TokenForm
 
 
 def export(
     *,
     run: str,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
+    token_ids: TokenForm = "full",
     wandb: str | None = None,
     mlflow: str | None = None,
     nats: NatsUrl = None,
@@ -28,6 +30,8 @@ def export(
         output: a name that ends in `.jsonl` (rollouts with a reward; the rows are written beside it, as by a
             collection) or in `.parquet` (all outcomes with their tokens; `datasets.load_dataset("parquet",
             data_files=FILE)` reads it). The file must not exist yet.
+        token_ids: token ids in a `.jsonl` file: `full` as NeMo Gym writes them, each item with its whole prompt;
+            `chain` with what is new in each prompt; `none`.
         wandb: `PROJECT` or `ENTITY/PROJECT` of Weights & Biases to export to; a run that is already there is updated.
             wandb's own variables, such as WANDB_MODE and WANDB_API_KEY, apply.
         mlflow: experiment of MLflow to export to; a run that is already there is updated. MLFLOW_TRACKING_URI names the
@@ -47,7 +51,7 @@ def export(
             raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
         if output.exists():
             raise UsageError(f"{output} already exists")
-        return asyncio.run(export_file(run, output, nats))
+        return asyncio.run(export_file(run, output, nats, token_ids))
     if wandb is not None:
         return publish(run, lambda: WandbRun(wandb, run), nats)
     if mlflow is not None:

@@ -28,7 +28,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import FAILURE_SEQUENCE, POLICY_VERSION, RunFiles
 from gymq.errors import GymqError
-from gymq.protocol import subjects
+from gymq.protocol import subjects, token_forms
 from gymq.protocol.messages import (
     BadMessage,
     Failure,
@@ -196,6 +196,11 @@ def _outcome(
         ],
     }
     response, reward = _value(members, _RESPONSE), _value(members, _REWARD)
+    if isinstance(response, dict):
+        try:
+            response = token_forms.read(response)
+        except ValueError as error:
+            raise _Unusable(f"{_RESPONSE}.{error}") from None
     if FAILURE_CLASS in members and reward is None:
         return _failed(members, common, response)
     if not isinstance(reward, int | float) or isinstance(reward, bool):

@@ -366,7 +366,7 @@ class Collection:
         if isinstance(outcome, VerifiedRollout):
             if not resume.done.add(*key):
                 return
-            output.write(output_row(outcome))
+            output.write(output_row(outcome, self._options.token_ids))
             progress.done += 1
             progress.rewards.add(outcome.task_index, outcome.num_rollouts, outcome.reward)
             used = tokens_used(outcome.response)
@@ -380,7 +380,7 @@ class Collection:
             if sequence in self._known_failures:
                 return
             self._known_failures.add(sequence)
-            failures.write(failure_row(outcome, sequence))
+            failures.write(failure_row(outcome, sequence, self._options.token_ids))
             progress.failed += 1
             name = str(outcome.failure_class)
             progress.failures[name] = progress.failures.get(name, 0) + 1

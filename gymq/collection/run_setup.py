@@ -24,7 +24,7 @@ from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOpti
 from gymq.data.rows import RowError, read_rows
 from gymq.data.run_changes import Change, RecordedInstance, changed_fields, changed_options
 from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
-from gymq.defaults import DEFAULT_WINDOW, MAX_TIMEOUT_S
+from gymq.defaults import DEFAULT_WINDOW, MAX_TIMEOUT_S, TokenForm
 from gymq.errors import GymqError
 from gymq.failures import InvalidTask
 from gymq.loading.worker_source import instance_name
@@ -92,6 +92,7 @@ class CollectOptions:
     max_failures: MaxFailures | None = None  # None: see `gymq.collection.collection.FailureLimit`
     urgent: bool = False
     max_staleness: int | None = None  # updates of the policy while a rollout is made
+    token_ids: TokenForm = "full"  # in the files
 
 
 def default_output(input: Path, config: Sequence[Path], resources: Path | None, model: str | None) -> Path:

@@ -23,8 +23,10 @@ from gymq.data.rows import (
     TASK_INDEX,
 )
 from gymq.data.run_changes import RecordedInstance
+from gymq.defaults import TokenForm
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
+from gymq.protocol.token_forms import written
 from gymq.protocol.tokens import encode_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
@@ -169,16 +171,16 @@ class Appender:
             raise RunFileError(f"{self._path} cannot be written: {error.strerror}") from None
 
 
-def output_row(outcome: VerifiedRollout) -> bytes:
+def output_row(outcome: VerifiedRollout, token_ids: TokenForm = "full") -> bytes:
     """Return the line of a finished rollout: the row, the response, the reward and the verifier's fields."""
     fields: dict[str, Any] = dict(parse_object(outcome.row))
-    fields["response"] = outcome.response
+    fields["response"] = written(outcome.response, token_ids)
     fields.update(outcome.verdict)
     fields["reward"] = outcome.reward
     return _encode(_indexed(fields, outcome))
 
 
-def failure_row(outcome: Failure | Unresolved, sequence: int) -> bytes:
+def failure_row(outcome: Failure | Unresolved, sequence: int, token_ids: TokenForm = "full") -> bytes:
     """Return the line of a rollout without a verdict, which has no reward.
 
     Args:
@@ -186,7 +188,7 @@ def failure_row(outcome: Failure | Unresolved, sequence: int) -> bytes:
     """
     fields: dict[str, Any] = dict(parse_object(outcome.row))
     if isinstance(outcome, Unresolved):
-        fields["response"] = outcome.response
+        fields["response"] = written(outcome.response, token_ids)
     fields[FAILURE_CLASS] = outcome.failure_class
     fields["_ng_failure_stage"] = outcome.stage
     fields[FAILURE_MESSAGE] = outcome.message

@@ -13,7 +13,7 @@ from typing import Any
 
 from gymq.data.no_result import NoResult
 from gymq.protocol.messages import FailureClass
-from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt
 from gymq.responses.tokens import ROUTED_EXPERTS
 
 Item = dict[str, Any]
@@ -98,4 +98,4 @@ def _strip(item: Item) -> None:
 
 
 def _packed(ids: Sequence[int]) -> bytes:
-    return ids.tobytes() if isinstance(ids, array) else array("i", ids).tobytes()
+    return ids.tobytes() if isinstance(ids, array | ContinuedPrompt) else array("i", ids).tobytes()

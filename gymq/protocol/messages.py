@@ -24,7 +24,7 @@ import zstandard
 
 from gymq.errors import GymqError
 from gymq.protocol.subjects import MAX_INDEX, RolloutId
-from gymq.protocol.tokens import decode_ext, encode_ext, encode_json
+from gymq.protocol.tokens import decode_ext, encode_ext, encode_json, link, linked
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 MAX_BODY_BYTES = 256 * 1024 * 1024  # before compression
@@ -292,10 +292,30 @@ class Generate(Call, tag="generate.v1", kw_only=True):
     session: str  # calls with the same value share a prefix and should reach the same engine
 
 
+class GenerateNext(Call, tag="generate.v2", kw_only=True):
+    """The next model call of a conversation: only what is new in it, for a worker that keeps what came before.
+
+    `after` is the `state` of the reply that the items follow; None: the items are the whole conversation.
+    """
+
+    params: dict[str, Any]  # as in Generate, without `input`
+    items: list[dict[str, Any]]  # of the conversation, those after the first `num_items`
+    session: str  # names the conversation
+    after: Token | None = None
+    num_items: Index = 0  # that the worker keeps, in that state
+
+
 class Generated(Message, tag="generated.v1", kw_only=True):
     response: dict[str, Any]
     worker: str = ""  # that answered
     policy_versions: list[str] = []  # that answered: one, or more if the weights changed meanwhile
+    state: Token | None = None  # names the conversation up to this reply; only in answer to GenerateNext
+
+
+class NeedsPrefix(Message, tag="needs_prefix.v1", kw_only=True):
+    """The worker does not keep the conversation in the state that was named: all of it has to be sent."""
+
+    worker: Token
 
 
 # Replicas of a model ----------------------------------------------------------------------------------------------
@@ -414,6 +434,10 @@ def encode(message: Message) -> bytes:
             or the message is too large.
     """
     try:
+        message = _self_contained(message)
+    except ValueError as error:
+        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error}") from None
+    try:
         body = _encoder.encode(message)
     except _ENCODE_ERRORS as error:
         where = _invalid_at(message, _encoder.encode)
@@ -421,6 +445,31 @@ def encode(message: Message) -> bytes:
     if len(body) > MAX_BODY_BYTES:
         raise BadMessage(f"{type(message).__name__} of {len(body)} bytes exceeds the limit of {MAX_BODY_BYTES}")
     return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
+
+
+def _self_contained(message: Message) -> Message:
+    """Return a message in which each continued prompt continues one in the same message."""
+    items = _items(message)
+    if items is None or (kept := linked(items)) is items:
+        return message
+    if isinstance(message, GenerateNext):
+        return msgspec.structs.replace(message, items=kept)
+    if isinstance(message, Generate):
+        return msgspec.structs.replace(message, params={**message.params, "input": kept})
+    assert isinstance(message, VerifiedRollout | Unresolved | Verify)
+    return msgspec.structs.replace(message, response={**message.response, "output": kept})
+
+
+def _items(message: Message) -> list[Any] | None:
+    """Return the items of a conversation that a message carries from its beginning."""
+    items: object = None
+    if isinstance(message, GenerateNext):
+        items = message.items
+    elif isinstance(message, Generate):
+        items = message.params.get("input")
+    elif isinstance(message, VerifiedRollout | Unresolved | Verify):
+        items = message.response.get("output")
+    return items if isinstance(items, list) else None
 
 
 def check_encodable(fields: dict[str, Any], path: str) -> None:
@@ -486,7 +535,11 @@ class Decoder:
                 body = _decompress(body)
             if body and body[0] in _JSON_STARTS:
                 body = self._from_json(body)
-            return self._decode(body)
+            message = self._decode(body)
+            items = _items(message)
+            if items is not None:
+                link(items)
+            return message
         except BadMessage:
             raise
         except RecursionError:

@@ -286,8 +286,9 @@ STATELESS = Subject("gym.resources.<resources>", "ToolCall → ToolResult, Verif
 SESSION = Subject(
     "gym.session.<worker>.<session>", "ToolCall → ToolResult, Verify → Verified, Seed → Seeded, Close → Closed"
 )
-MODEL = Subject("gym.model.<model>", "Generate → Generated", group="model")
-REPLICA = Subject("gym.model.<model>.<worker>", "Generate → Generated", group="model")
+_MODEL_CALLS = "Generate → Generated, GenerateNext → Generated or NeedsPrefix"
+MODEL = Subject("gym.model.<model>", _MODEL_CALLS, group="model")
+REPLICA = Subject("gym.model.<model>.<worker>", _MODEL_CALLS, group="model")
 JUDGE = Subject("gym.judge.<model>", "Generate → Generated", group="model")
 LOAD = Subject("gym.load.<model>", "Load")
 WEIGHTS = Subject("gym.weights.<model>", "Weights", "WEIGHTS")

@@ -2,6 +2,9 @@
 
 In memory they are `array.array`: 'i' for ids (int32), 'f' or 'd' for log probs. float32 is used where it holds every
 value exactly, which is so for what an engine samples; anything else keeps float64, so packing never changes a number.
+
+The prompt of a later call of a conversation is a `ContinuedPrompt`: in memory and on the wire it takes the room of what
+is new in it.
 """
 
 from __future__ import annotations
@@ -9,16 +12,220 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, overload
 
 import msgspec
 
-ID_FIELDS = ("prompt_token_ids", "generation_token_ids")
+PROMPT_FIELD = "prompt_token_ids"
+GENERATION_FIELD = "generation_token_ids"
+ID_FIELDS = (PROMPT_FIELD, GENERATION_FIELD)
 LOG_PROB_FIELD = "generation_log_probs"
 TOKEN_FIELDS = (*ID_FIELDS, LOG_PROB_FIELD)
 
 _EXT_OF_TYPECODE = {"i": 1, "f": 2, "d": 3}
 _TYPECODE_OF_EXT = {code: typecode for typecode, code in _EXT_OF_TYPECODE.items()}
+_CONTINUED_EXT = 4
+_LENGTH_BYTES = 8
+
+
+class CallTokens(NamedTuple):
+    """The tokens of a model call."""
+
+    prompt: Sequence[int]
+    generation: Sequence[int]
+
+
+class ContinuedPrompt(Sequence[int]):
+    """The prompt of a model call that begins with the tokens of the call before it.
+
+    Attributes:
+        prefix_length: tokens of the call before: its prompt and what was generated.
+        suffix: the tokens after them.
+    """
+
+    __slots__ = ("_before", "prefix_length", "suffix")
+
+    def __init__(self, prefix_length: int, suffix: array[int], before: CallTokens | None = None) -> None:
+        self.prefix_length = prefix_length
+        self.suffix = suffix
+        self._before: CallTokens | None = None
+        if before is not None:
+            self.follow(before)
+
+    def follow(self, before: CallTokens) -> None:
+        """Set the call that this one continues.
+
+        Raises:
+            ValueError: it has another number of tokens.
+        """
+        num_tokens = len(before.prompt) + len(before.generation)
+        if num_tokens != self.prefix_length:
+            raise ValueError(f"continues {self.prefix_length} tokens, but there are {num_tokens} before")
+        self._before = before
+
+    def follows(self, before: CallTokens | None) -> bool:
+        """Return whether this is the call that was set."""
+        known = self._before
+        return (
+            known is not None
+            and before is not None
+            and known.prompt is before.prompt
+            and known.generation is before.generation
+        )
+
+    def full(self) -> array[int]:
+        """Return all tokens of the prompt.
+
+        Raises:
+            ValueError: the call before is not known.
+        """
+        pieces: list[Sequence[int]] = []
+        prompt: Sequence[int] = self
+        while isinstance(prompt, ContinuedPrompt):
+            if prompt._before is None:
+                raise ValueError("continues a call that is not there")
+            pieces += (prompt.suffix, prompt._before.generation)
+            prompt = prompt._before.prompt
+        ids = array("i", prompt)
+        for piece in reversed(pieces):
+            ids.extend(piece if isinstance(piece, array) else array("i", piece))
+        return ids
+
+    def tolist(self) -> list[int]:
+        return self.full().tolist()
+
+    def tobytes(self) -> bytes:
+        return self.full().tobytes()
+
+    def __len__(self) -> int:
+        return self.prefix_length + len(self.suffix)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.full())
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> array[int]: ...
+    def __getitem__(self, index: int | slice) -> int | array[int]:
+        return self.full()[index]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if isinstance(other, ContinuedPrompt) and self.follows(other._before):
+            return self.suffix == other.suffix
+        return isinstance(other, Sequence | array) and len(self) == len(other) and self.tolist() == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return array, ("i", self.tolist())  # a copy for another process has what it continues in itself
+
+    def __repr__(self) -> str:
+        return f"ContinuedPrompt({self.prefix_length}, {self.suffix!r})"
+
+
+def tokens_of(item: object) -> CallTokens | None:
+    """Return the tokens of an item; None if it has none."""
+    if not isinstance(item, Mapping):
+        return None
+    prompt, generation = item.get(PROMPT_FIELD), item.get(GENERATION_FIELD)
+    return None if prompt is None or generation is None else CallTokens(prompt, generation)
+
+
+def last_tokens(items: Sequence[object]) -> CallTokens | None:
+    """Return the tokens of the last item that has some; None if there is none."""
+    return next((found for item in reversed(items) if (found := tokens_of(item)) is not None), None)
+
+
+def link(items: Sequence[object], before: CallTokens | None = None) -> None:
+    """Set for each continued prompt the call before it: that of the item before which has tokens.
+
+    An item may be a list of items, the state of an environment; it is linked by itself.
+
+    Args:
+        before: the call before the first item.
+
+    Raises:
+        ValueError: a prompt continues what is not there.
+    """
+    for position, item in enumerate(items):
+        if isinstance(item, list):
+            link(item)
+            continue
+        tokens = tokens_of(item)
+        if tokens is None:
+            continue
+        if isinstance(tokens.prompt, ContinuedPrompt):
+            try:
+                if before is None:
+                    raise ValueError("continues a call that is not there")
+                tokens.prompt.follow(before)
+            except ValueError as error:
+                raise ValueError(f"[{position}].{PROMPT_FIELD}: {error}") from None
+        before = tokens
+
+
+def linked(items: list[Any]) -> list[Any]:
+    """Return items whose continued prompts all continue an item of the list; one that does not becomes whole."""
+    before: CallTokens | None = None
+    result = items
+    for position, item in enumerate(items):
+        kept = linked(item) if isinstance(item, list) else item
+        tokens = tokens_of(item)
+        if tokens is not None and isinstance(tokens.prompt, ContinuedPrompt) and not tokens.prompt.follows(before):
+            kept = {**item, PROMPT_FIELD: tokens.prompt.full()}
+        if kept is not item:
+            result = list(items) if result is items else result
+            result[position] = kept
+        before = tokens or before
+    return result
+
+
+class Chain:
+    """The tokens of a conversation so far, to find out which prompts continue them."""
+
+    def __init__(self, last: CallTokens | None) -> None:
+        """Begin with the last call of a conversation."""
+        self._last = last
+        self._packed = bytearray() if last is None else _packed_tokens(last)
+        self._num_bytes = len(self._packed)  # of this chain: replies to the same call share the beginning
+
+    def after(self, output: Sequence[dict[str, Any]]) -> Chain:
+        """Return the chain after a reply, whose prompts become continued ones where they are, in place."""
+        chain = Chain(None)
+        chain._last, chain._packed, chain._num_bytes = self._last, self._packed, self._num_bytes
+        for item in output:
+            tokens = tokens_of(item)
+            if tokens is not None:
+                chain._add(item, tokens)
+        return chain
+
+    def _add(self, item: dict[str, Any], tokens: CallTokens) -> None:
+        if len(self._packed) != self._num_bytes:
+            self._packed = self._packed[: self._num_bytes]  # another reply to the same call was added to it
+        prompt = tokens.prompt
+        # As bytes they are compared at the speed of memcmp.
+        if self._last is not None and isinstance(prompt, array) and prompt.tobytes().startswith(self._packed):
+            length = len(self._packed) // prompt.itemsize
+            prompt = ContinuedPrompt(length, prompt[length:], self._last)
+            item[PROMPT_FIELD] = prompt
+        if isinstance(prompt, ContinuedPrompt) and prompt.follows(self._last):
+            self._packed += prompt.suffix.tobytes()
+            self._packed += array("i", tokens.generation).tobytes()
+        else:
+            self._packed = _packed_tokens(tokens)
+        self._num_bytes = len(self._packed)
+        self._last = CallTokens(prompt, tokens.generation)
+
+
+def _packed_tokens(tokens: CallTokens) -> bytearray:
+    prompt = tokens.prompt.full() if isinstance(tokens.prompt, ContinuedPrompt) else array("i", tokens.prompt)
+    packed = bytearray(prompt.tobytes())
+    packed += array("i", tokens.generation).tobytes()
+    return packed
 
 
 def pack(response: dict[str, Any]) -> None:
@@ -81,6 +288,9 @@ def _doubles(values: list[Any]) -> array[float]:
 
 def encode_ext(value: Any) -> Any:
     """Turn packed arrays into extension values; msgspec's `enc_hook` for msgpack."""
+    if isinstance(value, ContinuedPrompt):
+        length = value.prefix_length.to_bytes(_LENGTH_BYTES, "little")
+        return msgspec.msgpack.Ext(_CONTINUED_EXT, length + encode_ext(value.suffix).data)
     if isinstance(value, array) and value.typecode in _EXT_OF_TYPECODE:
         if sys.byteorder == "big":
             value = value[:]
@@ -89,8 +299,14 @@ def encode_ext(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no wire form")
 
 
-def decode_ext(code: int, data: memoryview) -> array[Any]:
+def decode_ext(code: int, data: memoryview) -> array[Any] | ContinuedPrompt:
     """Turn an extension value back into a packed array; msgspec's `ext_hook`, the reverse of `encode_ext`."""
+    if code == _CONTINUED_EXT:
+        if len(data) < _LENGTH_BYTES:
+            raise ValueError("a continued prompt without the length of what it continues")
+        suffix = decode_ext(_EXT_OF_TYPECODE["i"], data[_LENGTH_BYTES:])
+        assert isinstance(suffix, array)
+        return ContinuedPrompt(int.from_bytes(data[:_LENGTH_BYTES], "little"), suffix)
     typecode = _TYPECODE_OF_EXT.get(code)
     if typecode is None:
         raise ValueError(f"unknown extension type {code}")
@@ -103,6 +319,6 @@ def decode_ext(code: int, data: memoryview) -> array[Any]:
 
 def encode_json(value: Any) -> Any:
     """Turn packed arrays into lists of numbers; msgspec's `enc_hook` for JSON."""
-    if isinstance(value, array):
+    if isinstance(value, array | ContinuedPrompt):
         return value.tolist()
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")

@@ -184,7 +184,7 @@ def _check_item(item: object) -> Item:
     if schema is _FunctionCallOutput or schema is _Opaque:
         return item
     tokens = token_fields(item)
-    if tokens is not None:
+    if tokens is not None and any(item[name] is not value for name, value in tokens.items()):
         item = {**item, **tokens}
     if schema is _Reasoning and "status" in item:
         item = {name: value for name, value in item.items() if name != "status"}

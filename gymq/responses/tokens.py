@@ -6,7 +6,7 @@ The three fields belong together. They are lists or packed arrays (`array.array`
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -38,7 +38,7 @@ def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
     for name, expected in _TYPES.items():
         value = holder.get(name)
         if value is not None:
-            fields[name] = _packed(value, name) if isinstance(value, array) else _numbers(value, expected, name)
+            fields[name] = _packed(value, name) if _is_packed(value) else _numbers(value, expected, name)
     if not fields:
         return None
     for name in _TYPES:
@@ -50,8 +50,13 @@ def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
     return fields
 
 
-def _packed(value: array[Any], name: str) -> array[Any]:
-    if (value.typecode in "fd") != (name == GENERATION_LOG_PROBS):
+def _is_packed(value: object) -> bool:
+    """Return whether a value is an array, or a sequence of another kind than JSON has."""
+    return isinstance(value, array) or (isinstance(value, Sequence) and not isinstance(value, str | list))
+
+
+def _packed(value: Any, name: str) -> Any:
+    if isinstance(value, array) and (value.typecode in "fd") != (name == GENERATION_LOG_PROBS):
         raise InvalidRequest(name, f"an array of typecode {value.typecode!r} cannot hold them")
     return value
 

@@ -28,7 +28,9 @@ from gymq.protocol.messages import (
     FailureClass,
     Generate,
     Generated,
+    GenerateNext,
     Message,
+    NeedsPrefix,
     Ping,
     Pong,
     Seed,
@@ -48,15 +50,16 @@ ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also o
 PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 
-ANSWERS: dict[type[Call], type[Message]] = {
-    Seed: Seeded,
-    ToolCall: ToolResult,
-    Verify: Verified,
-    Close: Closed,
-    Generate: Generated,
+ANSWERS: dict[type[Call], tuple[type[Message], ...]] = {
+    Seed: (Seeded,),
+    ToolCall: (ToolResult,),
+    Verify: (Verified,),
+    Close: (Closed,),
+    Generate: (Generated,),
+    GenerateNext: (Generated, NeedsPrefix),
 }
 
-decode_reply = decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated)
+decode_reply = decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix)
 _decode_pong = decoder(Pong)
 
 
@@ -235,7 +238,7 @@ class Calls:
             reply = await pending.future
             if isinstance(reply, BlobRef):
                 reply = await blobs.follow(self._bus, reply, decode_reply, "call")
-            if not isinstance(reply, (ANSWERS[type(request)], Fail)):
+            if not isinstance(reply, (*ANSWERS[type(request)], Fail)):
                 raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
         except asyncio.CancelledError as error:
             # What a session works on for a rollout that goes on elsewhere is asked for again from there.
@@ -245,7 +248,8 @@ class Calls:
                 self._give_up(pending.future.result())
             raise
         except BadMessage as error:
-            failure_class = FailureClass.MODEL_FAILED if isinstance(request, Generate) else FailureClass.VERIFIER_FAILED
+            of_model = isinstance(request, Generate | GenerateNext)
+            failure_class = FailureClass.MODEL_FAILED if of_model else FailureClass.VERIFIER_FAILED
             raise RolloutError(failure_class, f"unreadable reply on {subject}: {error}") from None
         except BusError as error:
             raise CallLost(str(error)) from None
@@ -382,7 +386,9 @@ class Calls:
 
 def _name(request: Call) -> str:
     """Return what the span of a request is called."""
-    return f"tool {request.name}" if isinstance(request, ToolCall) else type(request).__name__.lower()
+    if isinstance(request, ToolCall):
+        return f"tool {request.name}"
+    return "generate" if isinstance(request, GenerateNext) else type(request).__name__.lower()
 
 
 def _again(request: Call, left_s: float, num_lost: int, problem: RolloutError) -> Call:

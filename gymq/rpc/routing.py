@@ -8,15 +8,32 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
+from typing import Any, cast
+
+import msgspec
 
 from gymq.bus import Bus, Msg
+from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Call, Generate, Generated, Load, Message, decoder
+from gymq.protocol.messages import (
+    BadMessage,
+    Call,
+    FailureClass,
+    Generate,
+    Generated,
+    GenerateNext,
+    Load,
+    Message,
+    NeedsPrefix,
+    decoder,
+)
 from gymq.rpc.calls import Calls
+from gymq.rpc.conversation import ConversationItems, Held
 
 EXPIRES_S = 3.0  # a replica that published no load for so long is not asked by name
 KV_CACHE_FULL = 0.95
 MAX_SESSIONS = 65_536  # whose replica is remembered in a process
+MIN_TIMEOUT_S = 0.001  # of a call that is made again when its time is nearly over
 
 _decode = decoder(Load)
 
@@ -93,7 +110,7 @@ class Routes:
 
 
 class RoutedCalls:
-    """The calls of agents: those to a model go to the replica that suits them."""
+    """The calls of agents: those to a model go to the replica that suits them, and carry only what it does not keep."""
 
     def __init__(self, calls: Calls, routes: Routes) -> None:
         self._calls = calls
@@ -108,10 +125,54 @@ class RoutedCalls:
         if not isinstance(request, Generate):
             return await self._calls.call(subject, request)
         model = subject.rpartition(".")[2]
-        chosen = self._routes.choose(model, request.session)
-        first = subjects.replica(model, chosen) if chosen else ""
-        reply = await self._calls.call(subject, request, first=first)
-        if isinstance(reply, Generated):
+        conversation = request.params.get("input")
+        if isinstance(conversation, ConversationItems):
+            return await self._continue(subject, model, request, conversation)
+        return await self._ask(subject, model, request)
+
+    async def _continue(self, subject: str, model: str, request: Generate, conversation: ConversationItems) -> Message:
+        """Send what is new in a conversation, and all of it to a worker that does not keep the rest."""
+        num_held = conversation.num_held(model)
+        held = conversation.held if num_held else None
+        conversation.held = None
+        sent = list(conversation)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + request.timeout_s
+        params = {name: value for name, value in request.params.items() if name != "input"}
+        next_call = GenerateNext(
+            rollout=request.rollout,
+            timeout_s=request.timeout_s,
+            num_lost=request.num_lost,
+            params=params,
+            items=cast(list[dict[str, Any]], sent[num_held:]),
+            session=request.session,
+            after=None if held is None else held.state,
+            num_items=num_held,
+        )
+        reply = await self._ask(subject, model, next_call)
+        if isinstance(reply, NeedsPrefix):
+            whole = msgspec.structs.replace(
+                next_call,
+                timeout_s=max(give_up - loop.time(), MIN_TIMEOUT_S),
+                items=cast(list[dict[str, Any]], sent),
+                after=None,
+                num_items=0,
+            )
+            reply = await self._ask(subject, model, whole, worker=reply.worker)
+        if not isinstance(reply, Generated):
+            text = f"a worker of {model} asks for a prefix that it was sent"
+            raise RolloutError(FailureClass.MODEL_FAILED, text)
+        if reply.state is not None:
+            output = reply.response.get("output")
+            if isinstance(output, list):
+                conversation.held = Held(model, reply.worker, reply.state, [*sent, *output])
+        return reply
+
+    async def _ask(self, subject: str, model: str, request: Generate | GenerateNext, *, worker: str = "") -> Message:
+        """Ask one replica first: the given one, or the one that the routes choose."""
+        chosen = worker or self._routes.choose(model, request.session)
+        reply = await self._calls.call(subject, request, first=subjects.replica(model, chosen) if chosen else "")
+        if isinstance(reply, Generated | NeedsPrefix):
             self._routes.answered(model, request.session, chosen, reply.worker)
         return reply
 

@@ -15,7 +15,7 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.protocol.messages import Call, Close, Generate, Seed, ToolCall, Verify
+from gymq.protocol.messages import Call, Close, Generate, GenerateNext, Seed, ToolCall, Verify
 from gymq.protocol.subjects import MAX_INDEX, RolloutId
 
 MAX_RUNS = 16
@@ -23,6 +23,7 @@ MAX_RUNS = 16
 
 _KINDS: dict[type[Call], str] = {
     Generate: "model call",
+    GenerateNext: "model call",
     ToolCall: "tool call",
     Verify: "verification",
     Seed: "start of a session",

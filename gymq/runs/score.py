@@ -26,7 +26,8 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import FAILURE_SEQUENCE, RunFiles, failure_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
-from gymq.failures import RolloutError
+from gymq.failures import InvalidTask, RolloutError
+from gymq.protocol import token_forms
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage, Unresolved, Verified, VerifiedRollout
 from gymq.runs.verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
 
@@ -211,7 +212,7 @@ class _Scoring:
             summary.without_response += 1
             return entry.line, False
         try:
-            verified = await self._verify(entry, response)
+            verified = await self._verify(entry, _whole(response))
             line = _result_line(entry, response, verified)
         except RolloutError as error:
             name = str(error.failure_class)
@@ -268,6 +269,18 @@ def _common(entry: _Entry, response: dict[str, Any]) -> dict[str, Any]:
         "row": entry.row,
         "response": response,
     }
+
+
+def _whole(response: dict[str, Any]) -> dict[str, Any]:
+    """Return a response of a file with whole prompts.
+
+    Raises:
+        InvalidTask: its token ids do not fit together.
+    """
+    try:
+        return token_forms.read(response)
+    except ValueError as error:
+        raise InvalidTask(f"response.{error}") from None
 
 
 def _result_line(entry: _Entry, response: dict[str, Any], verified: Verified) -> bytes:

@@ -16,12 +16,23 @@ from gymq.bus import BusError
 from gymq.failures import JudgeFailed, RolloutError, raised_by_author
 from gymq.model import Model, ModelRequest
 from gymq.protocol import subjects, tokens
-from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Load, decoder, encode
+from gymq.protocol.messages import (
+    BlobRef,
+    FailureClass,
+    Generate,
+    Generated,
+    GenerateNext,
+    Load,
+    NeedsPrefix,
+    decoder,
+    encode,
+)
 from gymq.rpc.calls import Calls
 from gymq.rpc.replicas import Replicas
 from gymq.rpc.rounds import Turns
 from gymq.rpc.serving import Server, Service
 from gymq.rpc.waits import MAX_RUNS, ModelReport, TokenCount, tokens_used
+from gymq.runtime.conversations import Conversations
 from gymq.weights.follower import WeightsFollower
 
 log = logging.getLogger("gymq.model")
@@ -34,6 +45,7 @@ PUBLISH_EVERY_S = 1.0  # a load that does not change
 LONG_REPLY = 4096  # tokens; packing and encoding so many takes some milliseconds
 
 _decode = decoder(Generate, BlobRef)
+_decode_next = decoder(Generate, GenerateNext, BlobRef)
 
 
 class ModelRunner:
@@ -48,6 +60,7 @@ class ModelRunner:
         self._long_replies = Turns()
         self._load_hook_failed = False
         self._tokens: dict[str, TokenCount] = {}
+        self._conversations = Conversations()
 
     async def serve(self, server: Server) -> None:
         """Load the newest weights, then take calls.
@@ -64,11 +77,14 @@ class ModelRunner:
             await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
         own = subjects.replica(self.model.name, server.worker)
-        for subject, own_subject in ((subjects.model(self.model.name), own), (subjects.judge(self.model.name), "")):
+        for subject, own_subject, decode in (
+            (subjects.model(self.model.name), own, _decode_next),
+            (subjects.judge(self.model.name), "", _decode),
+        ):
             service = await server.serve(
                 self.model.name,
                 subject,
-                _decode,
+                decode,
                 self.answer,
                 group=subjects.MODEL_GROUP,
                 limit=limit,
@@ -134,12 +150,36 @@ class ModelRunner:
         running = sum(service.running for service in self._services)
         return Load(worker=self._worker, running=running, waiting=sum(one.waiting for one in self._services))
 
-    async def answer(self, _subject: str, request: Generate) -> Generated:
+    async def answer(self, _subject: str, request: Generate | GenerateNext) -> Generated | NeedsPrefix:
         """Answer one model call.
 
         Raises:
             RolloutError: the model failed, or returned an invalid reply.
         """
+        if isinstance(request, Generate):
+            return await self._generate(request)
+        before = None
+        if request.after is not None:
+            before = self._conversations.find(request.session, request.after, request.num_items)
+            if before is None:
+                return NeedsPrefix(worker=self._worker)
+        items = [*(before.items if before else ()), *request.items]
+        generated = await self._generate(
+            Generate(
+                rollout=request.rollout,
+                timeout_s=request.timeout_s,
+                params={**request.params, "input": items},
+                session=request.session,
+            )
+        )
+        output = generated.response.get("output")
+        if isinstance(output, list):
+            chain = before.chain if before else tokens.Chain(tokens.last_tokens(items))
+            new = [*request.items, *output]
+            generated.state = self._conversations.keep(request.session, before, new, chain.after(output))
+        return generated
+
+    async def _generate(self, request: Generate) -> Generated:
         left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
         asked = ModelRequest(request.params, request.session, request.rollout, min(request.timeout_s, left_s))
         version = self.model.policy_version

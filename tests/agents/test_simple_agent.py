@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+from array import array
 
 import pytest
 
@@ -10,6 +11,7 @@ from gymq.authoring import OptionsError
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import FailureClass, Generate, Seeded, Stage, ToolCall, ToolResult, Verified, Verify
+from gymq.protocol.tokens import ContinuedPrompt
 from gymq.testing import function_call, reply
 
 from .script import SESSION, Script, agent, rollout, said, weather
@@ -289,3 +291,18 @@ async def test_rollouts_that_may_call_tools_are_journalled() -> None:
     assert simple.journals(with_tools)
     without_tools = rollout(Script(said()), simple, stateless={"env": Seeded(session=None, tools=[])})
     assert not simple.journals(without_tools)
+
+
+@pytest.mark.parametrize("prefix_length", [0, 3, 2**40])
+async def test_a_reply_whose_tokens_continue_nothing_is_the_models_failure(prefix_length: int) -> None:
+    tokens = {
+        "prompt_token_ids": ContinuedPrompt(prefix_length, array("i", [1])),
+        "generation_token_ids": array("i", [2]),
+        "generation_log_probs": array("f", [-0.5]),
+    }
+    response = said()
+    response["output"][-1] |= tokens
+    simple = agent()
+    with pytest.raises(RolloutError, match=r"tokens that do not fit: output\[0\].prompt_token_ids") as error:
+        await simple.run(rollout(Script(response), simple))
+    assert error.value.failure_class is FailureClass.MODEL_FAILED

@@ -1,5 +1,7 @@
 """Token ids and log probs: what the engine said is what the trainer reads."""
 
+import copy
+import pickle
 import struct
 import sys
 from array import array
@@ -11,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.protocol import tokens
-from gymq.protocol.messages import BadMessage, Generated, decoder, encode
-from gymq.protocol.tokens import decode_ext, encode_ext, encode_json, pack
+from gymq.protocol.messages import BadMessage, Generated, Verify, decoder, encode
+from gymq.protocol.tokens import CallTokens, Chain, ContinuedPrompt, decode_ext, encode_ext, encode_json, pack
 
 decode = decoder(Generated)
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -144,3 +146,115 @@ def test_arrays_are_lists_in_json() -> None:
         msgspec.json.encode({"a": array("i", [1]), "b": array("f", [0.5])}, enc_hook=encode_json)
         == b'{"a":[1],"b":[0.5]}'
     )
+
+
+def conversation(*turns: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
+    """Items of calls that continue one another, of what was put before each and what was sampled."""
+    items: list[dict[str, Any]] = []
+    before: CallTokens | None = None
+    for suffix, generation in turns:
+        new, sampled = array("i", suffix), array("i", generation)
+        if before is None:
+            prompt: array[int] | ContinuedPrompt = new
+        else:
+            prompt = ContinuedPrompt(len(before.prompt) + len(before.generation), new, before)
+        items += [
+            {"prompt_token_ids": prompt, "generation_token_ids": sampled},
+            {"type": "function_call_output", "call_id": "c", "output": "x"},
+        ]
+        before = CallTokens(prompt, sampled)
+    return items
+
+
+TURNS = [([1, 2], [3]), ([4], [5, 6]), ([7, 8], [9])]
+PROMPTS = [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7, 8]]
+decode_verify = decoder(Verify)
+
+
+def prompts(items: list[dict[str, Any]]) -> list[list[int]]:
+    return [item["prompt_token_ids"].tolist() for item in items if "prompt_token_ids" in item]
+
+
+def verify(output: list[Any]) -> Verify:
+    return Verify(rollout="r/0/0", timeout_s=1.0, number=1, row=b"{}", response={"output": output})
+
+
+def test_continued_prompts_read_as_whole_ones_and_travel_as_their_suffixes() -> None:
+    items = conversation(*TURNS)
+    assert prompts(items) == PROMPTS
+    last = items[4]["prompt_token_ids"]
+    assert (len(last), last[3], list(last[-2:]), list(last)) == (8, 4, [7, 8], PROMPTS[2])
+    assert last == array("i", PROMPTS[2])
+    assert last == PROMPTS[2]
+    assert last != PROMPTS[1]
+    arrived = decode_verify(encode(verify(items))).response["output"]
+    assert prompts(arrived) == PROMPTS
+    assert [type(item["prompt_token_ids"]) for item in arrived[::2]] == [array, ContinuedPrompt, ContinuedPrompt]
+    assert msgspec.json.decode(msgspec.json.encode(items, enc_hook=encode_json))[4]["prompt_token_ids"] == PROMPTS[2]
+
+
+def test_a_long_conversation_takes_as_many_bytes_as_it_has_tokens() -> None:
+    turns = [([number] * 500, [number] * 200) for number in range(400)]
+    items = conversation(*turns)
+    body = msgspec.msgpack.encode(items, enc_hook=encode_ext)
+    assert len(body) < 400 * (700 * 4 + 200)
+    last = items[-2]["prompt_token_ids"]
+    assert len(last.full()) == 399 * 700 + 500
+    assert pickle.loads(pickle.dumps(last)) == copy.deepcopy(last) == last
+
+
+@pytest.mark.parametrize("kept", [[4], [0, 4], [2, 4], [2, 3, 4], [4, 0, 2]])
+def test_a_prompt_whose_beginning_is_not_in_a_message_travels_whole(kept: list[int]) -> None:
+    items = conversation(*TURNS)
+    sent = [items[position] for position in kept]
+    arrived = decode_verify(encode(verify(sent))).response["output"]
+    assert prompts(arrived) == prompts(sent)
+    assert prompts(items) == PROMPTS
+
+
+def test_each_state_of_an_environment_is_a_conversation_of_its_own() -> None:
+    items = conversation(*TURNS)
+    arrived = decode_verify(encode(verify([items[:2], items[:4], items[2:]]))).response["output"]
+    assert [prompts(state) for state in arrived] == [PROMPTS[:1], PROMPTS[:2], PROMPTS[1:]]
+
+
+@pytest.mark.parametrize(
+    ("prefix_length", "message"),
+    [(2, "continues 2 tokens, but there are 3 before"), (2**63, "continues 9223372036854775808 tokens")],
+)
+def test_a_continued_prompt_of_another_length_is_refused(prefix_length: int, message: str) -> None:
+    items = conversation(*TURNS)
+    items[2]["prompt_token_ids"].prefix_length = prefix_length
+    body = msgspec.msgpack.encode(verify(items), enc_hook=encode_ext)
+    with pytest.raises(BadMessage, match=rf"\[2\].prompt_token_ids: {message}"):
+        decode_verify(body)
+
+
+def test_a_continued_prompt_that_continues_nothing_is_refused() -> None:
+    body = msgspec.msgpack.encode(verify(conversation(*TURNS)[2:]), enc_hook=encode_ext)
+    with pytest.raises(BadMessage, match=r"\[0\].prompt_token_ids: continues a call that is not there"):
+        decode_verify(body)
+
+
+@pytest.mark.parametrize("data", [b"", b"1234567", b"12345678abc"])
+def test_a_damaged_continued_prompt_is_refused(data: bytes) -> None:
+    item = {"prompt_token_ids": msgspec.msgpack.Ext(4, data), "generation_token_ids": []}
+    body = msgspec.msgpack.encode(verify([item]), enc_hook=encode_ext)
+    with pytest.raises(BadMessage):
+        decode_verify(body)
+
+
+def test_replies_to_the_same_call_are_chains_of_their_own() -> None:
+    first = {"prompt_token_ids": array("i", [1, 2]), "generation_token_ids": array("i", [3])}
+    chain = Chain(None).after([first])
+    one = {"prompt_token_ids": array("i", [1, 2, 3, 4]), "generation_token_ids": array("i", [5])}
+    other = {"prompt_token_ids": array("i", [1, 2, 3, 6]), "generation_token_ids": array("i", [7])}
+    after_one, after_other = chain.after([one]), chain.after([other])
+    next_one = {"prompt_token_ids": array("i", [1, 2, 3, 4, 5, 8]), "generation_token_ids": array("i", [9])}
+    next_other = {"prompt_token_ids": array("i", [1, 2, 3, 4, 5, 8]), "generation_token_ids": array("i", [9])}
+    after_one.after([next_one])
+    after_other.after([next_other])
+    assert isinstance(next_one["prompt_token_ids"], ContinuedPrompt)
+    assert next_one["prompt_token_ids"].suffix == array("i", [8])
+    assert isinstance(next_other["prompt_token_ids"], array)
+    assert next_one["prompt_token_ids"] == next_other["prompt_token_ids"]

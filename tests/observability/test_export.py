@@ -35,7 +35,7 @@ async def stored(web: Web, run: str) -> None:
 
 async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: str, tmp_path: Path) -> None:
     await stored(web, run)
-    assert await export_file(run, tmp_path / "run.parquet", web.world.url) == 0
+    assert await export_file(run, tmp_path / "run.parquet", web.world.url, "full") == 0
     done, failed, broken = parquet.read_table(tmp_path / "run.parquet").to_pylist()
     assert (done["run"], done["task_index"], done["reward"], done["failure_class"]) == (run, 0, 1.0, None)
     assert done["generation_token_ids"] == [[2**31 - 1, 5]]
@@ -53,7 +53,7 @@ async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: st
 async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
     datasets = pytest.importorskip("datasets")
     await stored(web, run)
-    await export_file(run, tmp_path / "run.parquet", web.world.url)
+    await export_file(run, tmp_path / "run.parquet", web.world.url, "full")
     read = datasets.Dataset.from_parquet(str(tmp_path / "run.parquet"), cache_dir=str(tmp_path / "cache"))
     assert read["task_index"][:] == [0, 1, 2]
 
@@ -61,9 +61,9 @@ async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path
 async def test_jsonl_is_what_a_collection_writes(web: Web, run: str, tmp_path: Path) -> None:
     await stored(web, run)
     with pytest.raises(JsonlError, match="not UTF-8"):  # one row is none, and a line of it would be none
-        await export_file(run, tmp_path / "broken.jsonl", web.world.url)
+        await export_file(run, tmp_path / "broken.jsonl", web.world.url, "full")
     await web.store(rollout(f"{run}-whole", 3))
-    await export_file(f"{run}-whole", tmp_path / "run.jsonl", web.world.url)
+    await export_file(f"{run}-whole", tmp_path / "run.jsonl", web.world.url, "full")
     (line,) = (tmp_path / "run.jsonl").read_text().splitlines()
     assert json.loads(line)["reward"] == 1.0
     assert (tmp_path / "run_materialized_inputs.jsonl").exists()
@@ -79,13 +79,13 @@ async def test_a_table_that_is_not_finished_is_not_there(web: Web, run: str, tmp
 
     monkeypatch.setattr(table, "_row", fail)
     with pytest.raises(OSError, match="the disk is gone"):
-        await export_file(run, tmp_path / "run.parquet", web.world.url)
+        await export_file(run, tmp_path / "run.parquet", web.world.url, "full")
     assert os.listdir(tmp_path) == []
 
 
 async def test_a_run_that_is_not_stored_is_refused(web: Web, run: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"run '{run}' not found"):
-        await export_file(run, tmp_path / "run.parquet", web.world.url)
+        await export_file(run, tmp_path / "run.parquet", web.world.url, "full")
 
 
 @pytest.mark.parametrize("name", ["run.csv", "there.jsonl"])

@@ -13,6 +13,7 @@ from pathlib import Path
 from gymq.bus import Bus
 from gymq.cli.cluster import connected, require_run, stored_url
 from gymq.cli.errors import UsageError
+from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.export.files import RunExport
@@ -34,10 +35,10 @@ JSONL = ".jsonl"
 Connect = Callable[[], WandbRun | MlflowRun]
 
 
-async def export_file(run: str, output: Path, nats: str | None) -> int:
+async def export_file(run: str, output: Path, nats: str | None, token_ids: TokenForm) -> int:
     count = 0
     async with _stored(run, nats) as (_, outcomes):
-        with RunTableFile(output) if output.suffix == PARQUET else RunExport(output) as file:
+        with RunTableFile(output) if output.suffix == PARQUET else RunExport(output, token_ids) as file:
             async for _, outcome in outcomes:
                 file.add(outcome)
                 count += 1

@@ -11,6 +11,7 @@ import msgspec
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.run_files import Appender, RunFiles, output_row
+from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, VerifiedRollout
 
 
@@ -20,7 +21,8 @@ class RunExport:
     Rollouts that have no reward get a materialised row only.
     """
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, token_ids: TokenForm = "full") -> None:
+        self._token_ids = token_ids
         self.files = RunFiles(output)
         self._rows = Appender(self.files.materialised)
         self._results = Appender(self.files.output)
@@ -47,4 +49,4 @@ class RunExport:
         fields[AGENT_REF] = {"name": outcome.agent}
         self._rows.write(msgspec.json.encode(fields))
         if isinstance(outcome, VerifiedRollout):
-            self._results.write(output_row(outcome))
+            self._results.write(output_row(outcome, self._token_ids))

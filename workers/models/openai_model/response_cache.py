@@ -13,7 +13,6 @@ import hashlib
 import logging
 import os
 import tempfile
-from array import array
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -24,6 +23,7 @@ import zstandard
 
 import gymq
 from gymq.protocol.subjects import RolloutId
+from gymq.protocol.tokens import encode_json
 
 log = logging.getLogger("gymq.response_cache")
 
@@ -42,15 +42,9 @@ class _Entry(msgspec.Struct):
     response: dict[str, Any]
 
 
-def _plain(value: object) -> object:
-    if isinstance(value, array):
-        return value.tolist()
-    raise TypeError(f"{type(value).__name__} cannot be stored")
-
-
-_encode = msgspec.msgpack.Encoder(enc_hook=_plain).encode
+_encode = msgspec.msgpack.Encoder(enc_hook=encode_json).encode
 _decode = msgspec.msgpack.Decoder(_Entry).decode
-_fingerprint = msgspec.json.Encoder(enc_hook=_plain, order="deterministic").encode
+_fingerprint = msgspec.json.Encoder(enc_hook=encode_json, order="deterministic").encode
 
 
 class ResponseCache:

@@ -15,6 +15,7 @@ import msgspec
 from gymq.workers.models.replay_model.conversation import Item, beginning, continued, model_turns, text_of
 
 from gymq.errors import GymqError
+from gymq.protocol import token_forms
 from gymq.responses import ResponsesError, user_message, validate_params, validate_response
 
 _MAX_EXCERPT = 160  # characters of an item in a message
@@ -47,6 +48,7 @@ class _Line(msgspec.Struct):
     def __post_init__(self) -> None:
         if (self.request is None) == (self.responses_create_params is None):
             raise ValueError("expected either `responses_create_params` or `request` beside `response`")
+        self.response = token_forms.read(self.response)
 
     @property
     def asked(self) -> _Asked:

@@ -10,7 +10,7 @@ from typing import Any
 from gymq.workers.models.vllm_model.audio import AUDIO_MEMBERS
 from gymq.workers.models.vllm_model.options import VLLMOptions
 
-from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt
 from gymq.responses import InvalidRequest, Item, split_think_blocks
 
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, "routed_experts"})
@@ -99,7 +99,8 @@ def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
 
 
 def _message(message: Item, options: VLLMOptions) -> Item:
-    message = {name: value.tolist() if isinstance(value, array) else value for name, value in message.items()}
+    packed = (array, ContinuedPrompt)
+    message = {name: value.tolist() if isinstance(value, packed) else value for name, value in message.items()}
     if message["role"] == "developer" and options.replace_developer_role_with_system:
         message["role"] = "system"
     if message["role"] == "assistant" and options.uses_reasoning_parser:

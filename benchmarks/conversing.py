@@ -1,0 +1,90 @@
+"""An environment and a model of conversations with many turns: 2 kB from a tool and 200 sampled tokens a turn."""
+
+from __future__ import annotations
+
+import random
+from array import array
+from typing import Any
+
+import gymq
+
+TOOL_CHARS = 2000
+SAMPLED = 200
+BETWEEN = 500  # tokens of the prompt since the last sampled one
+
+READ = {
+    "type": "function",
+    "name": "read",
+    "description": "Read the next page.",
+    "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+    "strict": True,
+}
+
+
+_NUM = 256  # pages and replies that differ, so that compression finds in them what it would find in real ones
+_random = random.Random(1)
+_WORDS = ["".join(_random.choices("abcdefghijklmnopqrstuvwxyz", k=_random.randint(2, 9))) for _ in range(5000)]
+PAGES = [" ".join(_random.choices(_WORDS, k=500))[:TOOL_CHARS] for _ in range(_NUM)]
+PROMPTS = [array("i", _random.choices(range(150_000), k=BETWEEN)) for _ in range(_NUM)]
+GENERATIONS = [array("i", _random.choices(range(150_000), k=SAMPLED)) for _ in range(_NUM)]
+LOG_PROBS = [array("f", [-_random.expovariate(2.0) for _ in range(SAMPLED)]) for _ in range(_NUM)]
+
+
+class Pages:
+    read = 0
+
+
+class Book(gymq.Resources[gymq.Row, Pages]):
+    max_concurrency = 100_000
+
+    async def open(self, row: gymq.Row) -> Pages:
+        return Pages()
+
+    @gymq.tool
+    async def read(self, state: Pages) -> str:
+        """Read the next page."""
+        state.read += 1
+        return PAGES[state.read % _NUM]
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row, Pages]) -> gymq.Verdict:
+        return gymq.Verdict(float(request.state.read > 0))
+
+
+class Reader(gymq.Model):
+    """Calls the tool until the last turn. With `token_ids` it says all of its prompt, as engines do."""
+
+    max_concurrency = 100_000
+
+    async def start(self) -> None:
+        self._so_far: dict[str, array[int]] = {}
+
+    async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        asked = request.params["metadata"]
+        turn = (len(request.params["input"]) - 1) // 2
+        is_last = turn + 1 >= int(asked["turns"])
+        item: dict[str, Any] = {"id": f"i{turn}", "status": "completed"}
+        if is_last:
+            item |= {"type": "message", "role": "assistant"}
+            item["content"] = [{"type": "output_text", "text": "Done.", "annotations": []}]
+        else:
+            item |= {"type": "function_call", "call_id": f"i{turn}", "name": "read", "arguments": "{}"}
+        if asked["token_ids"] == "yes":
+            so_far = self._so_far.setdefault(request.session, array("i"))
+            so_far.extend(PROMPTS[turn % _NUM])
+            item["prompt_token_ids"] = so_far[:]
+            item["generation_token_ids"] = GENERATIONS[turn % _NUM]
+            item["generation_log_probs"] = LOG_PROBS[turn % _NUM]
+            so_far.extend(GENERATIONS[turn % _NUM])
+            if is_last:
+                del self._so_far[request.session]
+        return {
+            "id": "resp_1",
+            "object": "response",
+            "created_at": 0,
+            "model": "bench",
+            "output": [item],
+            "parallel_tool_calls": True,
+            "tool_choice": "auto",
+            "tools": [],
+            "usage": {"input_tokens": 500, "output_tokens": SAMPLED, "total_tokens": 500 + SAMPLED},
+        }

@@ -1,0 +1,156 @@
+"""python -m benchmarks.long: what a turn costs in a conversation of 5 turns, and in one of 200."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import uvloop
+
+from benchmarks.conversing import READ
+from benchmarks.measure import cpu_s, family
+from gymq.bus import Bus, streams
+from gymq.cluster.launch import Cluster
+from gymq.collection.collection import Collection, CollectOptions
+from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol.instances import Instance
+
+TURNS = (5, 25, 50, 100, 200)
+REPEATS = 16
+TURNS_IN_ALL = 6400  # of a measurement
+IN_FLIGHT = 32
+HERE = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Of one turn, but for the memory; bytes."""
+
+    turns: int
+    cpu_ms: float
+    wire: float  # into the server, entries of journals and stored rollouts among it
+    store: float
+    file: float
+    peak_bytes: int  # proportional, of all processes together
+
+    def line(self) -> str:
+        return (
+            f"{self.turns:5}  {self.cpu_ms:8.2f}  {self.wire / 1000:8.1f}  {self.store / 1000:8.1f}"
+            f"  {self.file / 1000:8.1f}  {self.peak_bytes / 2**20:8,.0f}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.long", description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="5 and 200 turns only, a quarter as many")
+    parser.add_argument("--memory", action="store_true", help="256 rollouts of 100 turns in flight: their memory")
+    arguments = parser.parse_args()
+    if arguments.memory:
+        cost = _once(100, token_ids=True, rollouts=256, in_flight=256)
+        print(f"256 rollouts of 100 turns in flight: {cost.peak_bytes / 2**20:,.0f} MiB in all processes together")
+        return
+    turns = (TURNS[0], TURNS[-1]) if arguments.quick else TURNS
+    in_all = TURNS_IN_ALL // 4 if arguments.quick else TURNS_IN_ALL
+    ratios = {}
+    for token_ids in (False, True):
+        print(f"\n{'with' if token_ids else 'without'} token ids; of a turn:")
+        print("turns    CPU ms   wire kB  store kB   file kB  peak MiB")
+        costs = []
+        for number in turns:
+            cost = _once(number, token_ids=token_ids, rollouts=max(REPEATS, in_all // number // REPEATS * REPEATS))
+            print(cost.line(), flush=True)
+            costs.append(cost)
+        few, many = costs[0], costs[-1]
+        ratios[token_ids] = many.cpu_ms / few.cpu_ms
+        print(
+            f"{many.turns} turns to {few.turns}: CPU {ratios[token_ids]:.2f}, wire {many.wire / few.wire:.2f}, "
+            f"store {many.store / few.store:.2f}, file {many.file / few.file:.2f}"
+        )
+    print(f"\nratio {ratios[True]:.2f}")
+
+
+def _once(turns: int, *, token_ids: bool, rollouts: int, in_flight: int = IN_FLIGHT) -> Cost:
+    with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
+        return uvloop.run(_run(turns, token_ids, rollouts, in_flight, Path(folder)))
+
+
+async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folder: Path) -> Cost:
+    data = folder / "rows.jsonl"
+    data.write_bytes(_row(turns, token_ids) * (rollouts // REPEATS))
+    references: dict[str, Any] = {
+        "resources_server": {"type": "resources_servers", "name": "book"},
+        "model_server": {"type": "responses_api_models", "name": "reader"},
+    }
+    instances = [
+        Instance("reader", "models", f"{HERE / 'conversing.py'}:Reader"),
+        Instance("book", "resources", f"{HERE / 'conversing.py'}:Book"),
+        Instance("agent", "agents", "simple_agent", references),
+    ]
+    async with Cluster(instances, folder=folder, log_level="warning") as cluster:
+        bus = await Bus.connect(cluster.url, role="client", name="benchmark")
+        await _collect(bus, data, folder / "warm.jsonl", REPEATS, in_flight)
+        processes = family(os.getpid())
+        (server,) = [process for process in processes if "nats-server" in process.name()]
+        stored = await _stored_bytes(bus)
+        cpu, read = cpu_s(processes), server.io_counters().read_chars
+        peaks: list[int] = [_proportional_bytes(processes)]
+        watching = asyncio.create_task(_watch(processes, peaks))
+        output = folder / "rollouts.jsonl"
+        collection = await _collect(bus, data, output, rollouts, in_flight)
+        watching.cancel()
+        cpu, read = cpu_s(processes) - cpu, server.io_counters().read_chars - read
+        stored = await _stored_bytes(bus) - stored
+        await bus.close()
+    if collection.progress.failed or collection.progress.done != rollouts:
+        raise RuntimeError(f"{collection.progress.failed} of {rollouts} failed")
+    in_all = turns * rollouts
+    return Cost(turns, 1000 * cpu / in_all, read / in_all, stored / in_all, output.stat().st_size / in_all, max(peaks))
+
+
+def _row(turns: int, token_ids: bool) -> bytes:
+    params: dict[str, Any] = {
+        "input": [{"role": "user", "content": "Read the book."}],
+        "tools": [READ],
+        "metadata": {"turns": str(turns), "token_ids": "yes" if token_ids else "no"},
+    }
+    return json.dumps({"responses_create_params": params}).encode() + b"\n"
+
+
+async def _collect(bus: Bus, data: Path, output: Path, rollouts: int, in_flight: int) -> Collection:
+    options = CollectOptions(
+        input=data,
+        output=output,
+        materialise=MaterialiseOptions(agent_name="agent", num_repeats=REPEATS, limit=rollouts // REPEATS),
+        window=in_flight,
+        token_ids="chain",
+    )
+    collection = Collection(bus, options)
+    await collection.run()
+    return collection
+
+
+async def _stored_bytes(bus: Bus) -> int:
+    """Bytes of stored rollouts, with the parts of large ones."""
+    infos = [await bus.js.api(f"STREAM.INFO.{name}") for name in (streams.ROLLOUTS, streams.PARTS)]
+    return sum(int(info["state"]["bytes"]) for info in infos)
+
+
+async def _watch(processes: list[psutil.Process], peaks: list[int]) -> None:
+    while True:
+        await asyncio.sleep(0.5)
+        peaks.append(_proportional_bytes(processes))
+
+
+def _proportional_bytes(processes: list[psutil.Process]) -> int:
+    return sum(process.memory_full_info().pss for process in processes)
+
+
+if __name__ == "__main__":
+    main()
