@@ -184,7 +184,7 @@ def linked(items: list[Any]) -> list[Any]:
     return result
 
 
-class Chain:
+class TokenChain:
     """The tokens of a conversation so far, to find out which prompts continue them."""
 
     def __init__(self, last: CallTokens | None) -> None:
@@ -193,9 +193,9 @@ class Chain:
         self._packed = bytearray() if last is None else _packed_tokens(last)
         self._num_bytes = len(self._packed)  # of this chain: replies to the same call share the beginning
 
-    def after(self, output: Sequence[dict[str, Any]]) -> Chain:
+    def after(self, output: Sequence[dict[str, Any]]) -> TokenChain:
         """Return the chain after a reply, whose prompts become continued ones where they are, in place."""
-        chain = Chain(None)
+        chain = TokenChain(None)
         chain._last, chain._packed, chain._num_bytes = self._last, self._packed, self._num_bytes
         for item in output:
             tokens = tokens_of(item)

@@ -26,7 +26,7 @@ class ConversationState(NamedTuple):
     """A conversation up to a reply."""
 
     items: list[Item]
-    chain: tokens.Chain
+    chain: tokens.TokenChain
     num_bytes: int  # about, of all of the items
 
 
@@ -51,7 +51,9 @@ class Conversations:
             raise RolloutError(FailureClass.BAD_REQUEST, text)
         return found
 
-    def keep(self, session: str, before: ConversationState | None, new: list[Item], chain: tokens.Chain) -> str | None:
+    def keep(
+        self, session: str, before: ConversationState | None, new: list[Item], chain: tokens.TokenChain
+    ) -> str | None:
         """Keep a conversation in its next state; return the state's name, or None if it is too large to keep.
 
         Args:

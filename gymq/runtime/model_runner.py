@@ -174,7 +174,7 @@ class ModelRunner:
         )
         output = generated.response.get("output")
         if isinstance(output, list):
-            chain = before.chain if before else tokens.Chain(tokens.last_tokens(items))
+            chain = before.chain if before else tokens.TokenChain(tokens.last_tokens(items))
             new = [*request.items, *output]
             generated.state = self._conversations.keep(request.session, before, new, chain.after(output))
         return generated

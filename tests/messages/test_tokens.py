@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gymq.protocol import tokens
 from gymq.protocol.messages import BadMessage, Generated, Verify, decoder, encode
-from gymq.protocol.tokens import CallTokens, Chain, ContinuedPrompt, decode_ext, encode_ext, encode_json, pack
+from gymq.protocol.tokens import CallTokens, ContinuedPrompt, TokenChain, decode_ext, encode_ext, encode_json, pack
 
 decode = decoder(Generated)
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -246,7 +246,7 @@ def test_a_damaged_continued_prompt_is_refused(data: bytes) -> None:
 
 def test_replies_to_the_same_call_are_chains_of_their_own() -> None:
     first = {"prompt_token_ids": array("i", [1, 2]), "generation_token_ids": array("i", [3])}
-    chain = Chain(None).after([first])
+    chain = TokenChain(None).after([first])
     one = {"prompt_token_ids": array("i", [1, 2, 3, 4]), "generation_token_ids": array("i", [5])}
     other = {"prompt_token_ids": array("i", [1, 2, 3, 6]), "generation_token_ids": array("i", [7])}
     after_one, after_other = chain.after([one]), chain.after([other])

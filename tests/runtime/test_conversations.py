@@ -20,7 +20,7 @@ from gymq.protocol.messages import (
     NeedsPrefix,
     decoder,
 )
-from gymq.protocol.tokens import Chain, ContinuedPrompt, last_tokens, link
+from gymq.protocol.tokens import ContinuedPrompt, TokenChain, last_tokens, link
 from gymq.rpc.calls import Calls
 from gymq.rpc.conversation import ConversationItems
 from gymq.rpc.routing import RoutedCalls, Routes
@@ -247,13 +247,13 @@ async def test_tokens_are_the_same_when_the_worker_had_to_be_sent_everything(clu
 def test_the_least_recently_used_conversation_is_forgotten_first() -> None:
     kept = Conversations(max_bytes=8_000)
     large = [said("x" * 1_000)]
-    names = {session: kept.keep(session, None, large, Chain(None)) for session in "abcd"}
+    names = {session: kept.keep(session, None, large, TokenChain(None)) for session in "abcd"}
     first = names["a"]
     assert first is not None
-    again = kept.keep("a", kept.find("a", first, 1), large, Chain(None))
+    again = kept.keep("a", kept.find("a", first, 1), large, TokenChain(None))
     assert again is not None
     for session in "efg":
-        kept.keep(session, None, large, Chain(None))
+        kept.keep(session, None, large, TokenChain(None))
     assert kept.find("a", again, 2) is not None
     assert kept.find("b", names["b"] or "", 1) is None
     assert kept.num_bytes <= 8_000
@@ -261,5 +261,5 @@ def test_the_least_recently_used_conversation_is_forgotten_first() -> None:
 
 def test_a_conversation_that_is_too_large_is_not_kept() -> None:
     kept = Conversations(max_bytes=1_000)
-    assert kept.keep("a", None, [said("x" * 2_000)], Chain(None)) is None
+    assert kept.keep("a", None, [said("x" * 2_000)], TokenChain(None)) is None
     assert (len(kept), kept.num_bytes) == (0, 0)
