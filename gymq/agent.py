@@ -46,7 +46,7 @@ from gymq.protocol.messages import (
 )
 from gymq.protocol.tokens import encode_json
 from gymq.resources import Verdict
-from gymq.rpc.conversation import ConversationItems
+from gymq.rpc.conversation import ConversationItems, Held
 from gymq.weights.staleness import StalenessLimit
 
 log = logging.getLogger("gymq.agent")
@@ -180,7 +180,7 @@ class Rollout:
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[Mapping[str, Any]] = []
         self.recorder: Recorder | None = None
-        self._conversation = ConversationItems()
+        self._held: Held | None = None  # of the conversation, by the worker that answered last
         self.timings: list[Timing] = []
         self._began = asyncio.get_running_loop().time()
         self._caller = caller
@@ -247,13 +247,14 @@ class Rollout:
             RolloutError: there is no reply, or another `respond` of the rollout is in flight.
         """
         self._check_not_responding("respond() was called")
-        self._conversation[:] = [*self.input, *self.output]
-        params = {**self.params, "input": self._conversation}
+        conversation = ConversationItems([*self.input, *self.output], self._held)
+        params = {**self.params, "input": conversation}
         self._is_responding = True
         try:
             reply = await self._ask(params, f"generate {len(params['input'])}")
         finally:
             self._is_responding = False
+        self._held = conversation.held
         self.output += reply.output
         return reply
 

@@ -193,32 +193,36 @@ class TokenChain:
         self._packed = bytearray() if last is None else _packed_tokens(last)
         self._num_bytes = len(self._packed)  # of this chain: replies to the same call share the beginning
 
-    def after(self, output: Sequence[dict[str, Any]]) -> TokenChain:
-        """Return the chain after a reply, whose prompts become continued ones where they are, in place."""
+    def after(self, output: list[Any]) -> tuple[TokenChain, list[Any]]:
+        """Return the chain after a reply, and the reply's items: prompts that continue the chain are continued ones."""
         chain = TokenChain(None)
         chain._last, chain._packed, chain._num_bytes = self._last, self._packed, self._num_bytes
-        for item in output:
+        items = list(output)  # a model may give the same items in another reply
+        for position, item in enumerate(output):
             tokens = tokens_of(item)
             if tokens is not None:
-                chain._add(item, tokens)
-        return chain
+                items[position] = {**item, PROMPT_FIELD: chain._add(tokens)}
+        return chain, items
 
-    def _add(self, item: dict[str, Any], tokens: CallTokens) -> None:
+    def _add(self, tokens: CallTokens) -> Sequence[int]:
+        """Add the tokens of a call; return its prompt, continued if it continues the chain."""
         if len(self._packed) != self._num_bytes:
             self._packed = self._packed[: self._num_bytes]  # another reply to the same call was added to it
         prompt = tokens.prompt
+        if isinstance(prompt, ContinuedPrompt) and not prompt.follows(self._last):
+            prompt = prompt.full()
         # As bytes they are compared at the speed of memcmp.
         if self._last is not None and isinstance(prompt, array) and prompt.tobytes().startswith(self._packed):
             length = len(self._packed) // prompt.itemsize
             prompt = ContinuedPrompt(length, prompt[length:], self._last)
-            item[PROMPT_FIELD] = prompt
-        if isinstance(prompt, ContinuedPrompt) and prompt.follows(self._last):
+        if isinstance(prompt, ContinuedPrompt):
             self._packed += prompt.suffix.tobytes()
             self._packed += array("i", tokens.generation).tobytes()
         else:
-            self._packed = _packed_tokens(tokens)
+            self._packed = _packed_tokens(CallTokens(prompt, tokens.generation))
         self._num_bytes = len(self._packed)
         self._last = CallTokens(prompt, tokens.generation)
+        return prompt
 
 
 def _packed_tokens(tokens: CallTokens) -> bytearray:

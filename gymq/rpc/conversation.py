@@ -23,9 +23,9 @@ class ConversationItems(list[Item]):
     An item that was sent is not changed in place: one that differs takes its place in the list.
     """
 
-    def __init__(self, items: Iterable[Item] = ()) -> None:
+    def __init__(self, items: Iterable[Item] = (), held: Held | None = None) -> None:
         super().__init__(items)
-        self.held: Held | None = None
+        self.held = held
 
     def num_held(self, model: str) -> int:
         """Return how many of the items a worker of the model keeps; 0 if it keeps something else."""

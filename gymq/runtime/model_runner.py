@@ -173,10 +173,16 @@ class ModelRunner:
             )
         )
         output = generated.response.get("output")
-        if isinstance(output, list):
+        if not isinstance(output, list) or not _continues(request):
+            return generated
+        try:
             chain = before.chain if before else tokens.TokenChain(tokens.last_tokens(items))
-            new = [*request.items, *output]
-            generated.state = self._conversations.keep(request.session, before, new, chain.after(output))
+            chain, output = chain.after(output)
+        except ValueError as error:
+            text = f"invalid response from model {self.model.name}: a prompt {error}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text) from error
+        generated.response = {**generated.response, "output": output}
+        generated.state = self._conversations.keep(request.session, before, [*request.items, *output], chain)
         return generated
 
     async def _generate(self, request: Generate) -> Generated:
@@ -203,6 +209,15 @@ class ModelRunner:
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
         versions = [version] if version == self.model.policy_version else [version, self.model.policy_version]
         return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
+
+
+def _continues(request: GenerateNext) -> bool:
+    """Return whether a conversation is likely to have another call: it has tools, or had a call already."""
+    return (
+        request.after is not None
+        or bool(request.params.get("tools"))
+        or bool(responses.split_at_first_generated(request.items)[1])
+    )
 
 
 class BusModels:

@@ -306,3 +306,10 @@ async def test_a_reply_whose_tokens_continue_nothing_is_the_models_failure(prefi
     with pytest.raises(RolloutError, match=r"tokens that do not fit: output\[0\].prompt_token_ids") as error:
         await simple.run(rollout(Script(response), simple))
     assert error.value.failure_class is FailureClass.MODEL_FAILED
+
+
+async def test_the_input_of_a_call_stays_as_it_was_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.agents.script._copied", lambda request: request)
+    script, simple = Script(reply(weather()), said()), agent()
+    await simple.run(rollout(script, simple))
+    assert [len(request.params["input"]) for request in script.of(Generate)] == [1, 3]

@@ -245,16 +245,15 @@ def test_a_damaged_continued_prompt_is_refused(data: bytes) -> None:
 
 
 def test_replies_to_the_same_call_are_chains_of_their_own() -> None:
-    first = {"prompt_token_ids": array("i", [1, 2]), "generation_token_ids": array("i", [3])}
-    chain = TokenChain(None).after([first])
-    one = {"prompt_token_ids": array("i", [1, 2, 3, 4]), "generation_token_ids": array("i", [5])}
-    other = {"prompt_token_ids": array("i", [1, 2, 3, 6]), "generation_token_ids": array("i", [7])}
-    after_one, after_other = chain.after([one]), chain.after([other])
-    next_one = {"prompt_token_ids": array("i", [1, 2, 3, 4, 5, 8]), "generation_token_ids": array("i", [9])}
-    next_other = {"prompt_token_ids": array("i", [1, 2, 3, 4, 5, 8]), "generation_token_ids": array("i", [9])}
-    after_one.after([next_one])
-    after_other.after([next_other])
-    assert isinstance(next_one["prompt_token_ids"], ContinuedPrompt)
-    assert next_one["prompt_token_ids"].suffix == array("i", [8])
-    assert isinstance(next_other["prompt_token_ids"], array)
-    assert next_one["prompt_token_ids"] == next_other["prompt_token_ids"]
+    def called(prompt: list[int], generated: int) -> list[dict[str, Any]]:
+        return [{"prompt_token_ids": array("i", prompt), "generation_token_ids": array("i", [generated])}]
+
+    chain, _ = TokenChain(None).after(called([1, 2], 3))
+    after_one, _ = chain.after(called([1, 2, 3, 4], 5))
+    after_other, _ = chain.after(called([1, 2, 3, 6], 7))
+    _, (one,) = after_one.after(called([1, 2, 3, 4, 5, 8], 9))
+    _, (other,) = after_other.after(called([1, 2, 3, 4, 5, 8], 9))
+    assert isinstance(one["prompt_token_ids"], ContinuedPrompt)
+    assert one["prompt_token_ids"].suffix == array("i", [8])
+    assert isinstance(other["prompt_token_ids"], array)
+    assert one["prompt_token_ids"] == other["prompt_token_ids"]

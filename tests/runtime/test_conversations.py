@@ -46,10 +46,13 @@ class Listener(gymq.Model):
         super().__init__(name=name)
         self.inputs: list[list[dict[str, Any]]] = []
         self.with_tokens = False
+        self.replies: list[dict[str, Any]] = []
 
     async def respond(self, request: ModelRequest) -> dict[str, Any]:
         items = list(request.params["input"])
         self.inputs.append(items)
+        if self.replies:
+            return self.replies.pop(0)
         response = reply(str(len(items)))
         if self.with_tokens:
             response["output"][-1] |= {
@@ -83,6 +86,7 @@ class Cluster:
         self.calls = RoutedCalls(Calls(bus), Routes(bus))
         self.sent: list[Generate | GenerateNext] = []
         self.model = Listener(name)
+        self.tools: list[dict[str, Any]] = [{"type": "function", "name": "look", "parameters": None, "strict": None}]
         self.workers: list[tuple[Bus, Server, ModelRunner]] = []
 
     async def start(self, worker: str) -> None:
@@ -110,7 +114,8 @@ class Cluster:
             await bus.close()
 
     async def ask(self, items: ConversationItems, session: str = SESSION) -> Generated:
-        request = Generate(rollout="r/0/0", timeout_s=DEADLINE_S, params={"input": items}, session=session)
+        params = {"input": items, "tools": self.tools}
+        request = Generate(rollout="r/0/0", timeout_s=DEADLINE_S, params=params, session=session)
         async with asyncio.timeout(DEADLINE_S):
             generated = await self.calls.call(subjects.model(self.name), request)
         assert isinstance(generated, Generated)
@@ -142,6 +147,32 @@ async def test_a_call_brings_what_is_new_and_the_model_sees_everything(cluster: 
         await cluster.turn(items, f"turn {number}")
     assert cluster.num_sent() == [1, 1, 1, 1]
     assert cluster.model.inputs == [items[:1], items[:3], items[:5], items[:7]]
+
+
+async def test_a_conversation_without_tools_is_kept_from_its_second_call(cluster: Cluster) -> None:
+    cluster.tools = []
+    items = ConversationItems()
+    for number in range(4):
+        await cluster.turn(items, f"turn {number}")
+    assert cluster.num_sent() == [1, 3, 1, 1]
+    assert cluster.model.inputs[-1] == items[:-1]
+
+
+async def test_a_model_may_give_the_same_reply_to_several_conversations(cluster: Cluster) -> None:
+    same = reply("the same")
+    tokens = {"generation_token_ids": [5], "generation_log_probs": [-0.5]}
+    same["output"][0] |= {"prompt_token_ids": [1, 2], **tokens}
+    follows = reply("the same again")
+    follows["output"][0] |= {"prompt_token_ids": [1, 2, 5, 6], **tokens}
+    cluster.model.replies = [same, follows] * 2
+    for session in ("one", "other"):
+        items = ConversationItems([said("?")])
+        items += (await cluster.ask(items, session)).response["output"]
+        items += [said("and?")]
+        output = (await cluster.ask(items, session)).response["output"]
+        link(output, last_tokens(items))
+        assert output[0]["prompt_token_ids"].tolist() == [1, 2, 5, 6]
+    assert isinstance(follows["output"][0]["prompt_token_ids"], array)
 
 
 async def test_another_worker_gets_everything_once(cluster: Cluster, run: str) -> None:
