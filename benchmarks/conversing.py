@@ -7,6 +7,7 @@ from array import array
 from typing import Any
 
 import gymq
+from benchmarks.workloads import response_of
 
 TOOL_CHARS = 2000
 SAMPLED = 200
@@ -77,14 +78,4 @@ class Reader(gymq.Model):
             so_far.extend(GENERATIONS[turn % _NUM])
             if is_last:
                 del self._so_far[request.session]
-        return {
-            "id": "resp_1",
-            "object": "response",
-            "created_at": 0,
-            "model": "bench",
-            "output": [item],
-            "parallel_tool_calls": True,
-            "tool_choice": "auto",
-            "tools": [],
-            "usage": {"input_tokens": 500, "output_tokens": SAMPLED, "total_tokens": 500 + SAMPLED},
-        }
+        return response_of(item, BETWEEN, SAMPLED)

@@ -86,6 +86,11 @@ def model_reply(turns: int, tokens: int, num_outputs: int) -> dict[str, Any]:
         item["prompt_token_ids"] = array("i", range(64))
         item["generation_token_ids"] = array("i", [1000 + (7919 * n) % 50000 for n in range(tokens)])
         item["generation_log_probs"] = array("f", [-((n * 2654435761) % 1000003) / 400000 for n in range(tokens)])
+    return response_of(item, 20, max(2, tokens))
+
+
+def response_of(item: dict[str, Any], input_tokens: int, output_tokens: int) -> dict[str, Any]:
+    """Return a Responses object around one output item."""
     return {
         "id": "resp_1",
         "object": "response",
@@ -95,5 +100,9 @@ def model_reply(turns: int, tokens: int, num_outputs: int) -> dict[str, Any]:
         "parallel_tool_calls": True,
         "tool_choice": "auto",
         "tools": [],
-        "usage": {"input_tokens": 20, "output_tokens": max(2, tokens), "total_tokens": 20 + max(2, tokens)},
+        "usage": {
+            "input_tokens": input_tokens,
+            "output_tokens": output_tokens,
+            "total_tokens": input_tokens + output_tokens,
+        },
     }

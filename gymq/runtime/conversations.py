@@ -31,7 +31,7 @@ class ConversationState(NamedTuple):
 
 
 class Conversations:
-    """Conversations by session; each keeps its last states under names that nobody can guess."""
+    """Conversations by session; each keeps its last states under names that cannot be guessed."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.num_bytes = 0
