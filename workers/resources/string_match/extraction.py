@@ -1,0 +1,90 @@
+"""Finding the answer in a reply, one way for each extraction mode. All of them take linear time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Literal
+
+Mode = Literal["final_answer", "boxed", "last_line", "full_response"]
+
+BOX = "\\boxed{"
+TEXT = "\\text{"
+
+_ANSWER_LINE = re.compile(r"answer\s*+[:\uff1a]\s*+(\S.*)", re.IGNORECASE)
+_BRACE = re.compile(r"[{}]")
+
+
+def find_answer(reply: str, mode: Mode) -> str | None:
+    """Return the answer in a trimmed reply; None if there is none, or no reply."""
+    return READERS[mode](reply) if reply else None
+
+
+def answer_line(reply: str) -> str | None:
+    """Return what follows the last `Answer:` in its line or, if that ends there, in the next one that is not blank.
+
+    Without any, the last box counts.
+    """
+    found = _ANSWER_LINE.findall(reply)
+    return found[-1].strip().rstrip(".") if found else boxed(reply)
+
+
+def boxed(reply: str) -> str | None:
+    """Return the content of the last box that closes, without the `\\text{` and `}` at its ends."""
+    ends = closing_braces(reply)
+    start = reply.rfind(BOX)
+    while start >= 0:
+        content = start + len(BOX)
+        if content - 1 in ends:
+            return _peeled(reply[content : ends[content - 1]])
+        start = reply.rfind(BOX, 0, start)
+    return None
+
+
+def last_line(reply: str) -> str:
+    """Return the last line that is not blank; a trimmed reply ends with one."""
+    return reply.splitlines()[-1].strip()
+
+
+def full_response(reply: str) -> str:
+    """Return the reply."""
+    return reply
+
+
+READERS: dict[Mode, Callable[[str], str | None]] = {
+    "final_answer": answer_line,
+    "boxed": boxed,
+    "last_line": last_line,
+    "full_response": full_response,
+}
+
+
+def closing_braces(text: str) -> dict[int, int]:
+    """Return for each opening brace that closes where it does."""
+    opened: list[int] = []
+    closed: dict[int, int] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closed[opened.pop()] = brace.start()
+    return closed
+
+
+def _peeled(content: str) -> str:
+    """Return the content, trimmed, without the `\\text{` at its beginning and the brace at its end, however often.
+
+    Whether the brace belongs to the wrapper is not looked at: `\\text{a} and \\text{b}` becomes `a} and \\text{b`.
+    """
+    start, end = _trimmed(content, 0, len(content))
+    while end - start > len(TEXT) and content.startswith(TEXT, start) and content[end - 1] == "}":
+        start, end = _trimmed(content, start + len(TEXT), end - 1)
+    return content[start:end]
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end

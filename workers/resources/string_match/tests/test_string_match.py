@@ -1,0 +1,100 @@
+"""What the recorded cases cannot say: each form of an answer by itself, hostile replies, rows that do not fit."""
+
+from typing import Any
+
+import pytest
+from gymq.workers.resources.string_match.comparison import closeness, score
+from gymq.workers.resources.string_match.extraction import find_answer
+from gymq.workers.resources.string_match.worker import StringMatch
+
+import gymq
+from gymq.testing import Harness, prompt, reply
+
+
+def row(expected: str, **members: Any) -> dict[str, Any]:
+    return {**prompt("What is it?"), "expected_answer": expected, **members}
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "answer"),
+    [
+        ("Answer: a\nanswer\uff1a b", "final_answer", "b"),
+        ("FINAL ANSWER :\n\n b. \nc", "final_answer", "b"),
+        ("**Answer:** x", "final_answer", "** x"),
+        ("Answer: ...", "final_answer", ""),
+        ("Answer: a\nAnswer:", "final_answer", "a"),
+        ("\\boxed{a} no answer", "final_answer", "a"),
+        ("\\boxed{a} and \\boxed{b", "boxed", "a"),
+        ("\\boxed{f{x}}", "boxed", "f{x}"),
+        ("\\boxed{ \\text{ \\text{a} } }", "boxed", "a"),
+        ("\\boxed{\\text{a} and \\text{b}}", "boxed", "a} and \\text{b"),
+        ("\\boxed {a}", "boxed", None),
+        ("a\n b \n\n", "last_line", "b"),
+        (" a\nb ", "full_response", "a\nb"),
+        ("", "full_response", None),
+    ],
+)
+def test_what_is_taken_for_the_answer(text, mode, answer):
+    assert find_answer(text.strip(), mode) == answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "reward"),
+    [
+        ("'Valletta'", "valletta!", 1.0),
+        ("1e3", "1000.0", 1.0),
+        ("inf", "infinity", 1.0),
+        ("\\$ 5", "5", 1.0),
+        ("1,234 men", "1234 men", 1.0),
+        ("1,234,567", "1234567", 0.98),
+        ("\\textbf{a}  b", "\\(a b\\)", 1.0),
+        ("\\text{a", "a", 1.0),
+        ("red; green, blue", "red, green; blue", 1.0),
+        ("red and green", "red, green", 0.0),
+        ("the colours orange and violet", "the colours orange , violet", 0.0),
+        ("green, red", "red, green", 0.0),
+        ("Boise, Idaho", "boise ID", 1.0),
+        ("west virginia", "WV", 1.0),
+        ("Arkansas", "AR", 1.0),
+        ("5 cm", "5 km", 0.98),
+        ("x cm", "x", 1.0),
+        ("90^{\\circ}", "90\u00b0", 0.98),
+        ("x^{\\circ}", "x\u00b0", 1.0),
+        ("50%", "50", 0.98),
+        ("\u20ac 99.6", "100", 0.98),
+        ("98", "100", 0.0),
+        ("x\u00b2", "x^2", 0.0),
+        ("\u221a2 m", "\\sqrt2", 1.0),
+        ("1/2", "0.5", 0.0),
+        ("1e-12", "0", 0.98),
+        ("1e-10", "0", 0.0),
+        ("nan", "1", 0.0),
+        ("-1", "1", 0.0),
+    ],
+)
+def test_what_counts_as_the_same(answer, expected, reward):
+    assert score(answer, expected) == reward
+
+
+def test_only_white_space_at_the_ends_is_forgiven_where_case_matters():
+    assert score(" Co ", "Co", case_sensitive=True) == 1.0
+    assert score("Co.", "Co", case_sensitive=True) == 0.0
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e308"])
+def test_closeness_is_a_number(value):
+    assert closeness(value, "-1e308") == 0.0
+    assert closeness("1", value) == 0.0
+
+
+async def test_an_empty_expected_answer_never_scores():
+    async with Harness(StringMatch) as env:
+        verdict = await env.verify(row(" "), reply("Answer: ..."))
+    assert (verdict.reward, verdict.fields["extracted_answer"]) == (0.0, "")
+
+
+@pytest.mark.parametrize("member", [{"extraction_mode": "first_line"}, {"expected_answer": 4}, {"case_sensitive": "x"}])
+async def test_a_row_that_does_not_fit_is_refused(member):
+    async with Harness(StringMatch) as env:
+        with pytest.raises(gymq.InvalidTask):
+            await env.verify(row("a") | member, reply("Answer: a"))

@@ -1,0 +1,33 @@
+"""string_match: short free-text answers, compared with the expected one whatever way they are written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymq.workers.resources.string_match.comparison import score
+from gymq.workers.resources.string_match.extraction import Mode, find_answer
+
+import gymq
+from gymq import responses
+
+
+class TextRow(gymq.Row):
+    expected_answer: str
+    extraction_mode: Mode = "final_answer"
+    case_sensitive: bool = False
+    metadata: dict[str, Any] | None = None
+
+
+class StringMatch(gymq.Resources[TextRow]):
+    """Reward 1 if the reply's answer is the expected one in any spelling, 0.98 for a number that is close."""
+
+    reward_range = (0.0, 1.0)
+
+    async def verify(self, request: gymq.VerifyRequest[TextRow]) -> gymq.Verdict:
+        row = request.row
+        expected = row.expected_answer
+        answer = find_answer(responses.assistant_text(request.response), row.extraction_mode)
+        reward = 0.0
+        if answer is not None and expected.strip():
+            reward = score(answer, expected, case_sensitive=row.case_sensitive)
+        return gymq.Verdict(reward, expected_answer=expected, extracted_answer=answer)
