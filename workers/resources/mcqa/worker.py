@@ -50,16 +50,23 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
         gold = (row.expected_answer or "").strip().upper()
         reply = request.reply_text.strip()
         choices = letters.Choices.of(row.options or [])
-        letter = None
+        letter = await self._letter_by_own_pattern(row, reply, choices)
+        if letter is None:
+            letter = self.read_letter(row, reply, choices)
+        reward = float(letter is not None and letter == gold)
+        return gymq.Verdict(reward, expected_answer=gold, extracted_answer=letter)
+
+    def read_letter(self, row: ChoiceRow, reply: str, choices: letters.Choices) -> str | None:
+        """Return the letter that a trimmed reply chooses, where no pattern of the row found one."""
+        return READERS[self.options.grading_mode or row.grading_mode](reply, choices)
+
+    async def _letter_by_own_pattern(self, row: ChoiceRow, reply: str, choices: letters.Choices) -> str | None:
         for pattern in _patterns(row.template_metadata) if reply else ():
             with suppress(CpuTimeUsedUp):
                 letter = await self.compute(letter_by_pattern, pattern, reply, choices)
-            if letter is not None:
-                break
-        if letter is None:
-            letter = READERS[self.options.grading_mode or row.grading_mode](reply, choices)
-        reward = float(letter is not None and letter == gold)
-        return gymq.Verdict(reward, expected_answer=gold, extracted_answer=letter)
+                if letter is not None:
+                    return letter
+        return None
 
 
 def _patterns(template_metadata: dict[str, Any] | None) -> list[str]:

@@ -1,0 +1,38 @@
+"""Reading the chosen letter out of a reply: a box, or else the line that says `Answer:`. Both take linear time."""
+
+from __future__ import annotations
+
+import re
+
+from gymq.workers.resources.mcqa.letters import BOX
+
+_CAPITAL = re.compile(r"\b[A-Z]\b")
+_ANSWER = re.compile(r"answer[*_]{0,2}\s*+:[\s*_]{0,2}\s*+([A-Za-z])(?![A-Za-z0-9])", re.IGNORECASE)
+
+
+def chosen_letter(reply: str) -> str | None:
+    """Return the letter in the last box or, if that has none, in the last answer line; in upper case."""
+    return boxed_letter(reply) or answer_line_letter(reply)
+
+
+def boxed_letter(reply: str) -> str | None:
+    """Return the capital that the last box holds or, in a longer content, the last one that stands alone.
+
+    The first brace that closes ends a box; a box without any is passed over.
+    """
+    end = reply.rfind("}")
+    start = reply.rfind(BOX, 0, max(end, 0))
+    if start < 0:
+        return None
+    start += len(BOX)
+    content = reply[start : reply.index("}", start)].strip()
+    if len(content) == 1 and content.isupper():
+        return content
+    capitals = _CAPITAL.findall(content)
+    return capitals[-1] if capitals else None
+
+
+def answer_line_letter(reply: str) -> str | None:
+    """Return the letter of the last `Answer: C`, also `**Answer:** c`, in upper case."""
+    found = _ANSWER.findall(reply)
+    return found[-1].upper() if found else None
