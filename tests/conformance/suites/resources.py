@@ -40,7 +40,7 @@ FAILURES = {
 OURS = "spec"
 """The `source` of a case whose expectation is not the peer's."""
 
-PATH_OPTIONS = ("data_dir",)
+PATH_OPTIONS = ("data_dir", "databases", "problems")
 """Keys of `config` that hold a path relative to the case files."""
 
 JUDGE = Reference(type="responses_api_models", name="judge")

@@ -1,0 +1,111 @@
+"""Running a program in a sandbox, and calling one of its functions there."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gymq.sandbox import Limits, Program, Sandbox, SandboxOptions
+
+MEMORY_BYTES = 4 * 1024**3
+
+_HARNESS = (Path(__file__).parent / "harness.py").read_bytes()
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is known of a program after it ran.
+
+    Attributes:
+        lines: what the harness answered, one line of JSON for each call.
+        error: text of the exception that ended loading; None: it was loaded, or the process died.
+        ended: whether the process came to its end by itself, rather than being killed or dying.
+        overflowed: whether it was killed because of the size of its results.
+    """
+
+    lines: list[bytes]
+    error: str | None
+    ended: bool
+    overflowed: bool = False
+
+
+class Runner:
+    """Runs programs in a worker's sandbox."""
+
+    def __init__(self, sandbox: Sandbox, options: SandboxOptions) -> None:
+        self._sandbox = sandbox
+        self._options = options
+
+    async def load(self, code: str, time_s: float) -> Run:
+        """Run a program to its end.
+
+        Raises:
+            SandboxFailed: nothing is known about the program.
+        """
+        return await self._run(code, None, [], [], time_s, 0)
+
+    async def call(
+        self,
+        code: str,
+        entry_point: str,
+        inputs: Sequence[Any],
+        limits_s: Sequence[float],
+        time_s: float,
+        output_bytes: int,
+    ) -> Run:
+        """Load a program and call its function with each of the inputs.
+
+        Args:
+            inputs: encoded argument lists.
+            limits_s: seconds for each call, after which it fails.
+            time_s: seconds after which the program is killed.
+            output_bytes: room for the results.
+
+        Raises:
+            SandboxFailed: nothing is known about the program.
+        """
+        return await self._run(code, entry_point, inputs, limits_s, time_s, output_bytes)
+
+    async def _run(
+        self,
+        code: str,
+        entry_point: str | None,
+        inputs: Sequence[Any],
+        limits_s: Sequence[float],
+        time_s: float,
+        output_bytes: int,
+    ) -> Run:
+        mark = secrets.token_hex(16)
+        request = {
+            "code": code.encode(errors="replace").decode(),
+            "entry_point": entry_point,
+            "inputs": inputs,
+            "limits_s": limits_s,
+            "mark": mark,
+        }
+        program = Program(
+            (self._sandbox.python, "-I", "harness.py"),
+            stdin=json.dumps(request).encode(),
+            files={"harness.py": _HARNESS},
+        )
+        limits = Limits(time_s=time_s, memory_bytes=MEMORY_BYTES, output_bytes=output_bytes + 64 * 1024)
+        finished = await self._sandbox.run(program, self._options.limits(limits))
+        *lines, last = finished.stdout.rstrip(b"\n").split(b"\n")
+        match _parsed(last):
+            case ["end", str(said)] if said == mark:
+                return Run(lines, None, ended=True)
+            case ["error", str(text)] if not lines:
+                return Run([], text, ended=True)
+        complete = finished.stdout.split(b"\n")[:-1]
+        return Run(complete, None, ended=False, overflowed=finished.limit == "output")
+
+
+def _parsed(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return None
