@@ -1,0 +1,112 @@
+"""code_fim: the reply fills in the missing part of a Python function, which then has to pass its tests."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any, Literal
+
+import pydantic
+from gymq.workers.resources.code_fim.completion import completion_of, extract_code
+from gymq.workers.resources.evalplus.calls import Runner
+from gymq.workers.resources.evalplus.task_sets import BaseTask, TaskSetError, find_file, read_tasks
+
+import gymq
+from gymq.sandbox import SandboxOptions
+
+FILES = {
+    "single_line": "HumanEval-SingleLineInfilling.jsonl",
+    "multi_line": "HumanEval-MultiLineInfilling.jsonl",
+    "random_span": "HumanEval-RandomSpanInfilling.jsonl",
+    "random_span_light": "HumanEval-RandomSpanInfillingLight.jsonl",
+}
+
+
+class GapRow(gymq.Row):
+    verifier_metadata: dict[str, Any] | None = None  # `task_id`
+
+
+class Gap(BaseTask):
+    """One function with a missing part."""
+
+    prompt: str  # the text before it
+    suffix: str
+    test: str  # defines `check(candidate)`
+    entry_point: str
+
+    def program(self, completion: str) -> str:
+        """Return the function with its tests."""
+        return f"{self.prompt}{completion}{self.suffix}\n{self.test}\ncheck({self.entry_point})"
+
+
+class CodeFim(gymq.Resources[GapRow]):
+    """Reward 1 if the function passes its tests with the part that the reply fills in."""
+
+    class Options(gymq.WorkerOptions):
+        split: Literal["single_line", "multi_line", "random_span", "random_span_light"] = "random_span"
+        num_processes: pydantic.PositiveInt = 8
+        timeout: pydantic.PositiveFloat = 3.0
+        problems: Path | None = None  # the task set; default: the published one, in `data`
+        sandbox: SandboxOptions = SandboxOptions()
+
+    reward_range = (0.0, 1.0)
+    deterministic = False  # a function may be slow one time and fast enough the next
+    needs = frozenset({"sandbox"})
+
+    async def start(self) -> None:
+        options = self.options
+        try:
+            path = find_file(options.problems, FILES[options.split], Path(__file__).parent)
+            self._gaps = await asyncio.to_thread(read_tasks, path, Gap)
+        except TaskSetError as error:
+            raise gymq.OptionsError(f"{self.name}: problems: {error}") from None
+        self._sandbox = await options.sandbox.started()
+        self._runner = Runner(self._sandbox, options.sandbox)
+        self._slots = asyncio.Semaphore(options.num_processes)
+
+    async def stop(self) -> None:
+        await self._sandbox.stop()
+
+    async def verify(self, request: gymq.VerifyRequest[GapRow]) -> gymq.Verdict:
+        task_id = (request.row.verifier_metadata or {}).get("task_id")
+        if not task_id:
+            return _verdict(metadata={"error": "the row has no verifier_metadata.task_id"})
+        gap = self._gaps.get(task_id) if isinstance(task_id, str) else None
+        if gap is None:
+            return _verdict(metadata={"error": f"the task set has no task {task_id!r:.200}"})
+        text = request.reply_text
+        if not text:
+            return _verdict()
+        code = extract_code(text)
+        if code is None:
+            return _verdict(extracted_model_output=text)
+        completion = completion_of(code, gap.prompt, gap.suffix)
+        status = await self._status(gap.program(completion))
+        return _verdict(extracted_model_output=text, extracted_model_code=code, completion=completion, status=status)
+
+    async def _status(self, program: str) -> str:
+        async with self._slots:
+            run = await self._runner.load(program, self.options.timeout)
+        if run.error is not None:
+            return f"failed: {run.error}"
+        return "passed" if run.ended else "timed out"
+
+
+def _verdict(
+    *,
+    extracted_model_output: str | None = None,
+    extracted_model_code: str | None = None,
+    completion: str | None = None,
+    status: str | None = None,
+    metadata: dict[str, str] | None = None,
+) -> gymq.Verdict:
+    passed = status == "passed"
+    return gymq.Verdict(
+        float(passed),
+        extracted_model_output=extracted_model_output,
+        extracted_model_code=extracted_model_code,
+        completion=completion,
+        status=status,
+        passed=passed,
+        metadata=metadata,
+    )
