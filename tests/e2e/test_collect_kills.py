@@ -25,16 +25,18 @@ EACH_ONCE = [(task, rollout) for task in range(NUM_ROWS) for rollout in range(NU
 class Collector:
     """`gymq collect` in a process of its own."""
 
-    def __init__(self, cluster: RunningCluster, folder: Path, *, last_s: float = 0.1) -> None:
+    def __init__(self, cluster: RunningCluster, folder: Path, *, last_waits_for: Path | None = None) -> None:
         """
         Args:
-            last_s: how long the model takes for the last row; the collection takes at least that.
+            last_waits_for: the model answers the last row once this file is there; None: at once.
         """
         self.files = RunFiles(folder / "rollouts.jsonl")
         self._url = cluster.url
         self._input = folder / "rows.jsonl"
-        times_s = [*(number % 7 / 10 for number in range(NUM_ROWS - 1)), last_s]
-        rows = [row(f"{folder} {number}", script={"model_s": model_s}) for number, model_s in enumerate(times_s)]
+        scripts: list[dict[str, Any]] = [{"model_s": number % 7 / 10} for number in range(NUM_ROWS)]
+        if last_waits_for is not None:
+            scripts[-1] = {"model_waits_for": str(last_waits_for)}
+        rows = [row(f"{folder} {number}", script=script) for number, script in enumerate(scripts)]
         self._input.write_text("".join(json.dumps(content) + "\n" for content in rows))
 
     async def start(self) -> asyncio.subprocess.Process:
@@ -108,7 +110,8 @@ async def test_everything_may_be_killed_during_one_collection(cluster: RunningCl
 async def test_an_interrupted_collection_says_what_is_done_and_how_it_is_resumed(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:
-    collector = Collector(cluster, tmp_path, last_s=15.0)
+    interrupted = tmp_path / "interrupted"
+    collector = Collector(cluster, tmp_path, last_waits_for=interrupted)
     process = await collector.start()
     await until(lambda: collector.num_lines() >= 1)
     process.send_signal(signal.SIGINT)
@@ -118,5 +121,6 @@ async def test_an_interrupted_collection_says_what_is_done_and_how_it_is_resumed
     said = re.search(r"gymq: run (\S+) was interrupted: (\d+) of 60 done; the same command resumes it", err.decode())
     assert said
     assert int(said[2]) == collector.num_lines()
+    interrupted.touch()
     summary = await collector.finish()
     assert (summary["run"], summary["done"]) == (said[1], len(EACH_ONCE))

@@ -30,6 +30,8 @@ class ScriptedModel(gymq.Model):
         self._calls[request.rollout] += 1
         script = json.loads((request.params.get("metadata") or {}).get("script", "{}"))
         await asyncio.sleep(script.get("model_s", 0.0))
+        while (awaited := script.get("model_waits_for")) and not Path(awaited).exists():  # noqa: ASYNC110, ASYNC240
+            await asyncio.sleep(0.05)
         if self._calls[request.rollout] <= script.get("model_fails", 0):
             raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, f"the engine refuses {self.options.api_key}")
         if script.get("model_nonsense"):
