@@ -22,7 +22,15 @@ RESPONSE = {
     "tools": [],
 }
 CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}
+PROBE = "Hi"  # what the first request of each start says
 COMPLETION = {"id": "c", "object": "chat.completion", "created": 1, "model": "m", "choices": [CHOICE]}
+
+
+def prompt_of(body: dict[str, Any]) -> str:
+    """Return the last message of a request, in either dialect."""
+    content = body.get("input") or body["messages"]
+    text: str = content[-1]["content"]
+    return text
 
 
 @dataclass

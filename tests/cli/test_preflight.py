@@ -16,9 +16,7 @@ from gymq.failures import InvalidTask
 from gymq.protocol.instances import Instance
 
 from .conftest import LETTERS, Called, Command, row
-from .endpoint import RESPONSE, served
-
-PROBE = "Hi"  # what the first request of each start says
+from .endpoint import PROBE, RESPONSE, prompt_of, served
 
 
 class Endpoint:
@@ -35,8 +33,7 @@ class Endpoint:
     def answer(self, path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         if path.endswith("/models"):
             return 200, {"data": [{"id": name} for name in self.served]}
-        content = body.get("input") or body["messages"]
-        prompt = content[-1]["content"]
+        prompt = prompt_of(body)
         self.prompts.append(prompt)
         status = self.status_of_probe if prompt == PROBE else self.status
         return status, RESPONSE if status == 200 else self.body
