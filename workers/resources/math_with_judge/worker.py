@@ -1,87 +1,9 @@
-"""math_with_judge: a mathematical answer, compared symbolically by math-verify and, if it says no, by a judge model.
-
-The judge is asked twice, with the answers in both orders, and has to find them equal both times.
-"""
+"""math_with_judge: a mathematical answer, compared symbolically by math-verify and, if it says no, by a judge model."""
 
 from __future__ import annotations
 
-import pydantic
-from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, check, limits
-from gymq.workers.resources.math_with_judge.judge import (
-    EQUAL,
-    INSTRUCTIONS,
-    LABELS,
-    QUESTION,
-    first_verdict,
-    hardened_verdict,
-    prompt,
-)
-
-import gymq
-from gymq.judge import Judge, JudgeOptions, compare
-from gymq.processes import CpuTimeUsedUp
+from gymq.workers.resources.math_with_judge.verifier import MathRow, MathVerifier
 
 
-class MathRow(gymq.Row):
-    question: str
-    expected_answer: str
-
-
-class MathOptions(JudgeOptions):
-    should_use_judge: bool = False
-    judge_model_server: gymq.Reference | None = None  # type: ignore[assignment]  # see `_check_judge`
-    judge_system_message: str | None = INSTRUCTIONS
-    library_verifier_timeout_seconds: pydantic.PositiveFloat = 10.0
-    library_verifier_max_concurrency: pydantic.PositiveInt = 32
-
-    @pydantic.model_validator(mode="after")
-    def _check_judge(self) -> MathOptions:
-        if self.should_use_judge and self.judge_model_server is None:
-            raise ValueError("should_use_judge is on, so judge_model_server must name a model")
-        return self
-
-
-class Math(gymq.Resources[MathRow]):
+class Math(MathVerifier[MathRow]):
     """Reward 1 if the reply's answer is equivalent to the expected one."""
-
-    reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
-    Options = MathOptions
-
-    async def start(self) -> None:
-        options = self.options
-        self.compute_limits = limits(options.library_verifier_timeout_seconds, options.library_verifier_max_concurrency)
-        self._judge = Judge.of(self, options) if options.should_use_judge else None
-
-    async def verify(self, request: gymq.VerifyRequest[MathRow]) -> gymq.Verdict:
-        row, reply = request.row, request.reply_text
-        try:
-            library = await self.compute(check, row.expected_answer, reply, self.options.hardened)
-        except CpuTimeUsedUp:
-            library = CUT_OFF
-        if library.cut_off and self._judge is None and self.options.hardened:
-            # Nothing was decided, and the same reply would be cut off again.
-            limit = f"{self.options.library_verifier_timeout_seconds:g} s of processor time"
-            raise gymq.InvalidTask(f"the reply's answer could not be compared within {limit}; nothing is known of it")
-        reward, evaluations = library.reward, None
-        judge = self._judge
-        if judge is not None and not library.reward:
-            answer = reply if library.extracted_answer is None else library.extracted_answer
-            verdict = first_verdict
-            if self.options.hardened:
-                answer, verdict = LABELS.material(answer, QUESTION), hardened_verdict
-            comparison = await compare(
-                lambda a, b: judge.ask(prompt(row.question, a, b), verdict),
-                row.expected_answer,
-                answer,
-                equal_label=EQUAL,
-                swap=True,
-            )
-            reward, evaluations = float(comparison.agrees), comparison.members()
-        return gymq.Verdict(
-            reward,
-            extracted_answer=library.extracted_answer,
-            library_reward=library.reward,
-            judge_evaluations=evaluations,
-        )
