@@ -62,6 +62,7 @@ class Bridge:
             bodies=MemoryBudget(LARGE_BODIES_BYTES),
         )
         hosts = (settings.host, directory.head_host, *(place.host for place in directory), *settings.allowed_hosts)
+        self._web = WebRoutes(self._context)
         self._server = HttpServer(OriginCheck(hosts, settings.host, with_key=settings.api_key is not None))
 
     @property
@@ -100,6 +101,7 @@ class Bridge:
         await self.rollouts.stop()
         await self._server.wait_idle(SEND_ERRORS_S)
         await self._server.close()
+        self._web.close()
 
     def _all_routes(self) -> list[web.RouteDef]:
         context = self._context
@@ -110,7 +112,7 @@ class Bridge:
         )
         return [
             *HeadRoutes(context).routes(),
-            *WebRoutes(context).routes(),
+            *self._web.routes(),
             *(MetricsRoutes(context).routes() if self._settings.metrics else ()),
             *agents.routes(),
             *ModelRoutes(context, agents).routes(),

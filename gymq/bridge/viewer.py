@@ -34,6 +34,7 @@ class Viewer:
         self._port = port
         self._context = ReadContext(settings=BridgeSettings(host=host), bus=bus)
         self._server = HttpServer(OriginCheck([host], host, with_key=False))
+        self._web = WebRoutes(self._context)
 
     @property
     def port(self) -> int:
@@ -54,7 +55,7 @@ class Viewer:
             PortTaken: the address is not available.
         """
         ports = range(VIEWER_PORT, VIEWER_PORT + NUM_PORTS) if self._port is None else [self._port]
-        routes = [web.get("/", alive), *WebRoutes(self._context).routes()]
+        routes = [web.get("/", alive), *self._web.routes()]
         for port in ports:
             try:
                 await self._server.start(routes, self._host, [port])
@@ -71,3 +72,4 @@ class Viewer:
     ) -> None:
         self._context.draining = True
         await self._server.close()
+        self._web.close()

@@ -20,6 +20,7 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.readable import output_tokens
 from gymq.runs.stored_runs import Runs
 
 PAGE = 50
@@ -168,17 +169,9 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         failure_class=failure,
         duration_s=outcome.duration_s,
         started_at=outcome.started_at,
-        output_tokens=_output_tokens(outcome),
+        output_tokens=output_tokens(outcome),
         words=words[:WORDS],
     )
-
-
-def _output_tokens(outcome: Outcome) -> int | None:
-    if isinstance(outcome, Failure):
-        return None
-    usage = outcome.response.get("usage")
-    count = usage.get("output_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) else None
 
 
 def _texts(outcome: Outcome) -> Iterator[str]:

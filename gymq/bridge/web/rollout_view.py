@@ -12,6 +12,7 @@ from gymq.data.rows import PARAMS
 from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult, Unresolved, Verified, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.in_progress import Done
+from gymq.runs.readable import another_try, answer_of, expected_of, judge_calls, objects, params_of, prompt_of, row_of
 
 MOST_TOKENS = 20_000  # of one item that are sent to a page
 
@@ -20,6 +21,7 @@ View = dict[str, Any]
 
 def stored_view(outcome: Outcome) -> View:
     """Return a stored rollout without its tokens, which are only counted."""
+    verdict = outcome.verdict if isinstance(outcome, VerifiedRollout) else {}
     view: View = {
         "state": outcome.__struct_config__.tag.partition(".")[0],  # type: ignore[union-attr]
         "run": outcome.run,
@@ -33,23 +35,26 @@ def stored_view(outcome: Outcome) -> View:
         "duration_s": outcome.duration_s,
         "policy_versions": outcome.policy_versions,
         "timings": [[str(timing.stage), timing.started_s, timing.duration_s] for timing in outcome.timings],
-        **_asked(outcome.row),
+        **_asked(outcome.row, verdict),
+        "expected": expected_of(row_of(outcome), verdict),
+        "answer": dict(zip(("name", "value"), answer_of(outcome), strict=True)),
     }
     if isinstance(outcome, VerifiedRollout | Unresolved):
         response = outcome.response
-        view["items"] = [without_tokens(item) for item in _objects(response.get("output"))]
+        view["items"] = [without_tokens(item) for item in objects(response.get("output"))]
         view["usage"] = response.get("usage")
         view["incomplete"] = response.get("incomplete_details")
         view["model"] = response.get("model")
     if isinstance(outcome, VerifiedRollout):
         view["reward"] = outcome.reward
-        view["verdict"] = outcome.verdict
+        view["verdict"] = {name: value for name, value in verdict.items() if name != PARAMS}
+        view["judge_calls"] = list(judge_calls("", view["verdict"]))
     if isinstance(outcome, Failure | Unresolved):
         view["failure"] = {
             "class": str(outcome.failure_class),
             "stage": str(outcome.stage),
             "message": outcome.message,
-            "retryable": outcome.retryable,
+            "another_try": another_try(outcome),
         }
     return view
 
@@ -69,7 +74,7 @@ def unfinished_view(run: str, task_index: int, rollout_index: int, task: Task | 
         "items": [],
     }
     if task is not None:
-        view |= {"agent": task.agent, "num_rollouts": task.num_rollouts, **_asked(task.row)}
+        view |= {"agent": task.agent, "num_rollouts": task.num_rollouts, **_asked(task.row, {})}
     return view
 
 
@@ -79,7 +84,7 @@ def done_items(done: Iterable[Done]) -> list[View]:
     for effect in done:
         reply, fields = effect.reply, {"at": effect.stored_at}
         if isinstance(reply, Generated):
-            items += [without_tokens(item) | fields for item in _objects(reply.response.get("output"))]
+            items += [without_tokens(item) | fields for item in objects(reply.response.get("output"))]
         elif isinstance(reply, ToolResult):
             # The journal knows a call as "tool <number> <name>".
             name = effect.key.split(" ")[2] if effect.key.count(" ") >= 2 else ""
@@ -103,7 +108,7 @@ def tokens_of_item(outcome: Outcome, position: int) -> View:
     Raises:
         BridgeError: 404; the item has no tokens.
     """
-    items = [] if isinstance(outcome, Failure) else _objects(outcome.response.get("output"))
+    items = [] if isinstance(outcome, Failure) else objects(outcome.response.get("output"))
     item = items[position] if 0 <= position < len(items) else {}
     ids, log_probs = item.get("generation_token_ids"), item.get("generation_log_probs")
     if ids is None:
@@ -115,7 +120,7 @@ def tokens_of_item(outcome: Outcome, position: int) -> View:
     }
 
 
-def _asked(row: bytes) -> View:
+def _asked(row: bytes, verdict: Mapping[str, Any]) -> View:
     """Return the prompt and the other fields of a row.
 
     A failed row was never checked and may hold anything.
@@ -124,18 +129,13 @@ def _asked(row: bytes) -> View:
         fields = msgspec.json.decode(row)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {"row": row.decode("utf-8", "backslashreplace"), "input": []}
-    params = fields.get(PARAMS) if isinstance(fields, dict) else None
-    if not isinstance(fields, dict) or not isinstance(params, dict):
+    if not isinstance(fields, dict):
         return {"row": fields, "input": []}
-    given = params.get("input")
+    params = params_of(fields, verdict)
     return {
         "row": {name: value for name, value in fields.items() if name != PARAMS},
-        "input": [{"role": "user", "content": given}] if isinstance(given, str) else _objects(given),
+        "input": prompt_of(params),
         "instructions": params.get("instructions"),
-        "tools": _objects(params.get("tools")),
+        "tools": objects(params.get("tools")),
         "params": {name: value for name, value in params.items() if name not in ("input", "instructions", "tools")},
     }
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from aiohttp import web
 
 from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import invalid, not_found
-from gymq.bridge.http import JSON
+from gymq.bridge.http import JSON, read_body
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
+from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, Source
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
 from gymq.bridge.web.run_views import RunViews
@@ -23,6 +24,7 @@ from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_progress import tasks_in_flight
+from gymq.runs.readable import exact_record
 
 MOST_INDEX = 2**53
 TASKS_COMPARED = 20  # on a page
@@ -31,6 +33,7 @@ _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+_decode_sources = msgspec.json.Decoder(Annotated[list[Source], msgspec.Meta(max_length=MOST_TEXTS)]).decode
 T = TypeVar("T")
 
 
@@ -42,6 +45,7 @@ class WebRoutes:
         self._list = RolloutList(context.bus)
         self._store = OutcomeStore(context.bus)
         self._listeners = Listeners(context)
+        self._rendering = Rendering()
 
     def routes(self) -> list[web.RouteDef]:
         return [
@@ -56,7 +60,10 @@ class WebRoutes:
             web.get(f"{_RUN}/tasks", self.tasks),
             web.get(_ROLLOUT, self.rollout),
             web.get(f"{_ROLLOUT}/live", self.rollout_live),
+            web.get(f"{_ROLLOUT}/record", self.record),
+            web.get(f"{_ROLLOUT}/failures", self.failures),
             web.get(f"{_ROLLOUT}/tokens/{{item}}", self.tokens),
+            web.post("/ui/api/rendered", self.rendered),
             web.get("/ui/{file}", self.file),
         ]
 
@@ -140,11 +147,35 @@ class WebRoutes:
         events = rollout_events(self._context, self._store, self._views, *_rollout(request))
         return await self._listeners.stream(request, events)
 
+    async def record(self, request: web.Request) -> web.Response:
+        """Return a rollout exactly as it is stored, as JSON."""
+        self._context.admit(request)
+        return _json_answer(exact_record(await self._outcome(request)))
+
+    async def failures(self, request: web.Request) -> web.Response:
+        """Return the failures of a rollout that were reported, also those that a later outcome replaced."""
+        self._context.admit(request)
+        return _answer(await self._views.failures_of(_rollout(request)))
+
     async def tokens(self, request: web.Request) -> web.Response:
         """Return the tokens of one item of a rollout's output."""
         self._context.admit(request)
         item = _index(request.match_info["item"])
         return _answer(tokens_of_item(await self._outcome(request), item))
+
+    async def rendered(self, request: web.Request) -> web.Response:
+        """Return texts that the page has as trees of elements, in order; null for one to be shown as it is."""
+        self._context.admit(request)
+        body = await read_body(request, max_bytes=MAX_BYTES, timeout_s=self._context.settings.body_timeout_s)
+        try:
+            sources = _decode_sources(body)
+        except msgspec.DecodeError as error:
+            raise invalid(f"the body is not a list of texts: {error}") from None
+        return _answer(await self._rendering.render(sources))
+
+    def close(self) -> None:
+        """End the processes that render texts."""
+        self._rendering.close()
 
     async def _outcome(self, request: web.Request) -> Outcome:
         of = _rollout(request)
@@ -155,8 +186,12 @@ class WebRoutes:
 
 
 def _answer(value: Any) -> web.Response:
+    return _json_answer(_encode(value))
+
+
+def _json_answer(body: bytes) -> web.Response:
     headers = {"X-Content-Type-Options": HEADERS["X-Content-Type-Options"], "Cache-Control": "no-store"}
-    return web.Response(body=_encode(value), content_type=JSON, headers=headers)
+    return web.Response(body=body, content_type=JSON, headers=headers)
 
 
 def _run(request: web.Request) -> str:

@@ -15,6 +15,7 @@ from gymq.bridge.web.histogram import Bar, histogram
 from gymq.bus import Bus, streams
 from gymq.protocol import subjects
 from gymq.protocol.messages import Profile, Run
+from gymq.protocol.subjects import RolloutId
 from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.stored_runs import Runs
@@ -25,6 +26,7 @@ PAGE = 25  # runs on a page of the list
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often
 MOST_KEPT = 32  # runs whose view is kept
 MOST_FAILURES = 20
+MOST_SEARCHED = 1000  # failures of a run among which those of a rollout are looked for
 
 
 class Failing(msgspec.Struct, frozen=True):
@@ -93,6 +95,22 @@ class RunViews:
                 kept.at = time.monotonic()
             return kept.view
 
+    async def failures_of(self, rollout: RolloutId) -> list[Failing]:
+        """Return the failures of one rollout that are among the newest of its run, the newest first.
+
+        Raises:
+            BusError
+        """
+        return [one for one in await self._failing(rollout.run, MOST_SEARCHED) if one.rollout == str(rollout)]
+
+    async def _failing(self, run: str, limit: int) -> list[Failing]:
+        letters = [entry.letter for entry in reversed(await self._letters.newest(limit, run))]
+        return [
+            Failing(one.rollout, str(one.failure_class or "failed"), str(one.stage or ""), one.reason, one.at)
+            for one in letters
+            if one.rollout
+        ]
+
     async def has_task(self, run: str, task_index: int) -> bool:
         """Return whether a run has such a task, or may have: it has not ended, and its end is known.
 
@@ -116,12 +134,7 @@ class RunViews:
         num_stored = await self._runs.num_stored(run)
         if known is not None and known.num_stored == num_stored:
             return known
-        failing = []
-        for entry in reversed(await self._letters.newest(MOST_FAILURES, run)):
-            letter = entry.letter
-            if letter.rollout:
-                of = (str(letter.failure_class or "failed"), str(letter.stage or ""))
-                failing.append(Failing(letter.rollout, *of, letter.reason, letter.at))
+        failing = await self._failing(run, MOST_FAILURES)
         return await asyncio.to_thread(_view, record, checkpoint, num_stored, failing)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -14,12 +13,12 @@ from gymq.bus import Bus
 from gymq.cli.cluster import connected, require_run, stored_url
 from gymq.cli.errors import UsageError
 from gymq.cli.table import run_table
-from gymq.cli.transcript import print_transcript, tokens_of, why_no_reward
+from gymq.cli.transcript import print_transcript, why_no_reward
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
-from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import READ_BATCH, OutcomeStore
 from gymq.render import Listing, first_words, listing, listing_console, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
+from gymq.runs.readable import exact_record, output_tokens
 from gymq.runs.stored_runs import Runs, profiled_totals
 from gymq.runtime.profiler import read_profile
 
@@ -36,9 +35,6 @@ _NUMBERS_WIDTH = 52  # of these columns, as a rule
 
 
 _LEAST_WORDS, _MOST_WORDS = 28, 400  # characters of a reply or a message
-
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 async def show_rollouts(
@@ -78,7 +74,7 @@ async def _list(bus: Bus, run: str, task: int | None, failed: bool, limit: int, 
             break
         count += 1
         if as_json:
-            sys.stdout.buffer.write(exact(outcome) + b"\n")
+            sys.stdout.buffer.write(exact_record(outcome) + b"\n")
         elif failed:
             table.add_row(*_failure_cells(outcome))
         else:
@@ -133,21 +129,10 @@ async def _show(bus: Bus, run: str, task: int, rollout: int, as_json: bool) -> N
     except BadMessage as error:
         raise UsageError(f"{stored.subject}: the stored outcome cannot be read: {error}; collect it again") from None
     if as_json:
-        sys.stdout.buffer.write(exact(outcome) + b"\n")
+        sys.stdout.buffer.write(exact_record(outcome) + b"\n")
         sys.stdout.buffer.flush()
     else:
         print_transcript(outcome, Console())
-
-
-def exact(outcome: Outcome) -> bytes:
-    """Return the whole record as JSON, with the row as an object and token arrays as lists."""
-    fields: dict[str, Any] = {"type": outcome.__struct_config__.tag, **msgspec.structs.asdict(outcome)}
-    try:
-        msgspec.json.decode(outcome.row)
-        fields["row"] = msgspec.Raw(outcome.row)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        fields["row"] = outcome.row.decode("utf-8", "backslashreplace")
-    return _encode(fields)
 
 
 def _listing(run: str) -> Listing:
@@ -162,7 +147,7 @@ def _cells(outcome: Outcome, room: int) -> list[str | Text]:
         result = Text("-", style="yellow")
         failure_class, _, message = why_no_reward(outcome)
         text = first_words(f"{failure_class}: {message}", room)
-    tokens = tokens_of(outcome)
+    tokens = output_tokens(outcome)
     return [
         *_indices(outcome),
         result,

@@ -1,0 +1,54 @@
+"""Code as spans, coloured by what they are in its language."""
+
+from __future__ import annotations
+
+import re
+from itertools import groupby
+
+from gymq.bridge.web.tree import Node, element
+
+MAX_CHARS = 20_000  # some lexers take time that grows with the square of a text
+
+_NAME = re.compile(r"[A-Za-z0-9_+#.-]{1,30}")
+_KINDS = (
+    ("Comment", "comment"),
+    ("Keyword", "keyword"),
+    ("Operator.Word", "keyword"),
+    ("Literal.String", "string"),
+    ("Literal.Number", "figure"),
+    ("Name.Function", "named"),
+    ("Name.Class", "named"),
+    ("Name.Tag", "named"),
+    ("Name.Attribute", "builtin"),
+    ("Name.Decorator", "builtin"),
+    ("Name.Builtin", "builtin"),
+    ("Name.Exception", "removed"),
+    ("Generic.Deleted", "removed"),
+    ("Generic.Error", "removed"),
+    ("Generic.Traceback", "removed"),
+    ("Generic.Inserted", "added"),
+    ("Generic.Heading", "keyword"),
+    ("Generic.Subheading", "keyword"),
+)
+
+
+def highlighted(code: str, language: str) -> list[Node]:
+    """Return code as nodes; one text if the language is not known or the code is too long."""
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    if len(code) > MAX_CHARS or not _NAME.fullmatch(language):
+        return [code]
+    try:
+        lexer = get_lexer_by_name(language, stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return [code]
+    nodes: list[Node] = []
+    for kind, tokens in groupby(lexer.get_tokens(code), lambda token: _kind(str(token[0])[len("Token.") :])):
+        text = "".join(text for _, text in tokens)
+        nodes.append(element("span", {"class": kind}, [text]) if kind else text)
+    return nodes
+
+
+def _kind(token: str) -> str:
+    return next((kind for start, kind in _KINDS if token == start or token.startswith(f"{start}.")), "")

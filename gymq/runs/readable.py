@@ -1,0 +1,170 @@
+"""What a person looks for in an outcome: what was asked and expected, what was answered, and what its judges said.
+
+Rows and verdicts are of their authors, who name fields as they like; what is found by its name is a convention.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
+from gymq.protocol.tokens import encode_json
+from gymq.responses import last_assistant_text
+
+MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
+
+_EXPECTED = re.compile(r"(expected|ground_truth|gold|target|reference|correct)(_|$)|(answers?|solution|label|sql)$")
+_EXTRACTED = re.compile(r"(extracted|parsed|predicted)_")
+_NESTED = ("verifier_metadata", "template_metadata", "info", "metadata")
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+@dataclass(frozen=True)
+class JudgeCall:
+    """A call of a judge, as a verdict holds it.
+
+    Attributes:
+        path: where it is in the verdict, such as `judge_evaluations[0]`.
+        facts: its other fields, such as the label that was read.
+        prompt: the items that the judge was given.
+        output: the items of its response.
+    """
+
+    path: str
+    facts: dict[str, Any]
+    prompt: list[dict[str, Any]]
+    output: list[dict[str, Any]]
+
+
+def row_of(outcome: Outcome) -> dict[str, Any]:
+    """Return the row of an outcome; a failed row was never checked, and is empty if it is not an object."""
+    try:
+        decoded = msgspec.json.decode(outcome.row)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return decoded if isinstance(decoded, dict) else {}
+
+
+def own_fields(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a row that are there for its environment."""
+    return {
+        name: value for name, value in row.items() if name not in (PARAMS, AGENT_REF) and not name.startswith("_ng_")
+    }
+
+
+def params_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of the model calls; of a program that has prompts of its own the verdict has them."""
+    params = verdict.get(PARAMS, row.get(PARAMS))
+    return params if isinstance(params, dict) else {}
+
+
+def prompt_of(params: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the items of a request's input."""
+    given = params.get("input")
+    return [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
+
+
+def question_of(params: Mapping[str, Any]) -> str:
+    """Return the text that the policy was asked first: that of the last message before its turn."""
+    asked = [item for item in prompt_of(params) if item.get("role") in (None, "user")]
+    return content_text(asked[-1].get("content")) if asked else ""
+
+
+def expected_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields, by name, that say what was expected."""
+    fields = own_fields(row)
+    nested = [fields[name] for name in _NESTED if isinstance(fields.get(name), dict)]
+    found: dict[str, Any] = {}
+    for source in (fields, *nested, verdict):
+        found |= {
+            name: value
+            for name, value in source.items()
+            if _EXPECTED.match(name) and value is not None and not isinstance(value, bool) and name not in found
+        }
+    return found
+
+
+def answer_of(outcome: Outcome) -> tuple[str, Any]:
+    """Return the name of the field with the answer and the answer; without such a field the name is empty.
+
+    Then the answer is the text of the last reply.
+    """
+    if isinstance(outcome, VerifiedRollout):
+        for name, value in outcome.verdict.items():
+            if _EXTRACTED.match(name) and value is not None:
+                return name, value
+    return "", "" if isinstance(outcome, Failure) else last_assistant_text(outcome.response)
+
+
+def judge_call(path: str, value: Mapping[str, Any]) -> JudgeCall | None:
+    """Return the call of a judge that a structure is, as `gymq.judge` and NeMo Gym store them; None if it is none."""
+    request, response = value.get("request", value.get(PARAMS)), value.get("response")
+    if isinstance(request, dict) and isinstance(response, dict) and "input" in request and "output" in response:
+        facts = {key: entry for key, entry in value.items() if entry is not request and entry is not response}
+        return JudgeCall(path, facts, prompt_of(request), objects(response.get("output")))
+    return None
+
+
+def judge_calls(path: str, value: Any, levels: int = MAX_LEVELS) -> Iterator[JudgeCall]:
+    """Yield the calls of judges in a structure."""
+    if isinstance(value, dict):
+        call = judge_call(path, value)
+        if call is not None:
+            yield call
+            return
+    if levels and isinstance(value, dict | list):
+        inside = value.items() if isinstance(value, dict) else enumerate(value)
+        for name, entry in inside:
+            where = f"{path}[{name}]" if isinstance(value, list) else f"{path}.{name}" if path else str(name)
+            yield from judge_calls(where, entry, levels - 1)
+
+
+def output_tokens(outcome: Outcome) -> int | None:
+    """Return the number of output tokens of a rollout, as the model counted them."""
+    usage = None if isinstance(outcome, Failure) else outcome.response.get("usage")
+    count = usage.get("output_tokens") if isinstance(usage, dict) else None
+    return count if isinstance(count, int) else None
+
+
+def another_try(outcome: Failure | Unresolved) -> str:
+    """Return whether a failure may be retried, in words."""
+    if outcome.curable:
+        return "once its cause is removed: the same `gymq collect` retries it"
+    return "may help" if outcome.retryable else "cannot help"
+
+
+def exact_record(outcome: Outcome) -> bytes:
+    """Return the whole outcome as JSON, with the row as an object and token arrays as lists."""
+    fields: dict[str, Any] = {"type": outcome.__struct_config__.tag, **msgspec.structs.asdict(outcome)}
+    try:
+        msgspec.json.decode(outcome.row)
+        fields["row"] = msgspec.Raw(outcome.row)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        fields["row"] = outcome.row.decode("utf-8", "backslashreplace")
+    return _encode(fields)
+
+
+def content_text(content: Any) -> str:
+    """Return the text of a message's content: its texts and refusals, and the rest as JSON."""
+    if isinstance(content, str):
+        return content
+    return "\n".join(_part(part) for part in objects(content))
+
+
+def objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list that may hold anything, since a failed row was never checked."""
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, Sequence) else []
+
+
+def _part(part: Mapping[str, Any]) -> str:
+    for field in ("text", "refusal"):
+        if isinstance(part.get(field), str):
+            return str(part[field])
+    return _encode(part).decode()
