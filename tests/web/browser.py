@@ -84,6 +84,33 @@ class Page:
     async def shows(self, text: str) -> None:
         await self.until(f"document.body.innerText.includes({json.dumps(text)})")
 
+    async def press(self, key: str) -> None:
+        await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
+        await self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    async def unfold(self) -> None:
+        """Open all that is folded on the page of a rollout, and what is folded in it."""
+        closed = "document.querySelectorAll('.reading details:not(.record):not([open])').length"
+        while await self.value(closed):
+            await self.press("c")
+
+    async def rendered(self) -> None:
+        """Wait until no text in the window is still to be rendered."""
+        await self.until("document.querySelector('main .card') && !document.body.innerText.includes('reading …')")
+        near = (
+            "(box) => { const { top, bottom } = box.getBoundingClientRect(); return top < innerHeight && bottom > 0 }"
+        )
+        shown = "one.checkVisibility({ contentVisibilityAuto: true })"
+        await self.until(f"![...document.querySelectorAll('.pending')].some((one) => {shown} && ({near})(one))")
+
+    async def whole(self, width: int, height: int = 900) -> None:
+        """Make the window as high as the page, and wait until all texts are rendered."""
+        await self.size(width, height)
+        await self.rendered()
+        tall = await self.value("document.documentElement.scrollHeight")
+        await self.size(width, max(height, tall))
+        await self.rendered()
+
     async def size(self, width: int, height: int = 900) -> None:
         await self.send(
             "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600

@@ -1,6 +1,7 @@
 """The page in a real browser: what a model wrote stays text, and what happens is seen as it happens."""
 
 import asyncio
+import json
 import time
 from array import array
 from collections.abc import AsyncIterator
@@ -34,7 +35,7 @@ async def page() -> AsyncIterator[Page]:
 
 async def is_unharmed(page: Page) -> None:
     assert await page.value("window.hit") is None
-    assert await page.value("document.querySelectorAll('img, iframe, script').length") == 1  # its own module
+    assert await page.value("document.querySelectorAll('img, iframe, script, object, embed').length") == 1  # its module
     assert page.problems == []
 
 
@@ -74,6 +75,9 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
     views |= {f"compare/{run}/{run}": [19], f"compare/{run}/{run}/0/0": [3, 15]}
     for view, shown in views.items():
         await page.open(f"{web.url}#/{view}")
+        if view.startswith("rollout"):
+            await page.until("document.querySelector('.reading h1') !== null")
+            await page.unfold()
         for number in shown:
             await page.until(f"document.body.textContent.includes('window.hit={number}<')")
         await is_unharmed(page)
@@ -207,7 +211,7 @@ async def test_turns_appear_while_a_rollout_is_made(working: Web, page: Page) ->
     await page.shows("Turn 1")
     await page.shows("in progress")
     go_on.set()
-    await page.shows("Verdict: reward 1")
+    await page.shows("reward 1")
     await page.shows("it is two <script>")
     await is_unharmed(page)
     assert (await result).status == 200
@@ -222,7 +226,7 @@ async def test_tokens_are_shown_when_asked_for(web: Web, run: str, page: Page) -
     await page.shows("1 tokens in the prompt, 2 generated")
     await page.value("document.querySelector('.tokens button').click()")
     await page.shows("40001 40002")
-    assert await page.value("[...document.querySelectorAll('.id')].map((one) => one.className)") == [
+    assert await page.value("[...document.querySelectorAll('.ids .id')].map((one) => one.className)") == [
         "id sure",
         "id odd",
     ]
@@ -287,3 +291,156 @@ async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, 
         wide += " && !one.closest('.scroll, .strip'))?.outerHTML.slice(0, 300)"
         is_narrow = await page.value("document.documentElement.scrollWidth <= window.innerWidth")
         assert is_narrow, (view, await page.value(wide))
+
+
+MARKDOWN = """# A plan
+
+**bold** and `code`
+
+```python
+def f(): return 1
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+$x^2$
+"""
+HOSTILE_MARKDOWN = [
+    "<img src=x onerror=window.hit=1> **a**",
+    "[press](javascript:window.hit=1) <javascript:window.hit=1>",
+    "![a](data:text/html,<script>window.hit=1</script>) ![b](data:image/svg+xml;base64,PHN2Zy8+)",
+    "$\\href{javascript:window.hit=1}{x}$ $\\text{</mtext><script>window.hit=1</script>}$",
+    "<math><annotation-xml encoding='text/html'><img src=x onerror=window.hit=1></annotation-xml></math> *b*",
+    "<svg><script>window.hit=1</script></svg> `c`",
+    "> " * 300 + "*deep*",
+    "```html\n<script>window.hit=1</script>\n```",
+]
+
+
+async def test_a_reply_is_shown_as_markdown_with_code_tables_and_formulas(web: Web, run: str, page: Page) -> None:
+    await web.store(rollout(run, 0, text=MARKDOWN))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    turn = "document.querySelector('.turn')"
+    for part in ("h3", "strong", "pre.code .keyword", "table td", "math msup"):
+        await page.until(f"{turn}.querySelector('{part}') !== null")
+    assert page.problems == []
+
+
+async def test_hostile_markdown_stays_harmless_once_it_is_rendered(web: Web, run: str, page: Page) -> None:
+    everything = "\n\n".join(HOSTILE_MARKDOWN)
+    response = reply(function_call("f", {"code": everything}), everything)
+    response["output"][1:1] = [{"type": "function_call_output", "output": json.dumps({"sql": everything})}]
+    row = {"expected_answer": everything, "responses_create_params": {"input": everything, "instructions": everything}}
+    judged = {"request": {"input": everything}, "response": {"output": response["output"][-1:]}}
+    verdict = {"extracted_answer": everything, "judge_evaluations": [judged | {"verdict_label": everything}]}
+    await web.store(rollout(run, 0, row=row, response=response, verdict=verdict))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelector('.reading h1') !== null")
+    await page.unfold()
+    await page.whole(1280)
+    await page.until("document.querySelector('.rich strong') !== null")
+    links = "[...document.querySelectorAll('main a')].every((a) => a.getAttribute('href').startsWith('#/'))"
+    assert await page.value(links)
+    assert await page.value("document.querySelectorAll('main svg, main annotation-xml, main [style*=url]').length") == 0
+    await is_unharmed(page)
+
+
+async def test_an_image_within_a_message_is_shown(web: Web, run: str, page: Page) -> None:
+    dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+    parts = [
+        {"type": "input_text", "text": "what is this?"},
+        {"type": "input_image", "image_url": f"data:image/png;base64,{dot}"},
+        {"type": "input_image", "image_url": "https://example.org/x.png"},
+    ]
+    row = {"responses_create_params": {"input": [{"role": "user", "content": parts}]}}
+    await web.store(rollout(run, 0, row=row))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelector('main img')?.naturalWidth === 1")
+    assert await page.value("document.querySelectorAll('main img').length") == 1
+    assert page.problems == []
+
+
+async def test_calls_and_reasoning_are_folded_and_opened_by_a_key(web: Web, run: str, page: Page) -> None:
+    response = reply(
+        function_call("spell", {"word": "abc", "options": {"case": "upper", "x": list(range(80))}}), "done"
+    )
+    first = response["output"][0]
+    response["output"][1:1] = [
+        {"type": "function_call_output", "call_id": first["call_id"], "output": '{"letters": ["A", "B", "C"]}'},
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "one\n\ntwo"}]},
+    ]
+    await web.store(rollout(run, 0, response=response))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelector('.block.call summary')?.innerText.includes('letters')")
+    opened = "document.querySelectorAll('.turn details[open]').length"
+    assert await page.value(opened) == 0
+    await page.unfold()
+    assert await page.value(opened) > 2
+    assert await page.value("document.querySelector('.call-inside').innerText.includes('case: \"upper\"')")
+    await page.press("c")
+    assert await page.value(opened) == 0
+
+
+async def test_keys_lead_through_a_rollout_and_to_its_neighbours(web: Web, run: str, page: Page) -> None:
+    await web.store(rollout(run, 0, 0, num_rollouts=2), rollout(run, 0, 1, num_rollouts=2))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("task 0, rollout 0")
+    await page.press("j")
+    await page.until("document.activeElement.classList.contains('card')")
+    await page.press("?")
+    await page.until("document.querySelector('dialog').open")
+    await page.press("Escape")
+    await page.value("document.querySelector('dialog').close()")
+    await page.press("/")
+    await page.until("document.activeElement.type === 'search'")
+    await page.press("]")
+    await page.value("document.activeElement.blur()")
+    assert "0/0" in await page.value("location.hash")
+    await page.press("]")
+    await page.shows("task 0, rollout 1")
+    await page.press("[")
+    await page.shows("task 0, rollout 0")
+
+
+async def test_a_search_inside_a_rollout_finds_what_is_folded(web: Web, run: str, page: Page) -> None:
+    response = reply(function_call("look", {"at": "x" * 300 + " needle"}), "no pin here")
+    await web.store(rollout(run, 0, response=response))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelectorAll('.part-link').length > 3")
+    search = "document.querySelector('.outline input')"
+    await page.value(f"({search}.value = 'NEEDLE', {search}.dispatchEvent(new Event('input')))")
+    await page.shows("1 found in 1 parts")
+    await page.value("document.querySelector('.outline form').requestSubmit()")
+    await page.until("document.querySelector('.turn details').open && CSS.highlights.get('found').size > 0")
+
+
+async def test_a_judges_prompt_and_words_are_shown_as_such(web: Web, run: str, page: Page) -> None:
+    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "the same thing"}]}
+    call = {"request": {"input": "are they equal?"}, "response": {"output": [said]}, "verdict_label": "[[A=B]]"}
+    row = {"expected_answer": "4", "responses_create_params": {"input": "2 + 2?"}}
+    verdict = {"extracted_answer": "four", "judge_evaluations": [call], "accuracy": 0.5}
+    await web.store(rollout(run, 0, row=row, verdict=verdict))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("the judge says")
+    rows = "[...document.querySelectorAll('.gist')].map((row) => [...row.children].map((one) => one.innerText))"
+    assert dict(await page.value(rows)) == {
+        "asked": "2 + 2?",
+        "expected (expected_answer)": "4",
+        "answer (extracted_answer)": "four",
+        "verdict": "accuracy 0.5",
+    }
+    assert await page.value("document.querySelector('.judge').innerText.includes('verdict_label [[A=B]]')")
+
+
+async def test_a_text_of_a_million_characters_is_shown_piece_by_piece(web: Web, run: str, page: Page) -> None:
+    line = "word " * 20 + "**end**\n\n"
+    await web.store(rollout(run, 0, text=line * (1_000_000 // len(line))))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelector('.turn strong') !== null")
+    more = "[...document.querySelectorAll('.turn button')].find((one) => one.textContent.startsWith('show the other'))"
+    assert await page.value("document.querySelector('.turn').textContent.length") < 30_000
+    await page.value(f"{more}.click()")
+    assert await page.value("document.querySelector('.turn').textContent.length") > 900_000
+    assert await page.value("document.querySelectorAll('.chunk').length") > 40

@@ -7,7 +7,7 @@ import pytest
 
 from gymq.bridge.web.formulas import formula
 from gymq.bridge.web.highlighting import highlighted
-from gymq.bridge.web.rendering import MAX_CHARS, Rendering, Source
+from gymq.bridge.web.rendering import MAX_CHARS, Rendering, RichText
 from gymq.bridge.web.rich_text import markdown
 
 _TAGS = (
@@ -130,9 +130,11 @@ def test_marks_without_end_are_rendered_within_the_limits_and_lose_nothing(mark:
 async def test_a_text_that_takes_too_long_is_the_only_one_not_rendered() -> None:
     rendering = Rendering()
     try:
-        slow = Source("a " * (MAX_CHARS // 2), "java")  # its lexer needs time that grows with the square
-        long = Source("x" * (MAX_CHARS + 1))
-        first, second, third, fourth = await rendering.render([Source("**a**"), slow, long, Source("x = 1", "python")])
+        slow = RichText("a " * (MAX_CHARS // 2), "java")  # its lexer needs time that grows with the square
+        long = RichText("x" * (MAX_CHARS + 1))
+        first, second, third, fourth = await rendering.render(
+            [RichText("**a**"), slow, long, RichText("x = 1", "python")]
+        )
     finally:
         rendering.close()
     assert tags(first or []) == ["p", "strong"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
@@ -19,7 +20,7 @@ MOST_TEXTS = 64  # of one request
 MAX_BYTES = 4 * 1024 * 1024  # of one request
 
 
-class Source(msgspec.Struct, forbid_unknown_fields=True):
+class RichText(msgspec.Struct, forbid_unknown_fields=True):
     """A text to render."""
 
     text: str
@@ -35,18 +36,24 @@ _LIMITS = ComputeLimits(cpu_s=1.0, timeout_s=10.0, max_memory_bytes=2**30, prepa
 
 
 class Rendering:
-    """Renders texts. Its process starts with the first request."""
+    """Renders texts."""
 
     def __init__(self) -> None:
         self._processes = KillableProcesses(max_workers=1)
+        self._starting: asyncio.Task[list[list[Node] | None]] | None = None
 
-    async def render(self, sources: Sequence[Source]) -> list[list[Node] | None]:
+    def start(self) -> None:
+        """Have the process started in the background, so that the first text need not wait for it."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self.render([RichText("a")]))
+
+    async def render(self, sources: Sequence[RichText]) -> list[list[Node] | None]:
         """Return the nodes of each text; None for one that takes too long or is too long."""
         fitting = [source for source in sources if len(source.text) <= MAX_CHARS]
         made = iter(await self._together(fitting))
         return [next(made) if len(source.text) <= MAX_CHARS else None for source in sources]
 
-    async def _together(self, sources: Sequence[Source]) -> list[list[Node] | None]:
+    async def _together(self, sources: Sequence[RichText]) -> list[list[Node] | None]:
         """Render texts at once; one by one if that fails, so that a hostile one is the only one without a result."""
         if not sources:
             return []
@@ -60,8 +67,10 @@ class Rendering:
 
     def close(self) -> None:
         """End the process."""
+        if self._starting is not None:
+            self._starting.cancel()
         self._processes.close()
 
 
-def _rendered(sources: Sequence[Source]) -> list[list[Node]]:
+def _rendered(sources: Sequence[RichText]) -> list[list[Node]]:
     return [highlighted(one.text, one.language) if one.language else markdown(one.text) for one in sources]

@@ -12,7 +12,7 @@ from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import invalid, not_found
 from gymq.bridge.http import JSON, read_body
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
-from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, Source
+from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
 from gymq.bridge.web.run_views import RunViews
@@ -33,7 +33,7 @@ _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
-_decode_sources = msgspec.json.Decoder(Annotated[list[Source], msgspec.Meta(max_length=MOST_TEXTS)]).decode
+_decode_texts = msgspec.json.Decoder(Annotated[list[RichText], msgspec.Meta(max_length=MOST_TEXTS)]).decode
 T = TypeVar("T")
 
 
@@ -71,6 +71,7 @@ class WebRoutes:
         return web.Response(status=308, headers={"Location": "/ui/"})
 
     async def page(self, _request: web.Request) -> web.Response:
+        self._rendering.start()
         return self._site.response("index.html")
 
     async def file(self, request: web.Request) -> web.Response:
@@ -168,7 +169,7 @@ class WebRoutes:
         self._context.admit(request)
         body = await read_body(request, max_bytes=MAX_BYTES, timeout_s=self._context.settings.body_timeout_s)
         try:
-            sources = _decode_sources(body)
+            sources = _decode_texts(body)
         except msgspec.DecodeError as error:
             raise invalid(f"the body is not a list of texts: {error}") from None
         return _answer(await self._rendering.render(sources))

@@ -16,10 +16,13 @@ function headers() {
   return key ? { Authorization: `Bearer ${key}` } : {};
 }
 
-async function request(parts, query, signal, accept) {
+async function request(parts, query, signal, accept, body) {
   const path = "api/" + parts.map((part) => encodeURIComponent(part)).join("/");
   const asked = new URLSearchParams(Object.entries(query || {}).filter(([, value]) => value !== "" && value !== null && value !== undefined));
-  const ask = () => fetch(asked.size ? `${path}?${asked}` : path, { headers: { ...headers(), Accept: accept }, signal, cache: "no-store" });
+  const ask = () => fetch(asked.size ? `${path}?${asked}` : path, {
+    method: body === undefined ? "GET" : "POST", body, signal, cache: "no-store",
+    headers: { ...headers(), Accept: accept, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
+  });
   let answer;
   try {
     answer = await ask().catch((error) => {
@@ -39,6 +42,15 @@ async function request(parts, query, signal, accept) {
 
 export async function get(parts, query, signal) {
   return (await request(parts, query, signal, "application/json")).json();
+}
+
+// Has something computed; nothing is changed by it.
+export async function post(parts, value, signal) {
+  return (await request(parts, null, signal, "application/json", JSON.stringify(value))).json();
+}
+
+export async function text(parts, signal) {
+  return (await request(parts, null, signal, "application/json")).text();
 }
 
 const pause = (ms, signal) => new Promise((done) => {

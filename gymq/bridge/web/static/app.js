@@ -35,7 +35,7 @@ async function open() {
     } else if (view === "rollout" && rest.length === 3) {
       const [run, task, rollout] = [rest[0], index(rest[1]), index(rest[2])];
       place([["run", run], run], [["rollout", run, task, rollout], `${task} / ${rollout}`]);
-      await rolloutView(main, run, task, rollout, signal, live);
+      await rolloutView(main, run, task, rollout, query, signal, live);
     } else if (view === "compare" && rest.length === 4) {
       place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
       await compareRollout(main, rest[0], rest[1], index(rest[2]), index(rest[3]), signal);

@@ -37,18 +37,15 @@ export const address = (parts, query) => {
   return asked.size ? `${path}?${asked}` : path;
 };
 
-const LONG = 6000;
-
-// A text that may be very long: the first part of it, and the rest when it is asked for.
-export function longText(text, attributes) {
-  const whole = visible(text);
-  const node = el("pre", attributes);
-  if (whole.length <= LONG * 1.2) {
-    node.textContent = whole;
-    return node;
+// Copies a text; where the browser keeps its clipboard to itself, the text is shown so that it can be copied by hand.
+export async function copy(text, button) {
+  const before = button.textContent;
+  try {
+    await navigator.clipboard.writeText(text);
+    button.textContent = "copied";
+  } catch {
+    button.after(el("textarea", { readonly: true, "aria-label": "text to copy", rows: 3 }, text));
+    button.textContent = "copy it from here";
   }
-  node.textContent = whole.slice(0, LONG);
-  const more = el("button", { type: "button", class: "more", onclick: () => { node.textContent = whole; more.remove(); } },
-    `show all ${whole.length.toLocaleString("en")} characters`);
-  return el("div", null, node, more);
+  setTimeout(() => { button.textContent = before; }, 1500);
 }

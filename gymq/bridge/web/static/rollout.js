@@ -1,14 +1,35 @@
-// One rollout, turn by turn: what was asked, thought, said, called and answered, how long it took, and the verdict.
+// One rollout: what was asked, expected and answered, its reward and why, then the conversation turn by turn.
 
-import { get, listen } from "./api.js";
-import { el, link, longText, show } from "./dom.js";
-import { count, decimals, percent, pretty, seconds, time } from "./format.js";
+import { get, listen, text } from "./api.js";
+import { block, content, conversation, groupTurns, textOf, tokenCounts, words } from "./conversation.js";
+import { address, copy, el, link, show } from "./dom.js";
+import { count, decimals, seconds, time } from "./format.js";
+import { folded, oneLine, readable, tree } from "./json.js";
+import { bind } from "./keys.js";
+import { Outline, lead } from "./outline.js";
+import { plain, rich } from "./rich.js";
+import { timeline } from "./timings.js";
+import { tokenView } from "./tokens.js";
 
-export async function rolloutView(main, run, task, rollout, signal, live) {
-  const body = el("div");
-  show(main, body);
-  let view = null;
-  const draw = () => show(body, transcript(view, signal));
+const STATES = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" };
+
+export async function rolloutView(main, run, task, rollout, query, signal, live) {
+  const outline = new Outline();
+  const body = el("div", { class: "reading" });
+  const page = el("div", { class: "with-outline" }, outline.node, body);
+  show(main, page);
+  const shown = { turns: [] };
+  let view = null, target = query.get("turn");
+  const draw = () => {
+    const parts = transcript(view, signal, shown);
+    show(body, parts);
+    outline.set(outlined(view, body));
+    if (target && shown.turns[target - 1]) {
+      lead(shown.turns[target - 1].node);
+      target = null;
+    }
+  };
+  bind(keysOf(body, outline), signal);
   await listen(["rollouts", run, task, rollout, "live"], {
     unfinished: (known) => { live(true); view = known; draw(); },
     items: ({ from, items, attempt, worker }) => {
@@ -23,165 +44,222 @@ export async function rolloutView(main, run, task, rollout, signal, live) {
   }, signal, "stored");
 }
 
-// The nodes of a rollout; also used side by side.
-export function transcript(view, signal) {
-  return [head(view), timeline(view), asked(view), turns(view, signal), verdict(view), rest(view)];
+function keysOf(body, outline) {
+  const parts = () => [...body.querySelectorAll(":scope > section")];
+  const step = (by) => {
+    const all = parts();
+    const top = 70; // below what sticks to the top of the window
+    let at = all.findIndex((part) => part.getBoundingClientRect().bottom > top + 1);
+    if (by < 0 && all[at]?.getBoundingClientRect().top >= top - 12) at -= 1;
+    else if (by > 0) at += 1;
+    if (all[at]) lead(all[at]);
+  };
+  const follow = (relation) => body.querySelector(`a[rel=${relation}]`)?.click();
+  return {
+    j: ["to the next part", () => step(1)],
+    k: ["to the part before", () => step(-1)],
+    "/": ["search this rollout", () => { outline.field.focus(); outline.field.select(); }],
+    n: ["to what is found next", () => outline.step(1)],
+    "[": ["to the previous rollout", () => follow("prev")],
+    "]": ["to the next rollout", () => follow("next")],
+    c: ["open or close all that is folded", () => foldAll(body)],
+  };
 }
 
-function head(view) {
-  const state = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" }[view.state];
+function foldAll(body) {
+  const folds = [...body.querySelectorAll("details:not(.record)")];
+  const isOpening = folds.some((fold) => !fold.open);
+  for (const fold of folds) if (isOpening && fold.unfold) fold.unfold(); else fold.open = isOpening;
+}
+
+// The nodes of a rollout; also used side by side. `shown` keeps the turns that are drawn already.
+export function transcript(view, signal, shown = { turns: [] }) {
+  return [head(view, signal), failed(view, signal), judged(view), timeline(view), asked(view), ...turns(view, signal, shown), rest(view)].filter(Boolean);
+}
+
+function outlined(view, body) {
+  const grouped = groupTurns(view.items || []);
+  let number = 0;
+  return [...body.querySelectorAll(":scope > section")].map((node) => {
+    if (!node.classList.contains("turn")) return { node, title: node.dataset.title || node.querySelector("h1, h2")?.textContent || "", words: "", text: () => node.textContent };
+    const items = grouped[number++].map(({ item }) => item);
+    return { node, title: `Turn ${number}`, words: summary(items), text: () => items.map(textOf).join("\n") };
+  });
+}
+
+// What a turn did: the tools that it called, or what it said.
+function summary(items) {
+  const calls = items.filter((item) => item.type === "function_call").map((item) => item.name);
+  if (calls.length) return words([...new Set(calls)].map((name) => { const times = calls.filter((one) => one === name).length; return times > 1 ? `${name} × ${times}` : name; }).join(", "), 60);
+  const said = items.find((item) => item.type === "message" || !item.type) || items[0];
+  return words(textOf(said), 60);
+}
+
+// The head ------------------------------------------------------------------------------------------------------------
+
+function head(view, signal) {
+  const { run, task_index: task, rollout_index: rollout } = view;
   const facts = [["agent", view.agent], ["attempt", view.attempt ? view.attempt + 1 : null], ["worker", view.worker],
     ["model", view.model], ["policy", (view.policy_versions || []).join(", ")], ["started", view.started_at ? time(view.started_at) : null],
-    ["took", view.duration_s ? seconds(view.duration_s) : null],
+    ["took", view.duration_s ? seconds(view.duration_s) : null], ["turns", view.items?.length ? groupTurns(view.items).length : null],
     ["tokens", view.usage ? `${count(view.usage.input_tokens)} in, ${count(view.usage.output_tokens)} out` : null]];
-  const { run, task_index: task, rollout_index: rollout } = view;
-  return el("section", { class: "card" },
+  const here = (button) => copy(new URL(address(["rollout", run, task, rollout]), location.href).href, button);
+  return el("section", { class: "card", tabindex: -1, "data-title": "Summary" },
     el("div", { class: "row" }, el("h1", null, `task ${task}, rollout ${rollout}`),
-      el("span", { class: `badge ${view.state}` }, state),
-      view.reward !== undefined ? el("span", { class: `badge ${view.reward > 0 ? "rollout" : "unresolved"}` }, `reward ${decimals(view.reward)}`) : null,
+      el("span", { class: `badge ${view.state}` }, STATES[view.state]),
+      view.reward === undefined ? null : el("span", { class: `reward ${view.reward > 0 ? "won" : "lost"}` }, `reward ${decimals(view.reward, 6)}`),
       el("span", { class: "push" }),
-      rollout > 0 ? link(["rollout", run, task, rollout - 1], "previous") : null,
-      !view.num_rollouts || rollout + 1 < view.num_rollouts ? link(["rollout", run, task, rollout + 1], "next") : null,
-      view.has_next_task === false ? null : link(["rollout", run, task + 1, 0], "next task")),
-    el("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)))),
+      rollout > 0 ? link(["rollout", run, task, rollout - 1], "previous", { class: "button", rel: "prev" }) : null,
+      !view.num_rollouts || rollout + 1 < view.num_rollouts ? link(["rollout", run, task, rollout + 1], "next", { class: "button", rel: "next" }) : null,
+      view.has_next_task === false ? null : link(["rollout", run, task + 1, 0], "next task", { class: "button" }),
+      el("button", { type: "button", onclick: (event) => here(event.target) }, "copy link")),
     view.state === "running" && !view.journal ? el("p", { class: "quiet" }, "Nothing is recorded yet. Turns appear here as the journal grows; an agent without tools keeps no journal, and its rollout appears when it is done.") : null,
-    view.state === "waiting" ? el("p", { class: "quiet" }, "No agent is working on it: its task is in the queue, or the run has no such task.") : null);
+    view.state === "waiting" ? el("p", { class: "quiet" }, "No agent is working on it: its task is in the queue, or the run has no such task.") : null,
+    gist(view),
+    el("dl", { class: "facts" }, facts.filter(([, value]) => value).map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value)))),
+    view.incomplete ? el("p", { class: "bad" }, `the reply was cut short: ${JSON.stringify(view.incomplete)}`) : null,
+    view.duration_s === undefined ? null : record(view, signal));
 }
 
-function timeline(view) {
-  const timings = view.timings || [];
-  if (!timings.length || !view.duration_s) return null;
-  const whole = Math.max(view.duration_s, ...timings.map(([, started, took]) => started + took));
-  const strip = el("div", { class: "strip" });
-  const sums = {};
-  for (const [stage, started, took] of timings) {
-    const part = el("span", { class: `part ${stage}`, title: `${stage}: ${seconds(took)}, after ${seconds(started)}` });
-    part.style.left = `${(100 * started) / whole}%`;
-    part.style.width = `max(2px, ${(100 * took) / whole}%)`;
-    strip.append(part);
-    sums[stage] = (sums[stage] || 0) + took;
-  }
-  return el("section", { class: "card" }, el("h2", null, "Time"), strip,
-    el("div", { class: "legend" }, Object.entries(sums).map(([stage, took]) =>
-      el("span", { class: "entry" }, el("span", { class: `swatch ${stage}` }), `${stage} ${seconds(took)}, ${percent((100 * took) / whole)}`))));
+function gist(view) {
+  const rows = [];
+  const row = (name, ...nodes) => rows.push(el("div", { class: "gist" }, el("dt", null, name), el("dd", null, nodes)));
+  const question = [...(view.input || [])].reverse().find((item) => !item.role || item.role === "user");
+  if (question) row("asked", clipped(content(question.content)));
+  for (const [name, value] of Object.entries(view.expected || {})) row(name === "expected" ? name : `expected (${name})`, valueNode(value));
+  if (view.answer?.name || view.answer?.value) row(view.answer.name ? `answer (${view.answer.name})` : "answer", valueNode(view.answer.value));
+  const told = new Set([view.answer?.name, ...Object.keys(view.expected || {})]);
+  const rest = Object.entries(view.verdict || {}).filter(([name, value]) => !told.has(name) && value !== null && !isJudged(view, name));
+  const isShort = ([, value]) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value.length <= 40 && !value.includes("\n"));
+  const short = rest.filter(isShort);
+  if (short.length) row("verdict", el("div", { class: "chips" }, short.map(([name, value]) => el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), typeof value === "number" ? decimals(value, 6) : String(value)))));
+  for (const [name, value] of rest.filter((entry) => !isShort(entry))) row(name, valueNode(value));
+  return rows.length ? el("dl", { class: "gists" }, rows) : null;
 }
+
+const isJudged = (view, name) => (view.judge_calls || []).some(({ path }) => path === name || path.startsWith(`${name}[`) || path.startsWith(`${name}.`));
+
+function valueNode(value) {
+  if (typeof value === "string") return value.includes("Traceback (most recent") ? readable(value) : clipped(value);
+  return oneLine(value, 200) !== null ? el("span", null, oneLine(value, 200)) : tree(value, undefined, false);
+}
+
+// A text of which a few lines are shown until it is opened.
+function clipped(whole) {
+  if (whole.length <= 400 && whole.split("\n").length <= 5) return rich(whole);
+  const box = el("div", { class: "clipped" }, rich(whole));
+  const button = el("button", { type: "button", class: "more", "aria-expanded": "false", onclick: () => {
+    const isOpen = box.classList.toggle("clipped");
+    button.textContent = isOpen ? "show all" : "show less";
+    button.setAttribute("aria-expanded", String(!isOpen));
+  } }, "show all");
+  return [box, button];
+}
+
+function record(view, signal) {
+  return folded("the stored record as JSON", () => {
+    const box = el("div", null, el("p", { class: "quiet" }, "reading …"));
+    text(["rollouts", view.run, view.task_index, view.rollout_index, "record"], signal).then((whole) => {
+      const button = el("button", { type: "button", class: "more", onclick: () => copy(whole, button) }, "copy all of it");
+      show(box, button, tree(JSON.parse(whole), undefined));
+    }).catch((error) => show(box, el("p", { class: "bad" }, error.message)));
+    return box;
+  }, { class: "record" });
+}
+
+// Why there is a reward, or none ---------------------------------------------------------------------------------------
+
+function failed(view, signal) {
+  const { failure } = view;
+  const before = view.attempt ? folded("failures before this attempt", () => {
+    const box = el("div", null, el("p", { class: "quiet" }, "reading …"));
+    get(["rollouts", view.run, view.task_index, view.rollout_index, "failures"], null, signal).then((found) => {
+      const others = found.filter((one) => one.reason !== failure?.message);
+      show(box, others.length ? others.map((one) => block(`${one.failure_class} at ${one.stage || "an unknown stage"}, ${time(one.at)}`, "output", plain(one.reason)))
+        : el("p", { class: "quiet" }, "None was reported: an attempt that its agent retries at once, or whose process died, leaves only its number."));
+    }).catch((error) => show(box, el("p", { class: "bad" }, error.message)));
+    return box;
+  }) : null;
+  if (!failure) return before && el("section", { class: "card", tabindex: -1, "data-title": "Earlier attempts" }, before);
+  return el("section", { class: "card", tabindex: -1 }, el("h2", { class: "bad" }, `No reward: ${failure.class} at ${failure.stage}`),
+    readable(failure.message), el("p", { class: "quiet" }, `Another try ${failure.another_try}.`,
+      view.state === "unresolved" ? " gymq score can verify the response again." : ""), before);
+}
+
+function judged(view) {
+  const calls = view.judge_calls || [];
+  if (!calls.length) return null;
+  return el("section", { class: "card", tabindex: -1 }, el("h2", null, calls.length > 1 ? `Judge, ${calls.length} calls` : "Judge"),
+    calls.map((call) => {
+      const said = call.output.filter((item) => item.type === "message" || !item.type);
+      return el("div", { class: "judge" },
+        el("div", { class: "row" }, el("span", { class: "quiet small" }, call.path), Object.entries(call.facts).filter(([, value]) => value !== null).map(([name, value]) =>
+          el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), oneLine(value, 80) !== null ? (typeof value === "string" ? value : oneLine(value, 80)) : "…"))),
+        folded(["the judge's prompt ", el("span", { class: "words" }, words(call.prompt.map(textOf).join(" ")))], () => el("div", null, conversation(call.prompt)), { class: "block" }),
+        call.output.filter((item) => !said.includes(item)).map((item) => conversation([item])),
+        said.map((item) => block("the judge says", "assistant", rich(content(item.content)))));
+    }));
+}
+
+// The conversation -----------------------------------------------------------------------------------------------------
 
 function asked(view) {
   const parts = [];
-  if (view.instructions) parts.push(block("instructions", "system", longText(view.instructions)));
+  if (view.instructions) parts.push(block("instructions", "system", rich(view.instructions)));
   if (view.tools?.length) {
-    parts.push(el("details", { class: "block" }, el("summary", null, `tools (${view.tools.length}): ${view.tools.map((tool) => tool.name || tool.type).join(", ")}`),
-      longText(JSON.stringify(view.tools, null, 2), { class: "code" })));
+    parts.push(folded(`tools (${view.tools.length}): ${view.tools.map((tool) => tool.name || tool.type).join(", ")}`,
+      () => el("div", null, view.tools.map((tool) => tree(tool, tool.name || tool.type, false))), { class: "block" }));
   }
-  parts.push(...(view.input || []).map((item) => itemNode(item)));
-  return parts.length ? el("section", { class: "card" }, el("h2", null, "Prompt"), parts) : null;
+  parts.push(...conversation(view.input || []));
+  return parts.length ? el("section", { class: "card", tabindex: -1 }, el("h2", null, "Prompt"), parts) : null;
 }
 
-// A turn is one reply of the model and what its tools answered.
-export function groupTurns(items) {
-  const turns = [];
-  let isOpen = false;
-  items.forEach((item, position) => {
-    const ofModel = !["function_call_output", "verdict"].includes(item.type) && !["user", "system", "developer"].includes(item.role);
-    if (ofModel && !isOpen) turns.push([]);
-    if (!turns.length) turns.push([]);
-    turns[turns.length - 1].push({ item, position });
-    // The engine's tokens are on the last item of its reply.
-    isOpen = ofModel && !item.tokens;
-  });
-  return turns;
-}
-
-function turns(view, signal) {
+function turns(view, signal, shown) {
   const grouped = groupTurns(view.items || []);
   const calls = (view.timings || []).filter(([stage]) => stage === "model");
   const tools = (view.timings || []).filter(([stage]) => stage === "tool");
   const outputs = (view.items || []).filter((item) => item.type === "function_call_output");
   const known = calls.length === grouped.length ? calls : [];
-  const toolTimes = tools.length === outputs.length ? tools : [];
-  return grouped.map((turn, number) => el("section", { class: "card turn" },
-    el("h2", null, `Turn ${number + 1}`, known[number] ? el("span", { class: "quiet" }, ` model ${seconds(known[number][2])}`) : null),
-    turn.map(({ item, position }) => itemNode(item, {
-      took: item.type === "function_call_output" ? toolTimes[outputs.indexOf(item)]?.[2] : undefined,
-      tokens: item.tokens && view.duration_s !== undefined ? () => tokens(view, position, signal) : null,
-    }))));
-}
-
-function itemNode(item, { took, tokens: more } = {}) {
-  const at = item.at ? new Date(item.at) : null;
-  const note = [took === undefined ? null : seconds(took), at && !Number.isNaN(at.valueOf()) ? at.toLocaleTimeString("en-GB") : null].filter(Boolean).join(", ");
-  const parts = [];
-  if (item.type === "reasoning") {
-    const text = [...(item.summary || []), ...(item.content || [])].map((part) => part.text ?? "").join("\n");
-    parts.push(el("details", { class: "block reasoning", open: true }, el("summary", null, "reasoning ", el("span", { class: "quiet" }, note)), longText(text || "(hidden)")));
-  } else if (item.type === "function_call") {
-    parts.push(block(el("span", null, "calls ", el("b", null, item.name), el("span", { class: "quiet" }, ` ${item.call_id || ""}`)), "call", longText(pretty(item.arguments), { class: "code" }), note));
-  } else if (item.type === "function_call_output") {
-    parts.push(block(el("span", null, "output ", el("span", { class: "quiet" }, item.name || item.call_id || "")), "output", longText(content(item.output), { class: "code" }), note));
-  } else if (item.type === "verdict") {
-    parts.push(block(`verdict: reward ${decimals(item.reward)}`, "output", longText(JSON.stringify(item.verdict, null, 2), { class: "code" }), note));
-  } else if (item.type === "message" || !item.type) {
-    parts.push(block(item.role || "message", item.role, longText(content(item.content)), note));
-  } else {
-    parts.push(block(item.type, "call", longText(JSON.stringify(item, null, 2), { class: "code" }), note));
-  }
-  if (item.tokens) {
-    const { prompt_token_ids: prompt, generation_token_ids: generated } = item.tokens;
-    const told = [prompt === undefined ? null : `${count(prompt)} tokens in the prompt`, generated === undefined ? null : `${count(generated)} generated`].filter(Boolean).join(", ");
-    const place = el("div", { class: "tokens" }, el("span", { class: "quiet small" }, told));
-    if (more && item.tokens.generation_token_ids) {
-      const button = el("button", { type: "button", class: "more", onclick: async () => {
-        button.disabled = true;
-        try {
-          place.append(await more());
-          button.remove();
-        } catch (error) {
-          place.append(el("p", { class: "bad" }, error.message));
-        }
-      } }, "show tokens");
-      place.append(" ", button);
-    }
-    parts.push(place);
-  }
-  return parts;
-}
-
-function block(heading, kind, body, note) {
-  return el("div", { class: `block ${/^[a-z]+$/.test(kind || "") ? kind : ""}` }, el("div", { class: "heading" }, heading, note ? el("span", { class: "quiet small" }, ` ${note}`) : null), body);
-}
-
-function content(value) {
-  if (typeof value === "string") return value;
-  if (!Array.isArray(value)) return value === undefined || value === null ? "" : JSON.stringify(value, null, 2);
-  return value.map((part) => part?.text ?? part?.refusal ?? JSON.stringify(part)).join("\n");
-}
-
-async function tokens(view, position, signal) {
-  const found = await get(["rollouts", view.run, view.task_index, view.rollout_index, "tokens", position], null, signal);
-  const box = el("div", { class: "ids" });
-  found.ids.forEach((id, at) => {
-    const chance = found.log_probs ? Math.exp(found.log_probs[at]) : null;
-    const grade = chance === null ? "" : chance > 0.9 ? "sure" : chance > 0.5 ? "likely" : chance > 0.1 ? "unlikely" : "odd";
-    box.append(el("span", { class: `id ${grade}`, title: chance === null ? "" : `log prob ${decimals(found.log_probs[at])}, ${percent(100 * chance)}` }, id), " ");
+  const took = (item) => (tools.length === outputs.length ? tools[outputs.indexOf(item)]?.[2] : undefined);
+  const isSame = (one, other) => one && one.isStored === other.isStored && one.items.length === other.items.length && one.items.every((item, at) => item === other.items[at]);
+  shown.turns = grouped.map((turn, number) => {
+    const next = { items: turn.map(({ item }) => item), isStored: view.duration_s !== undefined };
+    const before = shown.turns[number];
+    return isSame(before, next) ? before : { ...next, node: turnNode(view, turn, number, known[number]?.[2], took, signal) };
   });
-  return el("div", null, box, el("p", { class: "quiet small" }, found.ids.length < found.num_tokens ? `the first ${count(found.ids.length)} of ${count(found.num_tokens)}; ` : "", found.log_probs ? "coloured by the chance they were sampled with" : "without log probs"));
+  return shown.turns.map(({ node }) => node);
 }
 
-function verdict(view) {
-  if (view.failure) {
-    const failure = view.failure;
-    return el("section", { class: "card" }, el("h2", { class: "bad" }, `No reward: ${failure.class} at ${failure.stage}`),
-      longText(failure.message), el("p", { class: "quiet" }, failure.retryable ? "A retry may succeed." : "A retry cannot succeed.",
-        view.state === "unresolved" ? " gymq score can verify the response again." : ""));
-  }
-  if (view.reward === undefined) return null;
-  return el("section", { class: "card" }, el("h2", null, `Verdict: reward ${decimals(view.reward, 6)}`),
-    el("dl", { class: "facts wide" }, Object.entries(view.verdict).map(([name, value]) =>
-      el("div", null, el("dt", null, name), el("dd", null, longText(typeof value === "string" ? value : JSON.stringify(value, null, 2)))))),
-    view.incomplete ? el("p", { class: "bad" }, `the reply was cut short: ${JSON.stringify(view.incomplete)}`) : null);
+function turnNode(view, turn, number, modelS, took, signal) {
+  const items = turn.map(({ item }) => item);
+  const body = el("div", null, conversation(items, took), turn.filter(({ item }) => item.tokens).map(({ item, position }) => tokensOf(view, item, position, signal)));
+  const here = address(["rollout", view.run, view.task_index, view.rollout_index], { turn: number + 1 });
+  return el("section", { class: "card turn", tabindex: -1 },
+    el("div", { class: "row" }, el("h2", null, `Turn ${number + 1}`), modelS === undefined ? null : el("span", { class: "quiet small" }, `model ${seconds(modelS)}`),
+      el("span", { class: "push" }),
+      el("button", { type: "button", class: "more", onclick: (event) => copy(items.map(textOf).join("\n\n"), event.target) }, "copy"),
+      el("button", { type: "button", class: "more", onclick: (event) => copy(new URL(here, location.href).href, event.target) }, "link")),
+    body);
+}
+
+function tokensOf(view, item, position, signal) {
+  const place = el("div", { class: "tokens" }, el("span", { class: "quiet small" }, tokenCounts(item.tokens)));
+  if (view.duration_s === undefined || !item.tokens.generation_token_ids) return place;
+  const button = el("button", { type: "button", class: "more", onclick: async () => {
+    button.disabled = true;
+    try {
+      place.append(await tokenView(view, position, signal));
+      button.remove();
+    } catch (error) {
+      place.append(el("p", { class: "bad" }, error.message));
+    }
+  } }, "show tokens");
+  place.append(" ", button);
+  return place;
 }
 
 function rest(view) {
-  const folded = (name, value) => (value && Object.keys(value).length ? el("details", { class: "card" }, el("summary", null, name), longText(JSON.stringify(value, null, 2), { class: "code" })) : null);
-  return [folded("other fields of the row", view.row), folded("parameters of the model calls", view.params)];
+  const parts = [["other fields of the row", view.row], ["parameters of the model calls", view.params]].filter(([, value]) => value && Object.keys(value).length);
+  return parts.length ? el("section", { class: "card", tabindex: -1, "data-title": "Row and parameters" },
+    parts.map(([name, value]) => folded(name, () => (typeof value === "string" ? plain(value) : tree(value)), { class: "rest" }))) : null;
 }

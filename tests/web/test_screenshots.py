@@ -1,0 +1,147 @@
+"""Pictures of the viewer, wide and narrow, light and dark: nothing is cut off, and a person can look at them.
+
+They are kept in the folder that GYMQ_SCREENSHOTS names.
+"""
+
+import json
+import os
+from array import array
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.protocol.messages import Stage, Timing
+from gymq.testing import function_call, reply
+
+from .browser import CHROMIUM, browser
+from .conftest import Web, failure, rollout
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+
+SIZES = ((1280, 900), (400, 800))
+MATHS = r"""The roots add up to \(-b/a\), so we need $x_1 x_2$.
+
+\[
+x_{1,2}
+= \frac{-b \pm \sqrt{b^2 - 4ac}}{2a}
+\]
+
+$$\begin{aligned} s &= 3 + 4 \\ &= 7 \end{aligned}$$
+
+| root | value |
+|:-----|------:|
+| first | 3 |
+| second | 4 |
+
+So the answer is $\boxed{12}$."""
+CODE = """I sort once, then **walk** the list:
+
+```python
+def median(values: list[float]) -> float:
+    ordered = sorted(values)  # the input may be in any order
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else sum(ordered[middle - 1 : middle + 1]) / 2
+```
+
+1. empty lists are *not* asked for
+2. `sum` of two floats is exact enough
+"""
+TRACEBACK = """Traceback (most recent call last):
+  File "main.py", line 3, in <module>
+    print(median([]))
+  File "main.py", line 4, in median
+    return ordered[middle]
+IndexError: list index out of range"""
+JUDGED = {
+    "judge_evaluations": [
+        {
+            "request": {"input": [{"role": "user", "content": "Are these answers **equal**?\n\nA: 12\n\nB: twelve"}]},
+            "response": {
+                "output": [
+                    {
+                        "type": "message",
+                        "role": "assistant",
+                        "content": [{"type": "output_text", "text": "Both name the same number. [[A=B]]"}],
+                    }
+                ]
+            },
+            "verdict_label": "[[A=B]]",
+        }
+    ],
+    "extracted_answer": "12",
+    "library_reward": 0.0,
+}
+
+
+def conversation() -> dict[str, Any]:
+    call = function_call("run_python", {"code": "print(median([1, 2, 3]))\nprint(median([]))", "timeout_s": 5})
+    response = reply(call, CODE)
+    first, last = response["output"]
+    response["output"] = [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "First I try it, then I answer. " * 12}]},
+        first,
+        {"type": "function_call_output", "call_id": first["call_id"], "output": json.dumps({"stdout": "2", "code": 0})},
+        function_call("run_python", {"code": "median([])"}),
+        {"type": "function_call_output", "output": TRACEBACK},
+        last,
+    ]
+    last |= {
+        "prompt_token_ids": array("i", range(90)),
+        "generation_token_ids": array("i", range(1000, 1060)),
+        "generation_log_probs": array("f", [-0.02, -0.5, -1.2, -4.0] * 15),
+    }
+    return response
+
+
+async def store(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=8, models=["policy = a model"])
+    tools = [{"type": "function", "name": "run_python", "parameters": {"type": "object", "properties": {}}}]
+    params = {
+        "input": "Write a function that returns the **median** of a list of numbers.",
+        "instructions": "Be brief.",
+    }
+    row = {
+        "expected_output": "2",
+        "verifier_metadata": {"level": 2},
+        "responses_create_params": params | {"tools": tools},
+    }
+    timings = [
+        *(Timing(Stage.SEED, 0.0, 0.1), Timing(Stage.MODEL, 0.1, 1.4), Timing(Stage.TOOL, 1.5, 0.4)),
+        *(Timing(Stage.MODEL, 1.9, 0.9), Timing(Stage.TOOL, 2.8, 0.2), Timing(Stage.MODEL, 3.0, 2.0)),
+        Timing(Stage.VERIFY, 5.0, 0.5),
+    ]
+    told: dict[str, Any] = {"timings": timings, "duration_s": 5.5, "policy_versions": ["step-40"], "num_rollouts": 4}
+    verdict = {"unit_tests_passed": 7, "unit_tests": 8, "is_compiled": True, "log": TRACEBACK}
+    await web.store(rollout(run, 0, response=conversation(), row=row, verdict=verdict, reward=0.875, **told))
+    question = r"The roots of $x^2 - 7x + 12 = 0$ are $x_1$ and $x_2$. What is $x_1 x_2$?"
+    row = {"expected_answer": "12", "responses_create_params": {"input": question}}
+    await web.store(*(rollout(run, 1, at, text=MATHS, row=row, verdict=JUDGED, num_rollouts=4) for at in range(4)))
+    message = f"the verifier failed: IndexError: list index out of range\n{TRACEBACK}"
+    await web.store(failure(run, 0, 1, message=message, num_rollouts=4, attempt=1))
+    await web.store(*(rollout(run, 0, at, text=CODE, reward=0.25 * at, num_rollouts=4) for at in (2, 3)))
+    await web.profile()
+
+
+async def test_every_view_fits_wide_and_narrow_in_light_and_dark(web: Web, run: str, tmp_path: Path) -> None:
+    await store(web, run)
+    views = {
+        "runs": "",
+        "run": f"run/{run}",
+        "code": f"rollout/{run}/0/0",
+        "math": f"rollout/{run}/1/0",
+        "failed": f"rollout/{run}/0/1",
+        "comparison": f"compare/{run}/{run}",
+        "side-by-side": f"compare/{run}/{run}/1/0",
+    }
+    folder = Path(os.environ.get("GYMQ_SCREENSHOTS", tmp_path))
+    async with browser() as page:
+        for scheme in ("light", "dark"):
+            await page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+            for width, height in SIZES:
+                for name, view in views.items():
+                    await page.open(f"{web.url}#/{view}")
+                    await page.whole(width, height)
+                    await page.screenshot(folder / f"{name}-{width}-{scheme}.png", whole=False)
+                    assert await page.value("document.documentElement.scrollWidth <= innerWidth"), (name, width)
+        assert page.problems == []
