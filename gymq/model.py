@@ -4,11 +4,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gymq.authoring import Worker
 from gymq.defaults import WeightsMode
+
+
+@dataclass
+class ModelMemory:
+    """What a model keeps of a conversation from one call to the next, so that it need not look at all of it again.
+
+    A conversation continues: its next input begins with the items of this call and the items of its reply. Without
+    that, as in the first call, on another replica, or after the agent edited the conversation, nothing is remembered.
+    """
+
+    before: Any = None  # what the model kept in the call before; None: nothing is remembered
+    kept: Any = None  # what `respond` keeps of this call
 
 
 @dataclass(frozen=True)
@@ -19,6 +31,7 @@ class ModelRequest:
     session: str  # calls with the same value share a prefix
     rollout: str  # for logs
     timeout_s: float  # seconds left for the answer
+    memory: ModelMemory = field(default_factory=ModelMemory, compare=False)
 
 
 @dataclass(frozen=True)

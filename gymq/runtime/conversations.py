@@ -28,6 +28,7 @@ class ConversationState(NamedTuple):
     items: list[Item]
     chain: tokens.TokenChain
     num_bytes: int  # about, of all of the items
+    kept: Any  # by the model, see `ModelMemory`
 
 
 class Conversations:
@@ -52,21 +53,28 @@ class Conversations:
         return found
 
     def keep(
-        self, session: str, before: ConversationState | None, new: list[Item], chain: tokens.TokenChain
+        self,
+        session: str,
+        before: ConversationState | None,
+        new: list[Item],
+        chain: tokens.TokenChain,
+        kept: Any = None,
     ) -> str | None:
         """Keep a conversation in its next state; return the state's name, or None if it is too large to keep.
 
         Args:
             new: items after the state before.
             chain: the tokens of all items.
+            kept: what the model keeps of them; taken to be as large as the items.
         """
-        num_bytes = (before.num_bytes if before else 0) + sum(map(_num_bytes, new))
+        new_bytes = sum(map(_num_bytes, new)) * (1 if kept is None else 2)
+        num_bytes = (before.num_bytes if before else 0) + new_bytes
         if num_bytes > self._max_bytes:
             return None
         states = self._by_session.pop(session, None) or OrderedDict()
         self.num_bytes -= _largest(states)
         name = secrets.token_hex(16)
-        states[name] = ConversationState([*(before.items if before else ()), *new], chain, num_bytes)
+        states[name] = ConversationState([*(before.items if before else ()), *new], chain, num_bytes, kept)
         while len(states) > STATES:
             states.popitem(last=False)
         self._by_session[session] = states

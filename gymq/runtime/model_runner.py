@@ -14,7 +14,7 @@ from gymq import responses
 from gymq.authoring import current_call
 from gymq.bus import BusError
 from gymq.failures import JudgeFailed, RolloutError, raised_by_author
-from gymq.model import Model, ModelRequest
+from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.messages import (
     BlobRef,
@@ -157,20 +157,22 @@ class ModelRunner:
             RolloutError: the model failed, or returned an invalid reply.
         """
         if isinstance(request, Generate):
-            return await self._generate(request)
+            return await self._generate(request, ModelMemory())
         before = None
         if request.after is not None:
             before = self._conversations.find(request.session, request.after, request.num_items)
             if before is None:
                 return NeedsPrefix(worker=self._worker)
         items = [*(before.items if before else ()), *request.items]
+        memory = ModelMemory(before.kept if before else None)
         generated = await self._generate(
             Generate(
                 rollout=request.rollout,
                 timeout_s=request.timeout_s,
                 params={**request.params, "input": items},
                 session=request.session,
-            )
+            ),
+            memory,
         )
         output = generated.response.get("output")
         if not isinstance(output, list) or not _continues(request):
@@ -182,12 +184,14 @@ class ModelRunner:
             text = f"invalid response from model {self.model.name}: a prompt {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
         generated.response = {**generated.response, "output": output}
-        generated.state = self._conversations.keep(request.session, before, [*request.items, *output], chain)
+        new = [*request.items, *output]
+        generated.state = self._conversations.keep(request.session, before, new, chain, memory.kept)
         return generated
 
-    async def _generate(self, request: Generate) -> Generated:
+    async def _generate(self, request: Generate, memory: ModelMemory) -> Generated:
         left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
-        asked = ModelRequest(request.params, request.session, request.rollout, min(request.timeout_s, left_s))
+        timeout_s = min(request.timeout_s, left_s)
+        asked = ModelRequest(request.params, request.session, request.rollout, timeout_s, memory)
         version = self.model.policy_version
         try:
             response = await self.model.respond(asked)

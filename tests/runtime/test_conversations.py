@@ -45,12 +45,15 @@ class Listener(gymq.Model):
     def __init__(self, name: str) -> None:
         super().__init__(name=name)
         self.inputs: list[list[dict[str, Any]]] = []
+        self.remembered: list[Any] = []
         self.with_tokens = False
         self.replies: list[dict[str, Any]] = []
 
     async def respond(self, request: ModelRequest) -> dict[str, Any]:
         items = list(request.params["input"])
         self.inputs.append(items)
+        self.remembered.append(request.memory.before)
+        request.memory.kept = len(items)
         if self.replies:
             return self.replies.pop(0)
         response = reply(str(len(items)))
@@ -147,6 +150,22 @@ async def test_a_call_brings_what_is_new_and_the_model_sees_everything(cluster: 
         await cluster.turn(items, f"turn {number}")
     assert cluster.num_sent() == [1, 1, 1, 1]
     assert cluster.model.inputs == [items[:1], items[:3], items[:5], items[:7]]
+
+
+async def test_a_model_gets_back_what_it_kept_of_the_call_before(cluster: Cluster) -> None:
+    items = ConversationItems()
+    for number in range(3):
+        await cluster.turn(items, f"turn {number}")
+    assert cluster.model.remembered == [None, 1, 3]
+
+
+async def test_a_model_remembers_nothing_of_a_conversation_that_was_edited(cluster: Cluster) -> None:
+    items = ConversationItems()
+    await cluster.turn(items, "one")
+    items[0] = said("another")
+    await cluster.turn(items, "two")
+    await cluster.turn(items, "three")
+    assert cluster.model.remembered == [None, None, 3]
 
 
 async def test_a_conversation_without_tools_is_kept_from_its_second_call(cluster: Cluster) -> None:
