@@ -8,13 +8,15 @@ from typing import Any
 
 import msgspec
 
+from gymq.protocol.tokens import encode_json
+
 
 async def post(app: Any, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
     """Status and body of the answer to a POST request.
 
     Cancelling it notifies the application that the client is gone, and waits until it has stopped.
     """
-    raw = msgspec.json.encode(body)
+    raw = msgspec.json.encode(body, enc_hook=encode_json)
     unread = True
     gone = asyncio.Event()
     status = 500

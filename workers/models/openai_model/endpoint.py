@@ -30,6 +30,7 @@ from gymq.workers.models.openai_model.retry import (
 )
 
 import gymq
+from gymq.protocol.tokens import encode_json
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LIST_BYTES = 1024 * 1024  # of the names of models
@@ -205,7 +206,7 @@ class Endpoint:
             Refused, RolloutError: it would not.
         """
         url = self.base_url + path
-        data = msgspec.json.encode(asked)
+        data = msgspec.json.encode(asked, enc_hook=encode_json)
         try:
             async with self._http.post(url, data=data, allow_redirects=False) as response:
                 body = bytearray()

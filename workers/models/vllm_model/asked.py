@@ -33,8 +33,11 @@ class Asked(Protocol):
     def engine_name(self) -> str:
         """The engine in messages for people."""
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to a request in one of OpenAI's dialects.
+    async def post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
+        """Return the answer to a request in one of OpenAI's dialects.
+
+        Args:
+            num_known: leading messages of a chat that are those of an earlier call, whose reply is the next one.
 
         Raises:
             ContextOverflow: the prompt is too long, or leaves no room for a reply.

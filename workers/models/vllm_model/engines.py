@@ -29,7 +29,7 @@ class AskedOverHTTP:
     def engine_name(self) -> str:
         return self.engine.base_url
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def post(self, path: str, body: Mapping[str, Any], _num_known: int = 0) -> dict[str, Any]:
         """The answer to a request in one of OpenAI's dialects; errors as in `Engine.post`."""
         return await self.engine.post(self.engine.api + path, body, self._left_s())
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gymq.workers.models.vllm_model.audio import AUDIO_MEMBERS
 from gymq.workers.models.vllm_model.options import VLLMOptions
 
-from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt
+from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import InvalidRequest, Item, split_think_blocks
 
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, "routed_experts"})
@@ -35,7 +34,7 @@ def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequ
     """The body for `/chat/completions`.
 
     Args:
-        request: a chat request; it is not changed.
+        request: a chat request whose messages are prepared; it is not changed.
         audio_urls: data URIs of what the last user says.
 
     Raises:
@@ -43,7 +42,6 @@ def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequ
     """
     metadata = request.get("metadata") or {}
     asked = {name: value for name, value in request.items() if value is not None}
-    asked["messages"] = [_message(message, options) for message in request["messages"]]
     asked["model"] = options.model
     if template := options.chat_template_kwargs | _object_in(metadata, "chat_template_kwargs"):
         asked["chat_template_kwargs"] = template
@@ -98,9 +96,13 @@ def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
     return not any(texts)
 
 
+def prepared(messages: Iterable[Item], options: VLLMOptions) -> list[Item]:
+    """Return messages as engines expect them, each by itself."""
+    return [_message(message, options) for message in messages]
+
+
 def _message(message: Item, options: VLLMOptions) -> Item:
-    packed = (array, ContinuedPrompt)
-    message = {name: value.tolist() if isinstance(value, packed) else value for name, value in message.items()}
+    message = dict(message)
     if message["role"] == "developer" and options.replace_developer_role_with_system:
         message["role"] = "system"
     if message["role"] == "assistant" and options.uses_reasoning_parser:

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from gymq.workers.models.openai_model.endpoint import Endpoint
@@ -17,7 +19,13 @@ from gymq.workers.models.vllm_model.chat_template import ChatTemplate
 from gymq.workers.models.vllm_model.completions import Prompt, as_chat_completion, completions_body, plain_prompt
 from gymq.workers.models.vllm_model.engines import Engines
 from gymq.workers.models.vllm_model.options import VLLMOptions
-from gymq.workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
+from gymq.workers.models.vllm_model.prepare import (
+    chat_body,
+    ends_in_reasoning,
+    prepared,
+    responses_body,
+    tokenize_body,
+)
 from gymq.workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
 from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
 
@@ -32,6 +40,18 @@ from gymq.responses import (
 )
 
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
+
+
+@dataclass(frozen=True)
+class _Converted:
+    """The input of a call as the messages of a chat; neither is changed."""
+
+    num_items: int
+    instructions: str | None
+    messages: list[dict[str, Any]]
+
+
+_NOTHING = _Converted(0, None, [])
 
 
 class VLLMModel(EndpointModel):
@@ -78,16 +98,45 @@ class VLLMModel(EndpointModel):
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options = self.options
         try:
-            params = validate_params(request.params)
             if options.is_responses_native:
+                params = validate_params(request.params)
                 body = responses_body(params, options)
             else:
-                chat = responses_to_chat(params, token_ids=options.return_token_id_information)
+                chat, params, num_known = self._chat(request)
         except ResponsesError as error:
             raise _unsendable(error) from None
         if options.is_responses_native:
             return await self._pass_through(request, body, params)
-        return await self._complete(request, chat, lambda completion: self._response(completion, params))
+        return await self._complete(request, chat, lambda completion: self._response(completion, params), num_known)
+
+    def _chat(self, request: gymq.ModelRequest) -> tuple[dict[str, Any], dict[str, Any], int]:
+        """Return a request as a chat with prepared messages, its checked parameters, and how many messages are known.
+
+        Only the items that came after the call before are checked and converted.
+
+        Raises:
+            ResponsesError: it is no request, or cannot be said in a chat.
+        """
+        earlier = request.memory.before
+        converted = None
+        if isinstance(earlier, _Converted) and earlier.instructions == request.params.get("instructions"):
+            with contextlib.suppress(ResponsesError):  # the whole says better where it is wrong
+                converted = self._converted(request.params, earlier)
+        chat, params = converted or self._converted(request.params, _NOTHING)
+        messages = chat["messages"]
+        if isinstance(params["input"], list) and messages[-1]["role"] != "assistant":  # else the reply belongs to it
+            request.memory.kept = _Converted(len(request.params["input"]), params.get("instructions"), messages)
+        return chat, params, len(earlier.messages) if converted else 0
+
+    def _converted(self, params: dict[str, Any], earlier: _Converted) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return parameters as a chat, and checked; of the items only those after the earlier ones."""
+        if earlier.num_items:
+            # The instructions stand in front of the first message.
+            params = {**params, "input": params["input"][earlier.num_items :], "instructions": None}
+        params = validate_params(params)
+        chat = responses_to_chat(params, token_ids=self.options.return_token_id_information)
+        chat["messages"] = [*earlier.messages, *prepared(chat["messages"], self.options)]
+        return chat, {**params, "instructions": earlier.instructions} if earlier.num_items else params
 
     async def respond_chat(self, request: gymq.ModelRequest) -> dict[str, Any]:
         """Answer a Chat Completions request, in `request.params`, with a chat completion.
@@ -101,10 +150,13 @@ class VLLMModel(EndpointModel):
             chat = known_chat_params(request.params)
         except ResponsesError as error:
             raise _unsendable(error) from None
+        chat["messages"] = prepared(chat["messages"], self.options)
         return await self._complete(request, chat, lambda completion: completion)
 
-    async def _complete(self, request: gymq.ModelRequest, chat: dict[str, Any], answer_of: AnswerOf) -> dict[str, Any]:
-        """The answer to a chat request, made of its chat completion."""
+    async def _complete(
+        self, request: gymq.ModelRequest, chat: dict[str, Any], answer_of: AnswerOf, num_known: int = 0
+    ) -> dict[str, Any]:
+        """Return the answer to a chat request, made of its chat completion."""
         options = self.options
         prompt = None
         try:
@@ -113,6 +165,8 @@ class VLLMModel(EndpointModel):
                 prompt = self._prompt(body)
         except ResponsesError as error:
             raise _unsendable(error) from None
+        if body["messages"] is not chat["messages"]:  # the call has messages that the next one will not have
+            num_known, request.memory.kept = 0, None
         if not options.sequential_reasoning_allowed and ends_in_reasoning(body, options):
             return answer_of(empty_completion(options.model, "content_filter"))
 
@@ -121,7 +175,7 @@ class VLLMModel(EndpointModel):
                 if options.use_completions_api:
                     completion, sent = await self._continue(asked, body, prompt)
                 else:
-                    completion, sent = await asked.post("/chat/completions", body), body
+                    completion, sent = await asked.post("/chat/completions", body, num_known), body
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
             check_completion(completion)

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from array import array
 from typing import Any
 
-import msgspec
 import pytest
 from gymq.workers.models.vllm_model.options import VLLMOptions
-from gymq.workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, responses_body, tokenize_body
+from gymq.workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, prepared, responses_body, tokenize_body
 
 from gymq.responses import InvalidRequest
 
@@ -24,7 +22,8 @@ def options(**given: Any) -> VLLMOptions:
 
 
 def body(*messages: dict[str, Any], audio: tuple[str, ...] = (), request: Any = None, **given: Any) -> dict[str, Any]:
-    return chat_body({"messages": list(messages or (USER,)), **(request or {})}, options(**given), audio)
+    shown = prepared(messages or (USER,), options(**given))
+    return chat_body({"messages": shown, **(request or {})}, options(**given), audio)
 
 
 def assistant(content: Any, **members: Any) -> dict[str, Any]:
@@ -116,14 +115,6 @@ def test_reasoning_of_earlier_turns_can_be_left_out_or_kept_in_the_text() -> Non
     assert body(said, preserve_reasoning_in_assistant_content=True)["messages"] == [said]
 
 
-def test_packed_token_ids_are_sent_as_lists() -> None:
-    tokens = {"prompt_token_ids": array("i", [1, 2]), "generation_log_probs": array("f", [-0.5])}
-    found = body(assistant("b", **tokens))
-    assert msgspec.json.decode(msgspec.json.encode(found))["messages"] == [
-        assistant("b", prompt_token_ids=[1, 2], generation_log_probs=[-0.5])
-    ]
-
-
 def test_audio_goes_in_front_of_what_the_last_user_said_and_leaves_metadata() -> None:
     first, answer = {"role": "user", "content": "First"}, assistant("Yes")
     found = body(first, USER, answer, audio=(URL, URL), request={"metadata": {"audio_data": URL, "x": "y"}})
@@ -140,8 +131,10 @@ def test_audio_without_a_user_message_makes_one_and_emptied_metadata_is_not_sent
 
 
 def test_the_request_itself_is_not_changed() -> None:
-    request = {"messages": [USER, assistant("<think>a</think>b")], "metadata": {"audio_data": URL}}
+    messages: list[dict[str, Any]] = [USER, assistant("<think>a</think>b")]
+    request = {"messages": messages, "metadata": {"audio_data": URL}}
     before = json.dumps(request)
+    prepared(messages, options())
     chat_body(request, options(), [URL])
     assert json.dumps(request) == before
 
@@ -177,7 +170,7 @@ def test_only_what_makes_the_prompt_is_tokenized() -> None:
 def test_a_turn_of_nothing_but_reasoning_is_recognised(last: dict[str, Any], parser: bool, expected: bool) -> None:
     for preserve in (False, True):
         given = options(uses_reasoning_parser=parser, preserve_reasoning_in_assistant_content=preserve)
-        assert ends_in_reasoning(chat_body({"messages": [USER, last]}, given), given) is expected
+        assert ends_in_reasoning(chat_body({"messages": prepared([USER, last], given)}, given), given) is expected
 
 
 def test_a_native_request_passes_with_the_model_the_extra_body_and_the_pins() -> None:

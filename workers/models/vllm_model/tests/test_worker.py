@@ -13,15 +13,21 @@ from gymq.workers.models.vllm_model.ring import Ring
 from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
 
 import gymq
+from gymq.model import ModelMemory
 from gymq.protocol.tokens import pack
 from gymq.testing import function_call
 
 USER = {"role": "user", "content": "Hi"}
+ADDED = {"type": "function_call_output", "call_id": "call_1", "output": "2"}
 TOKENS: dict[str, list[Any]] = {
     "prompt_token_ids": [1, 2, 3],
     "generation_token_ids": [11, 12],
     "generation_log_probs": [-0.5, -0.25],
 }
+
+
+def _with_fixed_ids(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**item, "id": f"id_{item['type']}"} for item in output]
 
 
 def sampled(text: str, **members: Any) -> dict[str, Any]:
@@ -70,6 +76,44 @@ async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server
     assert server.asked[3].body == {"model": "served", "messages": history}
     assert {name: history[1][name] for name in TOKENS} == TOKENS
     assert (history[1]["reasoning"], history[1]["content"]) == ("One and one.", "")
+
+
+async def test_a_conversation_that_is_remembered_is_sent_as_one_that_is_not(start: Start, server: StandIn) -> None:
+    worker = await start(replace_developer_role_with_system=True)
+    call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    replies = [completion("", tool_calls=[call]), completion("<think>Two.</think>2"), completion("3")]
+    new = [[{"role": "developer", "content": "Add."}, USER], [ADDED], [USER]]
+    sent = []
+    for remembers in (True, False):
+        server.answers = [as_json(reply) for reply in replies]
+        items: list[dict[str, Any]] = []
+        kept = None
+        for added in new:
+            items = [*items, *added]
+            params = {"input": items, "instructions": "Be brief."}
+            request = gymq.ModelRequest(params, "run/0/0/1", "run/0/0", 30.0, ModelMemory(kept))
+            reply = await worker.respond(request)
+            assert reply["instructions"] == "Be brief."
+            kept = request.memory.kept if remembers else None
+            items = [*items, *_with_fixed_ids(reply["output"])]
+        sent.append([asked.body for asked in server.asked])
+        server.asked.clear()
+    assert sent[0] == sent[1]
+    assert len(sent[0][-1]["messages"]) == 6
+
+
+async def test_of_a_conversation_that_is_remembered_only_new_items_are_checked(start: Start, server: StandIn) -> None:
+    worker = await start()
+    server.answers = [as_json(completion("2")), as_json(completion("3")), as_json(completion("4"))]
+    first = gymq.ModelRequest({"input": [USER]}, "run/0/0/1", "run/0/0", 30.0)
+    items = [USER, *(await worker.respond(first))["output"], USER]
+    broken = [{"type": "message", "role": "user"}, *items[1:]]  # no content: refused where it is looked at
+    await worker.respond(gymq.ModelRequest({"input": broken}, "s", "r", 30.0, ModelMemory(first.memory.kept)))
+    with pytest.raises(gymq.InvalidTask, match=r"input\[0\]"):
+        await worker.respond(gymq.ModelRequest({"input": broken}, "s", "r", 30.0))
+    wrong = [*items, {"type": "message", "role": "user"}]
+    with pytest.raises(gymq.InvalidTask, match=r"input\[3\]"):  # counted from the first item
+        await worker.respond(gymq.ModelRequest({"input": wrong}, "s", "r", 30.0, ModelMemory(first.memory.kept)))
 
 
 async def test_ids_in_the_reply_save_the_second_call(start: Start, server: StandIn) -> None:
