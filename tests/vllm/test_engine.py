@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from gymq.workers.models.local_vllm_model import asgi
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq import responses
+from gymq.model import ModelMemory
 from tests.support.waiting import until
 
 from .tiny_policy import ADD, MAX_MODEL_LEN, asked, engine_of, options
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
+CHAT = "/v1/chat/completions"
 ENDLESS: dict[str, Any] = {"max_output_tokens": 400, "metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
 
 
@@ -103,6 +107,94 @@ async def test_a_history_that_the_agent_changed_is_not_brought_back(model: Local
     history = [responses.user_message("What is 5 + 5?"), *first["output"], responses.user_message("What is 1 + 1?")]
     second = await model.respond(asked(history))
     assert "5 + 5" in engine_of(model)._tokenizer.decode(second["output"][-1]["prompt_token_ids"])
+
+
+BODIES: dict[str, dict[str, Any]] = {
+    "text": {},
+    "a seed": {"temperature": 1.0, "seed": 7},
+    "a stop string": {"stop": ["}"], "include_stop_str_in_output": True},
+    "special tokens": {"skip_special_tokens": False},
+    "cut off": {"max_tokens": 3},
+    "a bias": {"logit_bias": {"5": 50.0}, "max_tokens": 8},
+    "a schema": {"response_format": {"type": "json_object"}, "max_tokens": 20},
+    "more tokens than there is room for": {"max_tokens": 99_999, "ignore_eos": True},
+    "a tool": {"tools": [{"type": "function", "function": {"name": "add", "parameters": ADD["parameters"]}}]},
+    "no tool wanted": {
+        "tools": [{"type": "function", "function": {"name": "add", "parameters": ADD["parameters"]}}],
+        "tool_choice": "none",
+    },
+}
+
+
+@pytest.mark.parametrize("name", BODIES)
+async def test_a_direct_call_answers_as_the_application_does(
+    model: LocalVLLMModel, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_of(model)
+    body = {
+        "model": model.options.model,
+        "messages": [{"role": "system", "content": "Add."}, {"role": "user", "content": "What is 3 + 4?"}],
+        "temperature": 0.0,
+        "max_tokens": 40,
+        "logprobs": True,
+        "top_logprobs": 0,
+        "return_token_ids": True,
+        **BODIES[name],
+    }
+    status, direct = await engine.post(CHAT, body)
+    assert status == 200
+    assert isinstance(direct, dict)  # the application gives JSON
+    monkeypatch.setattr(engine, "_direct", None)
+    status, raw = await engine.post(CHAT, body)
+    assert status == 200
+    answer = json.loads(raw)
+    (choice,), (expected,) = direct["choices"], answer["choices"]
+    message, expected_message = choice["message"], expected["message"]
+    assert list(message["prompt_token_ids"]) == answer["prompt_token_ids"]
+    assert message["generation_token_ids"] == expected["token_ids"]
+    log_probs = [entry["logprob"] for entry in expected["logprobs"]["content"]]
+    assert message["generation_log_probs"] == pytest.approx(log_probs, abs=1e-4)
+    assert message["content"] == expected_message["content"]
+    calls = [call["function"] for call in message.get("tool_calls") or ()]
+    assert calls == [call["function"] for call in expected_message.get("tool_calls") or ()]
+    assert choice["finish_reason"] == expected["finish_reason"]
+    for field in ("prompt_tokens", "completion_tokens", "total_tokens"):
+        assert direct["usage"][field] == answer["usage"][field]
+
+
+async def test_a_turn_renders_what_is_new_in_it(model: LocalVLLMModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    direct, application = engine_of(model)._direct, asgi.post
+    rendered: list[int] = []
+    asked_application: list[str] = []
+
+    async def spy(settings: Any, messages: list[Any], *, begins_reply: bool) -> list[int]:
+        rendered.append(len(messages))
+        return await type(direct).rendered(direct, settings, messages, begins_reply=begins_reply)
+
+    async def spy_on_application(app: Any, path: str, body: Any) -> tuple[int, bytes]:
+        asked_application.append(path)
+        return await application(app, path, body)
+
+    monkeypatch.setattr(direct, "rendered", spy)
+    monkeypatch.setattr(asgi, "post", spy_on_application)
+    items: list[dict[str, Any]] = []
+    kept, known = None, list[int]()
+    for turn in range(8):
+        items = [*items, responses.user_message(f"What is {turn} + 1?")]
+        rendered.clear()
+        request = replace(asked(items, max_output_tokens=8), memory=ModelMemory(kept))
+        reply = await model.respond(request)
+        kept = request.memory.kept
+        item = reply["output"][-1]
+        prompt = list(item["prompt_token_ids"])
+        assert prompt[: len(known)] == known
+        whole = list((await model.respond(asked(items, max_output_tokens=8)))["output"][-1]["prompt_token_ids"])
+        assert prompt == whole
+        if turn >= 2:
+            assert rendered[:2] == [3, 2]  # a stand-in, the reply, what is new; and without that
+        known = [*prompt, *item["generation_token_ids"]]
+        items = [*items, *reply["output"]]
+    assert not asked_application
 
 
 async def test_a_reply_is_held_to_a_schema(model: LocalVLLMModel) -> None:

@@ -38,7 +38,9 @@ class AnyEngine(Protocol):
 
     async def stop(self) -> None: ...
 
-    async def post(self, path: str, body: Mapping[str, Any], session: str) -> tuple[int, bytes]: ...
+    async def post(
+        self, path: str, body: Mapping[str, Any], session: str, num_known: int = 0
+    ) -> tuple[int, bytes | dict[str, Any]]: ...
 
     async def load_weights(self, update: gymq.WeightsUpdate) -> None: ...
 
@@ -53,23 +55,25 @@ class AskedHere:
     engine_name: str
     session: str
 
-    async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._post(f"/v1{path}", body)
+    async def post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
+        return await self._post(f"/v1{path}", body, num_known)
 
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._post("/tokenize", body)
 
-    async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        answer = await self._answer(path, body)
+    async def _post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
+        answer = await self._answer(path, body, num_known)
         while _was_ended(answer):
-            answer = await self._answer(path, body)
+            answer = await self._answer(path, body, num_known)
         return answer
 
-    async def _answer(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _answer(self, path: str, body: Mapping[str, Any], num_known: int) -> dict[str, Any]:
         if self.engine.is_broken:
             # The call has not run, so it may wait until the worker is back.
             raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, f"{self.engine_name}: the engine is being replaced")
-        status, raw = await self.engine.post(path, body, self.session)
+        status, raw = await self.engine.post(path, body, self.session, num_known)
+        if isinstance(raw, dict):
+            return raw
         if status == _OK:
             answer: dict[str, Any] = msgspec.json.decode(raw)
             return answer

@@ -4,6 +4,9 @@ A chat template applied to a conversation gives text. Tokenized again, that text
 sampled, and what was sampled would be no prefix of the next prompt: training on such a chain goes wrong unseen. So a
 later prompt is put together: what the engine was given and what it sampled in the last turn, as they were, then from
 the template only what is new in the conversation.
+
+Where the earlier messages are known to be those of the last call, a template need not render them again to say what is
+new: after a short conversation of the same shape it says the same. That it does is tried once for each shape.
 """
 
 from __future__ import annotations
@@ -12,6 +15,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 Decode = Callable[[Sequence[int]], str]
+
+MAX_SHAPES = 1024
+"""Shapes of conversations that are remembered of a template."""
+
+_LEADING_ROLES = ("system", "developer")
 
 
 def last_sampled(messages: Sequence[Mapping[str, Any]]) -> int | None:
@@ -57,11 +65,80 @@ def continued_prompt(
         is_sampled = any(begin < start + len(turn) and start < end for begin, end in samples)
         if not (is_sampled or turn == expected or decode(turn) == decode(expected)):
             return None
+    new = _new_tokens(rendered, num_turns, is_closed, ends_of_turn)
+    return None if new is None else known + new
+
+
+def prompt_after(
+    reply: Mapping[str, Any],
+    rendered: Sequence[int],
+    rendered_so_far: Sequence[int],
+    *,
+    ends_of_turn: Collection[int],
+) -> list[int] | None:
+    """Return the prompt that continues a reply to messages that are still the same; None as in `continued_prompt`.
+
+    Args:
+        rendered: a conversation that ends with the reply and the messages after it, as rendered by the template, with
+            the beginning of a reply. What comes before the reply may differ.
+        rendered_so_far: the same conversation up to the reply.
+        ends_of_turn: tokens that end a turn, and with it the sampling.
+    """
+    prompt, sampled = _tokens(reply)
+    num_turns = sum(token in ends_of_turn for token in rendered_so_far)
+    if num_turns == 0:
+        return None
+    new = _new_tokens(rendered, num_turns, sampled[-1] in ends_of_turn, ends_of_turn)
+    return None if new is None else prompt + sampled + new
+
+
+def _new_tokens(
+    rendered: Sequence[int], num_turns: int, is_closed: bool, ends_of_turn: Collection[int]
+) -> list[int] | None:
+    """Return the tokens after so many turns; those of the last turn's end too, unless it was sampled."""
     ends = [index for index, token in enumerate(rendered) if token in ends_of_turn]
     if len(ends) < num_turns:
         return None
-    end = ends[num_turns - 1]
-    return known + list(rendered[end + is_closed :])
+    return list(rendered[ends[num_turns - 1] + is_closed :])
+
+
+class Shapes:
+    """Which conversations a template continues in the same way after a shorter one."""
+
+    def __init__(self) -> None:
+        self._is_same: dict[object, bool] = {}
+
+    def get(self, shape: object) -> bool | None:
+        """Return whether a shape was found to be continued in the same way; None: it was not tried."""
+        return self._is_same.get(shape)
+
+    def put(self, shape: object, is_same: bool) -> None:
+        if len(self._is_same) >= MAX_SHAPES:
+            self._is_same.clear()
+        self._is_same[shape] = is_same
+
+
+def shortened(messages: Sequence[Mapping[str, Any]], num_known: int) -> tuple[object, list[Mapping[str, Any]], int]:
+    """Return the shape of a conversation, a short one of this shape, and the index of the reply in the short one.
+
+    Args:
+        num_known: messages before the last reply.
+    """
+    roles = []
+    for message in messages[:num_known]:
+        roles.append(message["role"])
+        if message["role"] not in _LEADING_ROLES:
+            break
+    new = messages[num_known:]
+    shape = (tuple(roles), tuple(map(_shape, new)))
+    return shape, [*({"role": role, "content": "-"} for role in roles), *new], len(roles)
+
+
+def _shape(message: Mapping[str, Any]) -> object:
+    content = message.get("content")
+    kind = (type(content), bool(content) if isinstance(content, str) else len(content or ()))
+    members = frozenset(name for name, value in message.items() if value is not None)
+    return message["role"], kind, len(message.get("tool_calls") or ()), members
 
 
 def _tokens(message: Mapping[str, Any]) -> tuple[list[int], list[int]]:

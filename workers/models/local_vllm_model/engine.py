@@ -15,7 +15,13 @@ from typing import Any
 import msgspec
 from gymq.workers.models.local_vllm_model import asgi
 from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
-from gymq.workers.models.local_vllm_model.continuation import continued_prompt, last_sampled
+from gymq.workers.models.local_vllm_model.continuation import (
+    continued_prompt,
+    last_sampled,
+    prompt_after,
+    shortened,
+)
+from gymq.workers.models.local_vllm_model.direct import DirectChat, NotDirect, Settings
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from vllm.engine.arg_utils import AsyncEngineArgs
@@ -67,7 +73,7 @@ class Engine:
         self.recorder = LoadRecorder()
         # vLLM's processes are bound to the thread that starts them, so this one lives as long as the engine.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vllm")
-        self._told_of_breaks = False
+        self._reported_breaks = False
         self._is_broken = False
 
     async def start(self) -> None:
@@ -85,6 +91,11 @@ class Engine:
         self._tokenizer = llm.get_tokenizer()
         self._ends_of_turn = _ends_of_turn(llm.model_config, self._tokenizer)
         self._max_model_len = llm.model_config.max_model_len
+        self._direct: DirectChat | None = None
+        try:
+            self._direct = DirectChat(llm, self._app.state)
+        except NotDirect as error:
+            log.info("chats go through vLLM's application, which costs more: %s", error)
         self._path: str | None = self._args.model  # the weights to go back to; None: they came as bytes
 
     def _make(self) -> AsyncLLM:
@@ -118,46 +129,117 @@ class Engine:
         running = min(self.recorder.running, unfinished)
         return ModelLoad(running, unfinished - running, self.recorder.kv_cache_use)
 
-    async def post(self, path: str, body: Mapping[str, Any], _session: str = "") -> tuple[int, bytes]:
-        """The answer to a request in one of vLLM's dialects. A chat continues the tokens of its earlier turns."""
+    async def post(
+        self, path: str, body: Mapping[str, Any], _session: str = "", num_known: int = 0
+    ) -> tuple[int, bytes | dict[str, Any]]:
+        """Return the status of a request in one of vLLM's dialects, and its answer: JSON, or a chat completion.
+
+        A chat continues the tokens of its earlier turns.
+
+        Args:
+            num_known: leading messages of a chat that are those of an earlier call, whose reply is the next one.
+        """
         if path == CHAT:
-            body = await self._with_exact_prompt(body)
+            for name in _LENGTHS:
+                if isinstance(body.get(name), int):
+                    body = {**body, name: min(body[name], self._max_model_len)}  # the engine gives what room there is
+            prompt = None
+            if self._direct is not None:
+                try:
+                    settings = await self._direct.settings(body)
+                    prompt = await self._prompt(self._direct, settings, body["messages"], num_known)
+                    return _OK, await self._direct.complete(settings, body, prompt)
+                except NotDirect:
+                    pass
+            body = await self._with_exact_prompt(body, prompt)
         return await asgi.post(self._app, path, body)
 
-    async def _with_exact_prompt(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the chat with its exact prompt, if a reply in its history has its sampled tokens."""
-        history = body["messages"]
-        messages = [{name: part for name, part in one.items() if name not in _TOKEN_FIELDS} for one in history]
-        plain = {**body, "messages": messages}
-        for name in _LENGTHS:
-            if isinstance(body.get(name), int):
-                plain[name] = min(body[name], self._max_model_len)  # the engine gives what room there is
-        last = last_sampled(history)
-        # Tokens say nothing of images and sounds.
-        if last is None or any(_has_media(message) for message in messages):
-            return plain
-        rendered = await self._render(plain, messages, begins_reply=True)
-        so_far = await self._render(plain, messages[: last + 1], begins_reply=False)
-        if rendered is None or so_far is None:
-            return plain
+    async def _prompt(
+        self, direct: DirectChat, settings: Settings, messages: Sequence[Mapping[str, Any]], num_known: int
+    ) -> list[int]:
+        """Return the exact prompt of a chat.
+
+        Raises:
+            NotDirect: the application has to render it.
+        """
+        if any(_has_media(message) for message in messages):
+            raise NotDirect
+        if num_known and messages[num_known].get("generation_token_ids"):
+            prompt = await self._prompt_after(direct, settings, messages, num_known)
+            if prompt is not None:
+                return prompt
+        rendered = await direct.rendered(settings, _plain(messages), begins_reply=True)
+        last = last_sampled(messages)
+        if last is None:
+            return rendered
+        so_far = await direct.rendered(settings, _plain(messages[: last + 1]), begins_reply=False)
+        prompt = self._continued(messages, rendered, so_far)
+        return rendered if prompt is None else prompt
+
+    async def _prompt_after(
+        self, direct: DirectChat, settings: Settings, messages: Sequence[Mapping[str, Any]], num_known: int
+    ) -> list[int] | None:
+        """Return the prompt that continues the reply to the known messages; None if the template does not end turns."""
+
+        async def prompt_of(messages: Sequence[Mapping[str, Any]], reply: int) -> list[int] | None:
+            plain = _plain(messages)
+            rendered = await direct.rendered(settings, plain, begins_reply=True)
+            so_far = await direct.rendered(settings, plain[: reply + 1], begins_reply=False)
+            return prompt_after(messages[reply], rendered, so_far, ends_of_turn=self._ends_of_turn)
+
+        shape, short, reply = shortened(messages, num_known)
+        is_same = settings.shapes.get(shape)
+        if is_same:
+            return await prompt_of(short, reply)
+        prompt = await prompt_of(messages, num_known)
+        if is_same is None:
+            try:
+                settings.shapes.put(shape, prompt is not None and await prompt_of(short, reply) == prompt)
+            except NotDirect:  # the template refuses the short one
+                settings.shapes.put(shape, False)
+        return prompt
+
+    def _continued(
+        self, messages: Sequence[Mapping[str, Any]], rendered: list[int], so_far: list[int]
+    ) -> list[int] | None:
         prompt = continued_prompt(
-            history,
+            messages,
             rendered,
             so_far,
             ends_of_turn=self._ends_of_turn,
             decode=lambda ids: str(self._tokenizer.decode(ids, skip_special_tokens=False)),
         )
+        if prompt is None and not self._reported_breaks:
+            log.warning("a chat was rendered again: its history changed, or the template does not end turns")
+            self._reported_breaks = True
+        return prompt
+
+    async def _with_exact_prompt(self, body: Mapping[str, Any], prompt: list[int] | None) -> dict[str, Any]:
+        """Return the chat for the application, with its exact prompt if a reply in its history has its sampled tokens.
+
+        Args:
+            prompt: it, if it is known.
+        """
+        history = body["messages"]
+        messages = _plain(history)
+        plain = {**body, "messages": messages}
+        last = last_sampled(history)
+        # Tokens say nothing of images and sounds.
+        if last is None or any(_has_media(message) for message in messages):
+            return plain
         if prompt is None:
-            if not self._told_of_breaks:
-                log.warning("a chat was rendered again: its history changed, or the template does not end turns")
-                self._told_of_breaks = True
+            rendered = await self._render(plain, messages, begins_reply=True)
+            so_far = await self._render(plain, messages[: last + 1], begins_reply=False)
+            if rendered is not None and so_far is not None:
+                prompt = self._continued(history, rendered, so_far)
+        if prompt is None:
             return plain
         return {**plain, "kv_transfer_params": {**body.get("kv_transfer_params", {}), "prompt_token_ids": prompt}}
 
     async def _render(
         self, body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], *, begins_reply: bool
     ) -> list[int] | None:
-        """The tokens that the template makes of messages; None if the engine refuses them."""
+        """Return the tokens that the template makes of messages; None if the engine refuses them."""
         members = ("model", "tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs")
         request = {name: body[name] for name in members if body.get(name) is not None}
         request |= {"messages": messages, "add_generation_prompt": begins_reply}
@@ -226,6 +308,11 @@ def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:
     given = (model_config.try_get_generation_config() or {}).get("eos_token_id")
     ends = given if isinstance(given, list) else [given]
     return frozenset(token for token in (*ends, tokenizer.eos_token_id) if token is not None)
+
+
+def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return messages as a template knows them: without tokens."""
+    return [{name: part for name, part in one.items() if name not in _TOKEN_FIELDS} for one in messages]
 
 
 def _has_media(message: Mapping[str, Any]) -> bool:

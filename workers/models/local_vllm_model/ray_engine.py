@@ -42,19 +42,19 @@ class EngineActor:
         return int((await self._engine()).max_num_seqs)
 
     async def post(
-        self, path: str, body: dict[str, Any], epoch: int, update: list[Any]
-    ) -> tuple[int, bytes, ModelLoad]:
-        """Answer a request with the weights of an epoch, and tell the load.
+        self, path: str, body: dict[str, Any], num_known: int, epoch: int, update: list[Any]
+    ) -> tuple[int, bytes | dict[str, Any], ModelLoad]:
+        """Answer a request with the weights of an epoch, and report the load.
 
         Args:
             update: the reference to the weights of that epoch; empty in the first.
         """
         await self.load_weights(epoch, update)
         engine = await self._engine()
-        status, raw = await engine.post(path, body)
+        status, answer = await engine.post(path, body, num_known=num_known)
         if engine.is_broken:
             os._exit(1)  # Ray starts another actor, which gets this request again
-        return status, raw, engine.load()
+        return status, answer, engine.load()
 
     async def load_weights(self, epoch: int, update: list[Any]) -> None:
         """Load the weights of an epoch, unless they are loaded: an actor that was started again has the first ones."""
@@ -167,17 +167,19 @@ class RayEngine:
         running = min(self._in_flight, self._max_num_seqs)
         return ModelLoad(running, self._in_flight - running, self._cache_use)
 
-    async def post(self, path: str, body: Mapping[str, Any], session: str) -> tuple[int, bytes]:
-        """The answer of the rank that a session belongs to; see `Engine.post`."""
+    async def post(
+        self, path: str, body: Mapping[str, Any], session: str, num_known: int = 0
+    ) -> tuple[int, bytes | dict[str, Any]]:
+        """Return the answer of the rank that a session belongs to; see `Engine.post`."""
         actor = self._actors[self._ring.home(session)]
         self._in_flight += 1
         try:
-            answer = await self._watched(_answer(actor.post.remote(path, dict(body), self._epoch, self._update)))
+            request = actor.post.remote(path, dict(body), num_known, self._epoch, self._update)
+            status, answer, load = await self._watched(_answer(request))
         finally:
             self._in_flight -= 1
-        status, raw, load = answer
         self._cache_use = load.kv_cache_use
-        return status, raw
+        return status, answer
 
     async def load_weights(self, update: WeightsUpdate) -> None:
         """Give all ranks new weights; see `Engine.load_weights`."""

@@ -18,6 +18,12 @@ _PLACES = {
         "vllm.entrypoints.openai.api_server",
     ),
     "build_app": ("vllm.entrypoints.launchers.app", "vllm.entrypoints.openai.api_server"),
+    "ChatCompletionRequest": ("vllm.entrypoints.openai.chat_completion.protocol",),
+    "get_max_tokens": ("vllm.entrypoints.serve.utils.api_utils", "vllm.entrypoints.utils"),
+    "tokens_input": ("vllm.inputs",),
+    "IncrementalDetokenizer": ("vllm.v1.engine.detokenizer",),
+    "is_mistral_tokenizer": ("vllm.utils.mistral",),
+    "numpy2base64": ("vllm.utils.serial_utils",),
 }
 
 

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.workers.models.local_vllm_model.continuation import continued_prompt
+from gymq.workers.models.local_vllm_model.continuation import (
+    MAX_SHAPES,
+    Shapes,
+    continued_prompt,
+    prompt_after,
+    shortened,
+)
 
 END = ord(".")
 
@@ -84,3 +90,66 @@ def test_a_history_tokenized_differently_but_with_the_same_text_is_the_same():
         1,
         *tokens(".A:yes.U:go.A:"),
     ]
+
+
+def after(reply: dict[str, Any], rendered: str, so_far: str) -> list[int] | None:
+    return prompt_after(reply, tokens(rendered), tokens(so_far), ends_of_turn={END})
+
+
+def test_a_reply_is_continued_by_what_the_template_says_after_it():
+    reply = sampled(tokens("U:hi.A:"), [1, ord("c"), END])
+    assert after(reply, "U:-.A:abc.U:more.A:", "U:-.A:abc.") == [
+        *tokens("U:hi.A:"),
+        1,
+        *tokens("c."),
+        *tokens("U:more.A:"),
+    ]
+
+
+def test_a_reply_that_was_cut_off_is_ended_first():
+    reply = sampled(tokens("U:hi.A:"), tokens("ab"))
+    assert after(reply, "U:-.A:ab.U:more.A:", "U:-.A:ab.") == tokens("U:hi.A:ab.U:more.A:")
+
+
+def test_a_reply_with_the_end_of_a_turn_in_its_middle_is_continued_at_its_end():
+    reply = sampled(tokens("U:hi.A:"), tokens("a.b."))
+    assert after(reply, "U:-.A:a.b.U:more.A:", "U:-.A:a.b.") == tokens("U:hi.A:a.b.U:more.A:")
+
+
+def test_a_template_that_does_not_end_turns_continues_nothing():
+    assert after(sampled(tokens("U:hi A:"), tokens("ab")), "U:- A:ab U:more A:", "U:- A:ab") is None
+
+
+def test_a_conversation_is_shortened_to_its_head_and_what_is_new():
+    system, user = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "One?"}
+    reply, tool = {"role": "assistant", "content": "Two."}, {"role": "tool", "content": "3", "tool_call_id": "c"}
+    shape, short, position = shortened([system, user, reply, user, reply, tool], 4)
+    assert [(message["role"], message["content"]) for message in short] == [
+        ("system", "-"),
+        ("user", "-"),
+        ("assistant", "Two."),
+        ("tool", "3"),
+    ]
+    assert short[position] is reply
+    assert shape == shortened([system, user, reply, tool], 2)[0]
+
+
+def test_conversations_have_another_shape_where_a_template_may_differ():
+    user, reply = {"role": "user", "content": "One?"}, {"role": "assistant", "content": "Two."}
+    call = {"role": "assistant", "content": None, "tool_calls": [{"id": "c"}]}
+    many: list[list[dict[str, Any]]] = [
+        [user, reply, user],
+        [{"role": "system", "content": "Be brief."}, user, reply, user],
+        [user, call, user],
+        [user, reply, user, user],
+        [user, reply, {**user, "name": "Ann"}],
+        [user, reply, {**user, "content": [{"type": "text", "text": "One?"}]}],
+    ]
+    assert len({shortened(one, 2 if one[0]["role"] == "system" else 1)[0] for one in many}) == len(many)
+
+
+def test_so_many_shapes_are_remembered():
+    shapes = Shapes()
+    for number in range(MAX_SHAPES + 1):
+        shapes.put(number, number % 2 == 0)
+    assert (shapes.get(0), shapes.get(MAX_SHAPES)) == (None, True)
