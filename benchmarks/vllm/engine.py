@@ -36,10 +36,14 @@ def options(*, replicas: int = 1) -> dict[str, Any]:
     }
 
 
+def user_message(text: str) -> dict[str, Any]:
+    return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+
+
 def params(text: str, tokens: int) -> dict[str, Any]:
     """A request for exactly so many tokens."""
     return {
-        "input": [{"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}],
+        "input": [user_message(text)],
         "max_output_tokens": tokens,
         "metadata": {"extra_body": '{"ignore_eos": true}'},
     }

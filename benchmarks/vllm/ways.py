@@ -18,6 +18,7 @@ from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
 from benchmarks.vllm.engine import ON_CPU, POLICY, options
+from gymq.agent import checked_response
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
 from gymq.protocol import subjects
@@ -41,8 +42,12 @@ async def in_process(_folder: Path) -> AsyncIterator[Ask]:
 
 
 @asynccontextmanager
-async def over_nats(folder: Path, *, replicas: int = 1, routed: bool = False) -> AsyncIterator[Ask]:
-    """The worker in a process of its own, asked over NATS; `routed`: each session keeps its replica, as with agents."""
+async def over_nats(folder: Path, *, replicas: int = 1, routed: bool = True) -> AsyncIterator[Ask]:
+    """The worker in a process of its own, asked over NATS.
+
+    Args:
+        routed: as agents ask: each session keeps its replica, and conversations are sent once.
+    """
     spec = Instance("policy_model", "models", "local_vllm_model", options(replicas=replicas))
     async with Cluster([spec], folder=folder, log_level="warning") as cluster:
         bus = await Bus.connect(cluster.url, role="operator", name="benchmark")
@@ -51,13 +56,13 @@ async def over_nats(folder: Path, *, replicas: int = 1, routed: bool = False) ->
             routes = Routes(bus)
             await routes.start()
             calls = RoutedCalls(calls, routes)
-            await asyncio.sleep(EXPIRES_S / 2)  # until all replicas have told their load
+            await asyncio.sleep(EXPIRES_S / 2)  # until all replicas have published their load
 
         async def ask(params: dict[str, Any], session: str) -> dict[str, Any]:
             request = Generate(rollout=session, timeout_s=TIMEOUT_S, params=params, session=session)
             reply = await calls.call(subjects.model("policy_model"), request)
             assert isinstance(reply, Generated)
-            return reply.response
+            return checked_response(reply.response, params["input"])
 
         yield ask
         await bus.close()
