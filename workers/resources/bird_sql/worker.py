@@ -1,0 +1,85 @@
+"""bird_sql: the reply's query has to give the rows of the reference query on the row's database."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pydantic
+from gymq.workers.resources.bird_sql.databases import Databases
+from gymq.workers.resources.bird_sql.extraction import extract_query
+
+import gymq
+from gymq.sandbox import SandboxOptions
+
+NO_QUERY = "SELECT 1"  # what is reported in place of a query; it is not run
+FOLDER_OF_DATABASES = Path("dev_20240627") / "dev_databases"
+
+
+class QuestionRow(gymq.Row):
+    question: str
+    gt_sql: str
+    db_id: str
+    difficulty: str | None = None
+    id: int | None = None
+
+
+class BirdSql(gymq.Resources[QuestionRow]):
+    """Reward 1 if the query gives the same set of rows as the reference query on the row's database."""
+
+    class Options(gymq.WorkerOptions):
+        bird_sql_dir: Path = Path(__file__).parent / ".bird_sql"
+        databases: Path | None = None  # default: where they are in `bird_sql_dir`
+        max_concurrency: pydantic.PositiveInt = 32
+        sql_execution_timeout_s: pydantic.PositiveFloat = 30.0
+        sandbox: SandboxOptions = SandboxOptions()
+
+    reward_range = (0.0, 1.0)
+    deterministic = False  # a query may be slow one time and fast enough the next
+    needs = frozenset({"sandbox"})
+
+    async def start(self) -> None:
+        options = self.options
+        if options.sandbox.provider == "docker":
+            raise gymq.OptionsError(f"{self.name}: sandbox.provider: databases cannot be copied into containers")
+        at_a_time = min(options.max_concurrency, os.cpu_count() or 1)  # queries compute, and copies take memory
+        self._sandbox = await options.sandbox.started()
+        self._databases = Databases(
+            self._sandbox, options.sandbox, self._folder(), at_a_time, options.sql_execution_timeout_s
+        )
+
+    async def stop(self) -> None:
+        await self._databases.close()
+        await self._sandbox.stop()
+
+    def _folder(self) -> Path:
+        """Return the folder of the databases.
+
+        Raises:
+            OptionsError: there is none.
+        """
+        named = self.options.databases or self.options.bird_sql_dir / FOLDER_OF_DATABASES
+        folder = next((path for path in (named, Path(__file__).parent / named) if path.is_dir()), None)
+        if folder is None:
+            raise gymq.OptionsError(f"{self.name}: there is no folder {named}; the README says where databases are")
+        return folder
+
+    async def verify(self, request: gymq.VerifyRequest[QuestionRow]) -> gymq.Verdict:
+        row, text = request.row, request.reply_text
+        query = extract_query(text)
+        finding = await self._databases.finding(row.db_id, row.gt_sql, query)
+        match finding:
+            case "equal":
+                reason = "none"
+            case "reference_failed":
+                reason = "gold_execution_error"
+            case _:
+                reason = "no_sql_extracted" if query is None else "execution_error"
+        return gymq.Verdict(
+            float(finding == "equal"),
+            model_output=text,
+            extracted_sql=NO_QUERY if query is None else query,
+            had_codeblock=query is not None,
+            execution_match=finding == "equal",
+            failure_reason=reason,
+        )
