@@ -1,0 +1,80 @@
+"""simpleqa: short questions of fact. A judge model says whether the answer is correct, incorrect or not attempted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from gymq.workers.resources.simpleqa.grades import VERDICTS, answer_text, grade_in
+from gymq.workers.resources.simpleqa.prompt import FIELDS, TEMPLATE
+from gymq.workers.resources.simpleqa.prompt_files import read_prompt
+
+import gymq
+from gymq.judge import Judge, JudgeOptions, Labels, chosen_template
+
+HERE = Path(__file__).parent
+
+# Parameters of a judge that is asked in the chat form, where the configuration has none.
+CHAT_PARAMS: dict[str, Any] = {"max_output_tokens": 64, "temperature": 0.0, "top_p": 1.0}
+
+
+class FactRow(gymq.Row):
+    question: str | None = None
+    expected_answer: str | None = None
+    id: int | str | None = None
+
+
+class FactOptions(JudgeOptions):
+    judge_prompt_template: str | None = None
+    judge_prompt_path: str | None = None
+    use_chat_completions_for_judge: bool = False
+
+
+class SimpleQa(gymq.Resources[FactRow]):
+    """Reward 1 if a judge finds the answer correct, not if it finds it incorrect or not attempted."""
+
+    Options = FactOptions
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge"})
+
+    async def start(self) -> None:
+        options = self.options
+        text = options.judge_prompt_template
+        system = options.judge_system_message
+        if options.judge_prompt_path is not None:
+            if text is not None:
+                raise gymq.OptionsError(f"{self.name}: give the judge's prompt as text or as a file, not both")
+            prompt = read_prompt(self.name, options.judge_prompt_path, HERE)
+            text, system = prompt.user, system or prompt.system
+        self._template = chosen_template(self.name, text, None, TEMPLATE, *FIELDS)
+        self._labels = Labels.exactly(*VERDICTS)
+        self._judge = Judge(
+            self,
+            options.judge_model_server.name,
+            (CHAT_PARAMS if options.use_chat_completions_for_judge else {}) | options.judge_responses_create_params,
+            system_message=system,
+            max_concurrency=options.judge_endpoint_max_concurrency,
+        )
+
+    async def verify(self, request: gymq.VerifyRequest[FactRow]) -> gymq.Verdict:
+        row = request.row
+        expected = row.expected_answer or ""
+        answer = answer_text(request.response)
+        prompt = self._template.fill(
+            question=row.question or "",
+            expected_answer=expected,
+            generation=self._labels.material(answer, self._template) if self.options.hardened else answer,
+        )
+        judgement = await self._judge.ask(prompt, answer_text)
+        if not judgement.label:
+            raise gymq.JudgeFailed(f"the reply of {self.options.judge_model_server.name} has no text")
+        verdict = VERDICTS[grade_in(judgement.label)]
+        return gymq.Verdict(
+            float(verdict == "correct"),
+            extracted_answer=answer,
+            expected_answer=expected,
+            verdict=verdict,
+            judge_output=judgement.label,
+            **{f"is_{one}": float(verdict == one) for one in VERDICTS.values()},
+        )
