@@ -1,0 +1,148 @@
+"""arena_judge: open-ended answers. A judge model compares them with a baseline answer, in both orders."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import pydantic
+from gymq.workers.resources.arena_judge.prompt import FIELDS, PROMPTS
+from gymq.workers.resources.arena_judge.verdicts import VERDICTS, is_loss, is_win, sanitized, verdict_in
+from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_prompt
+
+import gymq
+from gymq import responses
+from gymq.judge import Judge, Judgement, JudgeOptions, Labels, PromptTemplate, chosen_template
+
+HERE = Path(__file__).parent
+
+log = logging.getLogger(__name__)
+
+
+class BattleRow(gymq.Row):
+    question: str | None = None
+    baseline_answer: str | None = None
+    category: str | None = None
+    uid: str | None = None
+
+
+def _as_responses_params(params: dict[str, Any]) -> dict[str, Any]:
+    chat = {**params, "messages": []}
+    try:
+        return responses.validate_params(responses.from_chat_request(chat))
+    except responses.ResponsesError as error:
+        raise ValueError(str(error)) from None
+
+
+ChatParams = Annotated[dict[str, Any], pydantic.AfterValidator(_as_responses_params)]
+"""Parameters of a chat request, kept as those of a Responses request."""
+
+
+class ArenaOptions(JudgeOptions):
+    judge_chat_completions_create_params: ChatParams = pydantic.Field({}, validate_default=True)
+    judge_prompts: dict[str, JudgePrompt] | None = None
+    judge_prompt_paths: dict[str, str] | None = None
+    default_category: str = "hard_prompt"
+    sanitize_generations: bool = False
+    arena_elo_bootstrap_rounds: pydantic.PositiveInt = 100
+    arena_elo_bootstrap_seed: pydantic.NonNegativeInt = 42
+
+
+class ArenaJudge(gymq.Resources[BattleRow]):
+    """Reward 1 if a judge finds the reply better than the baseline answer, with the reply shown first."""
+
+    Options = ArenaOptions
+    reward_range = (0.0, 1.0)
+    deterministic = False
+    needs = frozenset({"judge"})
+
+    async def start(self) -> None:
+        options = self.options
+        prompts = self._prompts()
+        if options.default_category not in prompts:
+            known = ", ".join(prompts)
+            raise gymq.OptionsError(f"{self.name}: default_category {options.default_category!r} is none of {known}")
+        self._templates = {
+            category: (prompt.system, chosen_template(self.name, prompt.user, None, "", *FIELDS))
+            for category, prompt in prompts.items()
+        }
+        self._labels = Labels.exactly(*(f"[[{verdict}]]" for verdict in VERDICTS))
+        self._judge = Judge(
+            self,
+            options.judge_model_server.name,
+            {**options.judge_responses_create_params, **options.judge_chat_completions_create_params},
+            max_concurrency=options.judge_endpoint_max_concurrency,
+        )
+
+    async def verify(self, request: gymq.VerifyRequest[BattleRow]) -> gymq.Verdict:
+        row = request.row
+        category = self._category(row.category)
+        system, template = self._templates[category]
+        candidate, baseline = request.reply_text, row.baseline_answer or ""
+        if self.options.sanitize_generations:
+            candidate, baseline = sanitized(candidate), sanitized(baseline)
+        if self.options.hardened:
+            candidate = self._labels.material(candidate, template)
+        question = row.question or ""
+        first, second = await both(
+            self._ask(system, template, question=question, answer_1=candidate, answer_2=baseline),
+            self._ask(system, template, question=question, answer_1=baseline, answer_2=candidate),
+        )
+        won = is_win(first.label)
+        return gymq.Verdict(
+            float(won),
+            judgement_gen_base=responses.output_text(first.response),
+            judgement_base_gen=responses.output_text(second.response),
+            verdict_gen_base=first.label,
+            verdict_base_gen=second.label,
+            invalid_gen_base=first.label is None,
+            invalid_base_gen=second.label is None,
+            category=category,
+            wins=float(won),
+            strict_wins=float(first.label == "A>>B"),
+            ties=float(first.label == "A=B"),
+            losses=float(is_loss(first.label)),
+            double_wins=float(won and is_loss(second.label)),
+            judge_evaluations=[first.members(), second.members()],
+        )
+
+    async def _ask(self, system: str | None, template: PromptTemplate, **texts: str) -> Judgement:
+        messages = [{"role": "user", "content": template.fill(**texts)}]
+        if system is not None:
+            messages.insert(0, {"role": "system", "content": system})
+        request = {"input": messages}
+        response = await self._judge.send(request)
+        return Judgement(request, response, verdict_in(response))
+
+    def _category(self, given: str | None) -> str:
+        if not given:
+            return self.options.default_category
+        if given not in self._templates:
+            log.warning("%s: unknown category %r, judged as %s", self.name, given, self.options.default_category)
+            return self.options.default_category
+        return given
+
+    def _prompts(self) -> Mapping[str, JudgePrompt]:
+        inline, paths = self.options.judge_prompts, self.options.judge_prompt_paths
+        if inline is not None and paths is not None:
+            raise gymq.OptionsError(f"{self.name}: give judge_prompts or judge_prompt_paths, not both")
+        if paths is not None:
+            return {category: read_prompt(self.name, file, HERE) for category, file in paths.items()}
+        return PROMPTS if inline is None else inline
+
+
+async def both(*questions: Coroutine[Any, Any, Judgement]) -> list[Judgement]:
+    """Ask at the same time, and let each finish although another failed.
+
+    Raises:
+        JudgeFailed: one could not be asked.
+    """
+    judgements = []
+    for answer in await asyncio.gather(*questions, return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        judgements.append(answer)
+    return judgements
