@@ -14,7 +14,7 @@ import msgspec
 
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import TOKEN_FIELDS, encode_json
 from gymq.responses import last_assistant_text
 
 MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
@@ -131,6 +131,22 @@ def output_tokens(outcome: Outcome) -> int | None:
     usage = None if isinstance(outcome, Failure) else outcome.response.get("usage")
     count = usage.get("output_tokens") if isinstance(usage, dict) else None
     return count if isinstance(count, int) else None
+
+
+def num_turns(response: Mapping[str, Any]) -> int:
+    """Return how often the model replied, as far as its output shows: what its tools answer ends a turn."""
+    turns, is_open = 0, False
+    for item in objects(response.get("output")):
+        is_of_model = item.get("type") != "function_call_output" and item.get("role") in (None, "assistant")
+        turns += is_of_model and not is_open
+        # The engine's tokens are on the last item of its reply.
+        is_open = is_of_model and not any(item.get(name) is not None for name in TOKEN_FIELDS)
+    return turns
+
+
+def value_text(value: Any) -> str:
+    """Return a text as it is, and any other value as JSON."""
+    return value if isinstance(value, str) else _encode(value).decode()
 
 
 def another_try(outcome: Failure | Unresolved) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist
+from statistics import NormalDist, fmean, stdev
 
 import msgspec
 
@@ -54,6 +55,26 @@ def mean_interval(
     reach = student_t(num_tasks - 1) * std_error
     low, high = bounds if bounds else (-math.inf, math.inf)
     return Interval(max(low, mean - reach), min(high, mean + reach))
+
+
+def paired_difference(differences: Sequence[float]) -> Estimate | None:
+    """Return the mean of the differences that tasks show between two runs, with its interval.
+
+    What makes a task hard is in both of its values, so the interval is narrower than those of the two means would
+    suggest. Source: Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 4.2.
+
+    Args:
+        differences: of each task that both runs have; finite.
+
+    Returns:
+        None if there are no tasks.
+    """
+    if not differences:
+        return None
+    num_tasks = len(differences)
+    mean = fmean(differences)
+    std_error = stdev(differences) / math.sqrt(num_tasks) if num_tasks > 1 else 0.0
+    return Estimate(mean, mean_interval(mean, std_error, num_tasks), num_tasks)
 
 
 @lru_cache(maxsize=4096)

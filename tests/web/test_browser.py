@@ -70,9 +70,14 @@ async def store_hostile(web: Web, run: str) -> None:
 
 async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, page: Page) -> None:
     await store_hostile(web, run)
-    views = {"": [19], f"run/{run}": [3, 19, 20, 21], f"rollout/{run}/0/0": [*range(1, 19)]}
+    views = {
+        "": [19],
+        f"run/{run}": [3, 11, 14, 19, 20, 21],
+        f"run/{run}?tab=tasks": [11],
+        f"rollout/{run}/0/0": [*range(1, 19)],
+    }
     views |= {f"rollout/{run}/1/0": [20], f"rollout/{run}/2/0": [21, 22]}
-    views |= {f"compare/{run}/{run}": [19], f"compare/{run}/{run}/0/0": [3, 15]}
+    views |= {f"compare/{run}/{run}": [11, 19], f"compare/{run}/{run}/0/0": [3, 15]}
     for view, shown in views.items():
         await page.open(f"{web.url}#/{view}")
         if view.startswith("rollout"):
@@ -98,9 +103,9 @@ async def test_the_lines_of_an_authors_mistake_are_kept_apart(web: Web, run: str
     await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
     await web.profile()
     await page.size(1280)
-    await page.open(f"{web.url}#/run/{run}")
     lines = "/KeyError: 'bern'\\n *.work.capitals.py:9/"
-    for part in ("ul.plain li .clip", "table td .clip"):  # what fails, and the rollouts
+    for tab, part in (("failures", "ul.plain li .clip"), ("rollouts", "table td .clip")):
+        await page.open(f"{web.url}#/run/{run}?tab={tab}")
         await page.until(f"[...document.querySelectorAll({part!r})].some(found => {lines}.test(found.innerText))")
     await page.open(f"{web.url}#/rollout/{run}/0/0")
     await page.until(f"{lines}.test(document.body.innerText)")
@@ -163,7 +168,9 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await web.store(rollout(run, 0, 1), rollout(run, 1))
     await web.profile()
     await page.until("document.querySelector('.tile .value').textContent === '3'")
-    assert await page.value("document.querySelectorAll('svg.chart').length") == 2
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
+    await page.open(f"{web.url}#/run/{run}?tab=charts")
+    await page.until("document.querySelectorAll('svg.chart').length === 2")
     await is_unharmed(page)
 
 
@@ -237,7 +244,7 @@ async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) ->
     await web.store(*[rollout(run, task, text=f"answer {task}") for task in range(60)])
     await page.open(f"{web.url}#/run/{run}")
     await page.shows("answer 49")
-    await page.value("[...document.querySelectorAll('.pager button')].find((it) => it.textContent === 'next').click()")
+    await page.value("[...document.querySelectorAll('.pager a')].find((it) => it.textContent === 'next').click()")
     await page.shows("answer 59")
     await page.value("document.querySelector('input[name=text]').value = 'ANSWER 31'")
     await page.value("document.querySelector('form.filters').requestSubmit()")
@@ -266,7 +273,7 @@ async def test_numbers_under_pass_at_k_do_not_overlap(web: Web, run: str, page: 
     await web.announce(run, num_rollouts=18)
     await web.store(*(rollout(run, 0, number) for number in range(18)))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=charts")
     ticks = "[...document.querySelectorAll('svg.chart .tick.middle')].map((tick) => tick.textContent)"
     await page.until(f"{ticks}.includes('18')")
     shown = await page.value(ticks)
@@ -282,7 +289,15 @@ async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, 
     await web.store(rollout(name, 0, response=response), rollout(name, 0, 1), failure(name, 1, message="z" * 900))
     await web.profile()
     await page.size(width)
-    for view in ("", f"run/{name}", f"rollout/{name}/0/0", f"compare/{name}/{name}", f"compare/{name}/{name}/0/0"):
+    tabs = [f"run/{name}?tab={tab}" for tab in ("tasks", "failures", "charts", "agents")]
+    for view in (
+        "",
+        f"run/{name}",
+        *tabs,
+        f"rollout/{name}/0/0",
+        f"compare/{name}/{name}",
+        f"compare/{name}/{name}/0/0",
+    ):
         await page.open(f"{web.url}#/{view}")
         await page.until("document.querySelector('main .card') && !document.body.innerText.includes('reading …')")
         wide = (
@@ -444,3 +459,48 @@ async def test_a_text_of_a_million_characters_is_shown_piece_by_piece(web: Web, 
     await page.value(f"{more}.click()")
     assert await page.value("document.querySelector('.turn').textContent.length") > 900_000
     assert await page.value("document.querySelectorAll('.chunk').length") > 40
+
+
+async def test_rollouts_are_sorted_by_a_click_and_read_in_that_order(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=3)
+    await web.store(rollout(run, 0), rollout(run, 1, reward=0.25), rollout(run, 2, reward=0.5))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
+    await page.value("[...document.querySelectorAll('th a')].find((one) => one.textContent === 'reward').click()")
+    first = "document.querySelector('.rollouts tbody tr a')"
+    await page.until(f"document.querySelector('th[aria-sort=ascending]') && {first}.textContent === '1 / 0'")
+    await page.press("j")
+    await page.until(f"document.activeElement === {first}")
+    await page.value("document.activeElement.click()")
+    await page.until("document.querySelector('a[rel=next]') !== null")
+    await page.press("]")
+    await page.shows("task 2, rollout 0")
+    await page.until("document.querySelector('.reading').innerText.includes('2 of 3')")
+
+
+async def test_tasks_without_variance_stand_out(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=4)
+    await web.store(rollout(run, 0, 0), rollout(run, 0, 1), rollout(run, 1, 0, reward=0.0), rollout(run, 1, 1))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}?tab=tasks")
+    await page.shows("1 of 2 tasks (50.0 %) have the same reward")
+    assert await page.value("document.querySelector('tr.uniform').innerText.includes('no variance')")
+    dots = "[...document.querySelectorAll('.dot')].map((one) => one.className.split(' ').at(-1))"
+    assert await page.value(dots) == ["grade4", "grade4", "grade0", "grade4"]
+
+
+async def test_a_comparison_leads_from_difference_to_difference(web: Web, run: str, page: Page) -> None:
+    for task, (left, right) in enumerate([(0.0, 1.0), (1.0, 0.0), (0.5, 0.25)]):
+        await web.store(rollout(run, task, reward=left), rollout(f"{run}x", task, reward=right))
+    for name in (run, f"{run}x"):
+        await web.announce(name)
+    await web.profile()
+    await page.open(f"{web.url}#/compare/{run}/{run}x")
+    await page.shows("better in 1, worse in 2, equal in 0 of 3 tasks")
+    assert "-0.083" in await page.value("document.querySelector('.paired .value').textContent")
+    await page.value("document.querySelector('main section table tbody a[href*=\"/1/0\"]').click()")
+    await page.shows("difference -1")
+    await page.press("]")
+    await page.shows("difference -0.25")
+    assert f"compare/{run}/{run}x/2/0" in await page.value("location.hash")

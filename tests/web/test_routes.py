@@ -9,11 +9,12 @@ import msgspec
 import pytest
 import yarl
 
-from gymq.bridge.web import rollout_list
+from gymq.bridge.web import rollout_list, run_index
 from gymq.bus import streams
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
-from gymq.protocol.messages import Stage, Timing, encode
+from gymq.protocol.messages import DeadLetter, Stage, Timing, encode
+from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.profiler import read_profile
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
@@ -41,6 +42,12 @@ async def test_the_files_of_the_page_need_no_key_and_what_it_reads_does(world: A
             assert (await web.status(path))[0] == 401
         for path in (f"runs/{run}/in-hand", f"rollouts/{run}/0/0", f"rollouts/{run}/0/0/live"):
             assert (await web.status(path))[0] == 401
+        for path in (f"runs/{run}/table", f"runs/{run}/compared/{run}"):
+            assert (await web.status(path))[0] == 401
+        for name in ("neighbours", "record", "failures"):
+            assert (await web.status(f"rollouts/{run}/0/0/{name}"))[0] == 401
+        async with session.post(f"{web.url}api/rendered", json=[]) as answer:
+            assert answer.status == 401
         async with session.get(f"{web.url}api/runs", headers={"Authorization": f"Bearer {KEY}"}) as answer:
             assert answer.status == 200
 
@@ -379,7 +386,143 @@ async def test_a_page_that_listens_does_not_hold_the_bridge_up(web: Web, run: st
         assert [name async for name, _ in events] == []
 
 
-async def test_two_runs_are_read_task_by_task(web: Web, run: str) -> None:
-    await web.store(rollout(run, 0, 1, reward=0.0), rollout(run, 0, 0), failure(run, 2))
-    tasks = await web.get(f"runs/{run}/tasks")
-    assert [task["rollouts"] for task in tasks[:3]] == [[[0, 1.0], [1, 0.0]], [], [[0, None]]]
+def of(page: Any) -> list[tuple[int, int]]:
+    return [(one["task_index"], one["rollout_index"]) for one in page["rows"]]
+
+
+async def store_mixed(web: Web, run: str) -> None:
+    asked = {"expected_answer": "Bern", "responses_create_params": {"input": "the capital?"}}
+    await web.store(
+        rollout(run, 0, 0, reward=0.5, duration_s=3.0, row=asked),
+        rollout(run, 0, 1, reward=1.0, duration_s=1.0, agent="other"),
+        failure(run, 1, 0),
+        rollout(run, 2, 0, reward=0.0, duration_s=2.0),
+        rollout(run, 2, 1, reward=0.0, duration_s=9.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, [(0, 0), (0, 1), (1, 0), (2, 0), (2, 1)]),
+        ({"order": "down"}, [(2, 1), (2, 0), (1, 0), (0, 1), (0, 0)]),
+        ({"sort": "reward"}, [(2, 0), (2, 1), (0, 0), (0, 1), (1, 0)]),
+        ({"sort": "reward", "order": "down"}, [(0, 1), (0, 0), (2, 0), (2, 1), (1, 0)]),
+        ({"sort": "duration_s", "result": "rewarded"}, [(0, 1), (2, 0), (0, 0), (2, 1)]),
+        ({"sort": "expected", "task": 0}, [(0, 0), (0, 1)]),
+        ({"agent": "other"}, [(0, 1)]),
+        ({"least_reward": 0.5, "skip": 1}, [(0, 1)]),
+    ],
+)
+async def test_rollouts_are_sorted_and_filtered(web: Web, run: str, asked: Any, found: Any) -> None:
+    await store_mixed(web, run)
+    page = await web.get(f"runs/{run}/table", **asked)
+    assert of(page) == found
+    assert (page["num_read"], page["is_whole"]) == (5, True)
+
+
+async def test_a_row_has_what_was_asked_expected_and_answered(web: Web, run: str) -> None:
+    await store_mixed(web, run)
+    row = (await web.get(f"runs/{run}/table"))["rows"][0]
+    assert {name: row[name] for name in ("prompt", "expected", "words", "turns")} == {
+        "prompt": "the capital?",
+        "expected": "Bern",
+        "words": "Bern",
+        "turns": 1,
+    }
+
+
+async def test_a_table_is_read_in_parts_and_grows_with_its_run(
+    web: Web, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await store_mixed(web, run)
+    monkeypatch.setattr(run_index, "READ_S", 0.0)
+    sizes = []
+    page: Any = {"is_whole": False}
+    while not page["is_whole"]:
+        page = await web.get(f"runs/{run}/table")
+        sizes.append(page["num_read"])
+    assert sizes == [1, 2, 3, 4, 5]
+    await web.store(rollout(run, 9))
+    assert (await web.get(f"runs/{run}/table"))["num_read"] == 6
+
+
+async def test_a_failure_that_was_replaced_is_not_in_the_table(web: Web, run: str) -> None:
+    await web.store(failure(run, 0, retryable=True))
+    assert (await web.get(f"runs/{run}/table"))["rows"][0]["reward"] is None
+    store = OutcomeStore(web.world.bus)
+    found = await store.find_outcome(run, 0, 0)
+    assert found is not None
+    assert await store.put(rollout(run, 0, attempt=1), replaces=found[0], patience_s=30.0)
+    page = await web.get(f"runs/{run}/table")
+    assert [row["reward"] for row in page["rows"]] == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("task", "rollout", "order", "previous", "following", "place"),
+    [
+        (0, 0, "task", None, [0, 1], (0, 5)),
+        (1, 0, "task", [0, 1], [2, 0], (2, 5)),
+        (2, 1, "task", [2, 0], None, (4, 5)),
+        (0, 0, "failure", None, [1, 0], (0, 1)),
+        (2, 0, "failure", [1, 0], None, (1, 1)),
+        (2, 1, "reward", [2, 0], [0, 0], (1, 4)),
+        (0, 1, "reward", [0, 0], None, (3, 4)),
+    ],
+)
+async def test_a_rollout_has_neighbours_in_each_order(
+    web: Web, run: str, task: int, rollout: int, order: str, previous: Any, following: Any, place: Any
+) -> None:
+    await store_mixed(web, run)
+    found = await web.get(f"rollouts/{run}/{task}/{rollout}/neighbours", order=order)
+    assert (found["previous"], found["next"]) == (previous, following)
+    assert (found["num_before"], found["num_rollouts"]) == place
+
+
+async def test_tasks_without_variance_are_told_apart(web: Web, run: str) -> None:
+    await store_mixed(web, run)
+    page = await web.get(f"runs/{run}/tasks")
+    assert [task["rollouts"] for task in page["tasks"]] == [[[0, 0.5], [1, 1.0]], [[0, None]], [[0, 0.0], [1, 0.0]]]
+    assert [task["is_uniform"] for task in page["tasks"]] == [False, False, True]
+    assert (page["num_tasks"], page["num_uniform"]) == (3, 1)
+    assert [task["task_index"] for task in (await web.get(f"runs/{run}/tasks", show="uniform"))["tasks"]] == [2]
+    assert [task["task_index"] for task in (await web.get(f"runs/{run}/tasks", sort="mean"))["tasks"]] == [2, 0, 1]
+    assert [task["task_index"] for task in (await web.get(f"runs/{run}/tasks", sort="spread"))["tasks"]] == [0, 2, 1]
+
+
+async def test_two_runs_are_compared_by_their_paired_difference(web: Web, run: str) -> None:
+    for task, (left, right) in enumerate([(0.0, 1.0), (0.5, 0.5), (1.0, 0.5), (0.0, 0.75)]):
+        await web.store(rollout(run, task, reward=left), rollout(f"{run}x", task, reward=right))
+    await web.store(rollout(run, 9), failure(run, 8), failure(f"{run}x", 8))
+    found = await web.get(f"runs/{run}/compared/{run}x", sort="worse")
+    assert (found["num_better"], found["num_worse"], found["num_equal"], found["num_tasks"]) == (2, 1, 1, 5)
+    assert found["difference"]["value"] == pytest.approx(0.3125)
+    assert found["difference"]["interval"]["low"] < 0.3125 < found["difference"]["interval"]["high"]
+    assert [pair["task_index"] for pair in found["tasks"]] == [2, 1, 3, 0, 8]
+    better = await web.get(f"runs/{run}/compared/{run}x", sort="better")
+    assert [pair["difference"] for pair in better["tasks"]] == [1.0, 0.75, 0.0, -0.5, None]
+
+
+async def test_a_record_is_given_exactly_as_it_is_stored(web: Web, run: str) -> None:
+    await web.store(rollout(run, 0, verdict={"note": "x"}))
+    record = await web.get(f"rollouts/{run}/0/0/record")
+    assert (record["type"], record["verdict"], record["row"]["answer"]) == ("rollout.v1", {"note": "x"}, "Bern")
+
+
+async def test_the_failures_of_a_rollout_are_listed_the_newest_first(web: Web, run: str) -> None:
+    for number, where in enumerate(("0/0", "0/0", "0/1")):
+        reason, subject = f"reason {number}", subjects.tasks(run, "asker")
+        letter = DeadLetter(subject=subject, reason=reason, body=b"", at=1.7e9 + number, rollout=f"{run}/{where}")
+        await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
+    assert [one["reason"] for one in await web.get(f"rollouts/{run}/0/0/failures")] == ["reason 1", "reason 0"]
+
+
+async def test_texts_are_rendered_and_what_is_no_list_of_texts_is_refused(web: Web) -> None:
+    async def answer(body: Any) -> Any:
+        async with web.session.post(f"{web.url}api/rendered", json=body) as answered:
+            return answered.status, await answered.json()
+
+    assert await answer([{"text": "**a**"}]) == (200, [[["p", {}, ["strong", {}, "a"]]]])
+    wrongs: list[Any] = [{}, [{"txt": ""}], [{"text": ""}] * 65]
+    for wrong in wrongs:
+        assert (await answer(wrong))[0] == 422

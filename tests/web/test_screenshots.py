@@ -120,6 +120,18 @@ async def store(web: Web, run: str) -> None:
     message = f"the verifier failed: IndexError: list index out of range\n{TRACEBACK}"
     await web.store(failure(run, 0, 1, message=message, num_rollouts=4, attempt=1))
     await web.store(*(rollout(run, 0, at, text=CODE, reward=0.25 * at, num_rollouts=4) for at in (2, 3)))
+    other = f"{run}-step80"
+    await web.announce(other, num_rollouts=8, models=["policy = a model"])
+    for task in range(6):
+        rewards = [(task * 7 + at * 3) % 5 / 4 for at in range(16)]
+        asked = {"expected_answer": str(task), "responses_create_params": {"input": f"What is {task} + 0, and why?"}}
+        if task in (1, 4):
+            rewards = [float(task == 1)] * 16
+        later = [min(1.0, reward + 0.25) for reward in rewards]
+        given: dict[str, Any] = {"num_rollouts": 16, "row": asked, "text": f"It is {task}."}
+        await web.store(*(rollout(other, task, at, reward=rewards[at], **given) for at in range(16)))
+        await web.store(*(rollout(f"{other}-b", task, at, reward=later[at], **given) for at in range(16)))
+    await web.announce(f"{other}-b")
     await web.profile()
 
 
@@ -128,10 +140,13 @@ async def test_every_view_fits_wide_and_narrow_in_light_and_dark(web: Web, run: 
     views = {
         "runs": "",
         "run": f"run/{run}",
+        "tasks": f"run/{run}-step80?tab=tasks",
+        "charts": f"run/{run}-step80?tab=charts",
+        "failures": f"run/{run}?tab=failures",
         "code": f"rollout/{run}/0/0",
         "math": f"rollout/{run}/1/0",
         "failed": f"rollout/{run}/0/1",
-        "comparison": f"compare/{run}/{run}",
+        "comparison": f"compare/{run}-step80/{run}-step80-b",
         "side-by-side": f"compare/{run}/{run}/1/0",
     }
     folder = Path(os.environ.get("GYMQ_SCREENSHOTS", tmp_path))

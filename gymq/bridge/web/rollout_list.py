@@ -20,7 +20,7 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.readable import output_tokens
+from gymq.runs.readable import expected_of, num_turns, output_tokens, params_of, question_of, row_of, value_text
 from gymq.runs.stored_runs import Runs
 
 PAGE = 50
@@ -28,7 +28,7 @@ SEARCH_S = 1.0  # of one request
 SEARCH_BATCH = 128
 MOST_SEARCHES = 2  # at a time, since each keeps the process busy
 YIELD_EVERY = 16  # outcomes; in between others get their turn
-WORDS = 200  # characters of a reply that are shown in a list
+WORDS = 200  # characters of a text that are shown in a list
 
 
 class RolloutRow(msgspec.Struct, frozen=True):
@@ -44,6 +44,9 @@ class RolloutRow(msgspec.Struct, frozen=True):
     duration_s: float
     started_at: float
     output_tokens: int | None
+    turns: int  # items that the model wrote, but for reasoning
+    prompt: str
+    expected: str
     words: str  # the reply's first words, or why there is no reward
 
 
@@ -71,18 +74,23 @@ class Wanted:
     def is_anything(self) -> bool:
         return self == Wanted()
 
-    def matches(self, outcome: Outcome) -> bool:
-        reward = outcome.reward if isinstance(outcome, VerifiedRollout) else None
-        failure = None if isinstance(outcome, VerifiedRollout) else str(outcome.failure_class)
+    def matches(self, outcome: Outcome, listed: RolloutRow) -> bool:
+        """Return whether an outcome is wanted; `listed` is its row."""
+        return self.fits(listed) and (
+            self.text is None or any(self.text.lower() in part.lower() for part in _texts(outcome))
+        )
+
+    def fits(self, listed: RolloutRow) -> bool:
+        """Return whether the row of an outcome fulfils all conditions but that on its text."""
+        reward = listed.reward
         bounds = ((self.least_reward, 1), (self.most_reward, -1))
         return (
-            self.agent in (None, outcome.agent)
-            and self.task_index in (None, outcome.task_index)
+            self.agent in (None, listed.agent)
+            and self.task_index in (None, listed.task_index)
             and self.failed in (None, reward is None)
-            and self.failure_class in (None, failure)
+            and self.failure_class in (None, listed.failure_class)
             and all(bound is None or (reward is not None and sign * (reward - bound) >= 0) for bound, sign in bounds)
-            and (self.least_s is None or outcome.duration_s >= self.least_s)
-            and (self.text is None or any(self.text.lower() in part.lower() for part in _texts(outcome)))
+            and (self.least_s is None or listed.duration_s >= self.least_s)
         )
 
 
@@ -120,8 +128,9 @@ class RolloutList:
                 return RolloutPage(rows, looked_at, position, is_end=False)
             looked_at += 1
             position = sequence
-            if wanted.matches(outcome):
-                rows.append(row(sequence, outcome))
+            listed = row(sequence, outcome)
+            if wanted.matches(outcome, listed):
+                rows.append(listed)
             if looked_at % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         return RolloutPage(rows, looked_at, position, is_end=True)
@@ -159,6 +168,9 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         words, reward, failure = responses.last_assistant_text(outcome.response), outcome.reward, None
     else:
         words, reward, failure = outcome.message, None, str(outcome.failure_class)
+    verdict = outcome.verdict if isinstance(outcome, VerifiedRollout) else {}
+    fields = row_of(outcome)
+    expected = list(expected_of(fields, verdict).values())
     return RolloutRow(
         position=position,
         task_index=outcome.task_index,
@@ -170,6 +182,9 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         duration_s=outcome.duration_s,
         started_at=outcome.started_at,
         output_tokens=output_tokens(outcome),
+        turns=0 if isinstance(outcome, Failure) else num_turns(outcome.response),
+        prompt=question_of(params_of(fields, verdict))[:WORDS],
+        expected=value_text(expected[0])[:WORDS] if expected else "",
         words=words[:WORDS],
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, TypeVar, get_args
 
 import msgspec
 from aiohttp import web
@@ -15,6 +15,7 @@ from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_e
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
+from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, Site
 from gymq.bus.streams import TASKS
@@ -27,7 +28,6 @@ from gymq.runs.in_progress import tasks_in_flight
 from gymq.runs.readable import exact_record
 
 MOST_INDEX = 2**53
-TASKS_COMPARED = 20  # on a page
 
 _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
@@ -35,6 +35,7 @@ _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _decode_texts = msgspec.json.Decoder(Annotated[list[RichText], msgspec.Meta(max_length=MOST_TEXTS)]).decode
 T = TypeVar("T")
+C = TypeVar("C", bound=str)
 
 
 class WebRoutes:
@@ -43,6 +44,7 @@ class WebRoutes:
         self._site = Site()
         self._views = RunViews(context.bus)
         self._list = RolloutList(context.bus)
+        self._indexes = RunIndexes(context.bus)
         self._store = OutcomeStore(context.bus)
         self._listeners = Listeners(context)
         self._rendering = Rendering()
@@ -58,6 +60,9 @@ class WebRoutes:
             web.get(f"{_RUN}/rollouts", self.rollouts),
             web.get(f"{_RUN}/in-hand", self.in_flight),
             web.get(f"{_RUN}/tasks", self.tasks),
+            web.get(f"{_RUN}/table", self.table),
+            web.get(f"{_RUN}/compared/{{other}}", self.compared),
+            web.get(f"{_ROLLOUT}/neighbours", self.neighbours),
             web.get(_ROLLOUT, self.rollout),
             web.get(f"{_ROLLOUT}/live", self.rollout_live),
             web.get(f"{_ROLLOUT}/record", self.record),
@@ -104,20 +109,7 @@ class WebRoutes:
         before = _given(query, "before", _index)
         if before is not None:
             return _answer(await self._list.before(run, before))
-        result = query.get("result")
-        if result not in (None, "", "rewarded", "failed"):
-            raise invalid("result must be rewarded or failed")
-        wanted = Wanted(
-            agent=query.get("agent") or None,
-            task_index=_given(query, "task", _index),
-            failed=result == "failed" if result else None,
-            failure_class=query.get("failure") or None,
-            least_reward=_given(query, "least_reward", float),
-            most_reward=_given(query, "most_reward", float),
-            least_s=_given(query, "least_s", float),
-            text=query.get("text") or None,
-        )
-        return _answer(await self._list.after(run, _given(query, "after", _index) or 0, wanted))
+        return _answer(await self._list.after(run, _given(query, "after", _index) or 0, _wanted(query)))
 
     async def in_flight(self, request: web.Request) -> web.Response:
         """Return the rollouts of a run that are in flight."""
@@ -126,18 +118,37 @@ class WebRoutes:
         fields = ("task_index", "rollout_index", "agent")
         return _answer([{name: getattr(task, name) for name in fields} for task in tasks])
 
-    async def tasks(self, request: web.Request) -> web.Response:
-        """Return the rewards of some tasks, for a comparison of two runs."""
+    async def table(self, request: web.Request) -> web.Response:
+        """Return a page of rollouts that match, sorted."""
         self._context.admit(request)
-        run, first = _run(request), _given(request.query, "first", _index) or 0
-        tasks = []
-        for task_index in range(first, first + TASKS_COMPARED):
-            rollouts = [
-                [outcome.rollout_index, getattr(outcome, "reward", None)]
-                async for _, outcome in self._store.read_task(run, task_index)
-            ]
-            tasks.append({"task_index": task_index, "rollouts": sorted(rollouts)})
-        return _answer(tasks)
+        query = request.query
+        sort = _choice(query, "sort", *SORTS)
+        skip = _given(query, "skip", _index) or 0
+        is_descending = _choice(query, "order", "up", "down") == "down"
+        wanted = _wanted(query)
+        return _answer(await self._indexes.page(_run(request), wanted, sort, is_descending=is_descending, skip=skip))
+
+    async def tasks(self, request: web.Request) -> web.Response:
+        """Return a page of tasks with the rewards of their rollouts."""
+        self._context.admit(request)
+        query = request.query
+        sort, shown = _choice(query, "sort", "task", "mean", "spread"), _choice(query, "show", "all", "uniform")
+        skip = _given(query, "skip", _index) or 0
+        return _answer(await self._indexes.tasks(_run(request), sort, is_uniform=shown == "uniform", skip=skip))
+
+    async def compared(self, request: web.Request) -> web.Response:
+        """Return this run and another task by task, with the paired difference."""
+        self._context.admit(request)
+        query, other = request.query, _token(request.match_info["other"])
+        sort = _choice(query, "sort", "task", "worse", "better")
+        skip = _given(query, "skip", _index) or 0
+        return _answer(await self._indexes.comparison(_run(request), other, sort, skip))
+
+    async def neighbours(self, request: web.Request) -> web.Response:
+        """Return the rollouts before and after one."""
+        self._context.admit(request)
+        order = _choice(request.query, "order", *get_args(Order))
+        return _answer(await self._indexes.neighbours(*_rollout(request), order))
 
     async def rollout(self, request: web.Request) -> web.Response:
         self._context.admit(request)
@@ -196,10 +207,39 @@ def _json_answer(body: bytes) -> web.Response:
 
 
 def _run(request: web.Request) -> str:
+    return _token(request.match_info["run"])
+
+
+def _token(name: str) -> str:
     try:
-        return subjects.token(request.match_info["run"], "run")
+        return subjects.token(name, "run")
     except subjects.BadToken as error:
         raise not_found(str(error)) from None
+
+
+def _wanted(query: Mapping[str, str]) -> Wanted:
+    result = query.get("result")
+    if result not in (None, "", "rewarded", "failed"):
+        raise invalid("result must be rewarded or failed")
+    return Wanted(
+        agent=query.get("agent") or None,
+        task_index=_given(query, "task", _index),
+        failed=result == "failed" if result else None,
+        failure_class=query.get("failure") or None,
+        least_reward=_given(query, "least_reward", float),
+        most_reward=_given(query, "most_reward", float),
+        least_s=_given(query, "least_s", float),
+        text=query.get("text") or None,
+    )
+
+
+def _choice(query: Mapping[str, str], name: str, *choices: C) -> C:
+    """Return one of the choices; the first if none is given."""
+    given = query.get(name) or choices[0]
+    found = next((choice for choice in choices if choice == given), None)
+    if found is None:
+        raise invalid(f"{name} must be one of {', '.join(choices)}")
+    return found
 
 
 def _rollout(request: web.Request) -> subjects.RolloutId:

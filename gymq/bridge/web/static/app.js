@@ -38,7 +38,7 @@ async function open() {
       await rolloutView(main, run, task, rollout, query, signal, live);
     } else if (view === "compare" && rest.length === 4) {
       place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
-      await compareRollout(main, rest[0], rest[1], index(rest[2]), index(rest[3]), signal);
+      await compareRollout(main, rest[0], rest[1], index(rest[2]), index(rest[3]), query, signal);
     } else if (view === "compare" && rest.length === 2) {
       place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
       await compareView(main, rest[0], rest[1], query, signal);

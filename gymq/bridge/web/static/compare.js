@@ -1,16 +1,18 @@
-// Two runs side by side: their curves, their rewards, and task by task.
+// Two runs side by side: their difference, their numbers, task by task, and their curves.
 
 import { get } from "./api.js";
 import { curveOf, histograms, passCurve } from "./chart.js";
 import { address, el, link, show } from "./dom.js";
 import { count, decimals, percent } from "./format.js";
+import { bind } from "./keys.js";
 import { transcript } from "./rollout.js";
+import { dots, scaleOf } from "./tasks.js";
 
-const TASKS = 20;
+const TASKS = 60; // on a page
 
 export async function compareView(main, left, right, query, signal) {
   const [a, b] = await Promise.all([left, right].map((run) => get(["runs", run], null, signal)));
-  const list = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …"));
+  const list = el("section", { class: "card" }), paired = el("div", { role: "status" });
   const agents = [...new Set([a, b].flatMap((view) => Object.keys(view.overview.agents)))].sort();
   const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${agent}: ${text}` : text, el("span", { class: "quiet" }, note));
   const drawings = (agent) => {
@@ -21,10 +23,10 @@ export async function compareView(main, left, right, query, signal) {
       el("section", { class: "card" }, titled(agent, "rewards", ""), histograms(known.map(([run, view]) => ({ name: run, bars: view.histograms[agent] })))));
   };
   show(main,
-    el("section", { class: "card" }, el("h1", null, "Side by side"), numbers(agents, left, a, right, b)),
-    agents.map(drawings),
-    list);
-  await tasks(list, left, right, Number(query.get("first") || 0), signal);
+    el("section", { class: "card" }, el("h1", null, "Side by side"), paired, numbers(agents, left, a, right, b)),
+    list,
+    agents.map(drawings));
+  await tasks(list, paired, left, right, query, signal);
 }
 
 function numbers(agents, left, a, right, b) {
@@ -44,30 +46,54 @@ function numbers(agents, left, a, right, b) {
     el("tbody", null, rows.map(([name, ...cells]) => el("tr", null, el("td", { class: "quiet label" }, name), cells.map((cell) => el("td", null, cell)))))));
 }
 
-async function tasks(box, left, right, first, signal) {
-  const [a, b] = await Promise.all([left, right].map((run) => get(["runs", run, "tasks"], { first }, signal)));
-  const mean = (task) => {
-    const rewards = task.rollouts.map(([, reward]) => reward).filter((reward) => reward !== null);
-    return rewards.length ? rewards.reduce((sum, reward) => sum + reward, 0) / rewards.length : null;
-  };
-  const dots = (run, task) => el("span", { class: "dots" }, task.rollouts.slice(0, 32).map(([rollout, reward]) =>
-    link(["rollout", run, task.task_index, rollout], "", { class: `dot ${reward === null ? "failed" : reward > 0 ? "won" : "lost"}`, title: `rollout ${rollout}: ${reward === null ? "failed" : decimals(reward)}` })));
-  const pages = [first > 0 ? el("a", { href: address(["compare", left, right], { first: Math.max(0, first - TASKS) || "" }) }, "back") : null,
-    el("span", { class: "quiet" }, `tasks ${first} to ${first + TASKS - 1}`), el("a", { href: address(["compare", left, right], { first: first + TASKS }) }, "next")];
-  const shown = a.map((task, at) => [task, b[at]]).filter(([one, other]) => one.rollouts.length || other.rollouts.length);
-  show(box, el("h2", null, "Task by task"), shown.length ? el("div", { class: "scroll" }, el("table", null,
-    el("thead", null, el("tr", null, ["task", left, "", right, "", "difference"].map((name) => el("th", null, name)))),
-    el("tbody", null, shown.map(([one, other]) => {
-      const [x, y] = [mean(one), mean(other)];
-      const change = x === null || y === null ? null : y - x;
-      return el("tr", null, el("td", null, link(["compare", left, right, one.task_index, 0], one.task_index)),
-        el("td", { class: "number" }, decimals(x)), el("td", null, dots(left, one)), el("td", { class: "number" }, decimals(y)), el("td", null, dots(right, other)),
-        el("td", { class: `number ${change > 0 ? "good" : change < 0 ? "bad" : "quiet"}` }, change === null ? "–" : `${change > 0 ? "+" : ""}${decimals(change)}`));
-    })))) : el("p", { class: "quiet" }, "no rollouts of these tasks"), el("div", { class: "pager" }, pages));
+const ORDERS = [["worse", "where the second run is worse"], ["better", "where the second run is better"], ["task", "in order"]];
+
+async function tasks(box, paired, left, right, query, signal) {
+  const sort = query.get("sort") || "worse", skip = Number(query.get("skip") || 0);
+  const here = (changed) => address(["compare", left, right], { sort, ...changed });
+  show(box, el("p", { class: "quiet" }, "reading …"));
+  for (;;) {
+    const found = await get(["runs", left, "compared", right], { sort, skip }, signal);
+    drawPaired(paired, found, left, right);
+    const scale = scaleOf(found.tasks.flatMap((pair) => [pair.left, pair.right]));
+    const choice = el("select", { "aria-label": "order of tasks", onchange: (event) => { location.hash = here({ sort: event.target.value, skip: "" }); } },
+      ORDERS.map(([value, text]) => el("option", { value, selected: value === sort }, text)));
+    show(box, el("div", { class: "row" }, el("h2", null, "Task by task"), choice),
+      found.tasks.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", null,
+        el("thead", null, el("tr", null, ["task", "difference", left, "", right, "", "prompt"].map((name, at) => el("th", { class: [1, 2, 4].includes(at) ? "number" : null }, name)))),
+        el("tbody", null, found.tasks.map((pair) => el("tr", null,
+          el("td", null, el("a", { href: address(["compare", left, right, pair.task_index, pair.left.rollouts[0][0]], { sort }) }, pair.task_index)),
+          el("td", { class: `number ${pair.difference > 0 ? "good" : pair.difference < 0 ? "bad" : "quiet"}` }, signed(pair.difference)),
+          el("td", { class: "number" }, decimals(pair.left.mean)), el("td", null, dots(left, pair.left, scale)),
+          el("td", { class: "number" }, decimals(pair.right.mean)), el("td", null, dots(right, pair.right, scale)),
+          el("td", null, el("span", { class: "clip" }, pair.prompt))))))) : el("p", { class: "quiet" }, "the runs have no task in common"),
+      el("div", { class: "pager" }, skip > 0 ? el("a", { class: "button", href: here({ skip: Math.max(0, skip - TASKS) || "" }) }, "back") : null,
+        skip + TASKS < found.num_tasks ? el("a", { class: "button", href: here({ skip: skip + TASKS }) }, "next") : null,
+        found.is_whole ? null : el("span", { class: "quiet" }, "reading more …")));
+    if (found.is_whole || signal.aborted) return;
+    await new Promise((done) => { setTimeout(done, 250); });
+  }
 }
 
-// One rollout of each run, beside each other.
-export async function compareRollout(main, left, right, task, rollout, signal) {
+const signed = (value) => (value === null || value === undefined ? "–" : `${value > 0 ? "+" : ""}${decimals(value)}`);
+
+// The one number for which two runs are compared.
+function drawPaired(box, found, left, right) {
+  const { difference } = found;
+  if (!difference) return show(box, el("p", { class: "quiet" }, "no task has rewards in both runs"));
+  const { value, interval } = difference;
+  const isClear = interval && (interval.low > 0 || interval.high < 0);
+  return show(box,
+    el("p", null, `Mean reward of `, el("b", null, right), ` minus that of `, el("b", null, left), `, task by task:`),
+    el("p", { class: "paired" }, el("span", { class: `value ${value > 0 ? "good" : value < 0 ? "bad" : ""}` }, signed(value)),
+      el("span", { class: "quiet" }, interval ? ` ${signed(interval.low)} to ${signed(interval.high)} (95 %)` : " no interval: there are too few tasks, or all show the same"),
+      interval ? el("span", { class: `badge ${isClear ? (value > 0 ? "rollout" : "failure") : ""}` }, isClear ? "a difference" : "may be chance") : null),
+    el("p", { class: "quiet" }, `better in ${count(found.num_better)}, worse in ${count(found.num_worse)}, equal in ${count(found.num_equal)} of ${count(found.num_tasks)} tasks that both have`));
+}
+
+// One rollout of each run, beside each other; previous and next stay within the comparison.
+export async function compareRollout(main, left, right, task, rollout, query, signal) {
+  const sort = query.get("sort") || "worse";
   const side = async (run) => {
     try {
       return transcript(await get(["rollouts", run, task, rollout], null, signal), signal);
@@ -76,9 +102,25 @@ export async function compareRollout(main, left, right, task, rollout, signal) {
       return el("section", { class: "card" }, el("p", { class: "quiet" }, error.message));
     }
   };
-  const [a, b] = await Promise.all([side(left), side(right)]);
-  const to = (text, index) => link(["compare", left, right, task, index], text);
-  show(main, el("section", { class: "card row" }, el("h1", null, `task ${task}, rollout ${rollout}`), el("span", { class: "push" }), rollout > 0 ? to("previous", rollout - 1) : null, to("next", rollout + 1)),
+  const besides = async () => {
+    const others = [];
+    for (let skip = 0; ; skip += TASKS) {
+      const found = await get(["runs", left, "compared", right], { sort, skip }, signal).catch(() => null);
+      if (!found) return [];
+      others.push(...found.tasks);
+      const at = others.findIndex((pair) => pair.task_index === task);
+      if ((at >= 0 && at + 1 < others.length) || others.length >= found.num_tasks || !found.tasks.length) {
+        const to = (pair, text, rel) => (pair ? el("a", { class: "button", rel, href: address(["compare", left, right, pair.task_index, pair.left.rollouts[0][0]], { sort }) }, text) : null);
+        return at < 0 ? [] : [to(others[at - 1], "previous task", "prev"), to(others[at + 1], "next task", "next"), el("span", { class: `number ${others[at].difference > 0 ? "good" : "bad"}` }, `difference ${signed(others[at].difference)}`)];
+      }
+    }
+  };
+  const to = (text, index) => el("a", { class: "button", href: address(["compare", left, right, task, index], { sort }) }, text);
+  const [a, b, around] = await Promise.all([side(left), side(right), besides()]);
+  const follow = (relation) => main.querySelector(`a[rel=${relation}]`)?.click();
+  bind({ "[": ["to the previous task", () => follow("prev")], "]": ["to the next task", () => follow("next")] }, signal);
+  show(main, el("section", { class: "card row" }, el("h1", null, `task ${task}, rollout ${rollout}`), el("span", { class: "push" }),
+    rollout > 0 ? to("previous rollout", rollout - 1) : null, to("next rollout", rollout + 1), around),
     el("div", { class: "columns" },
       el("div", null, el("h2", { class: "side" }, link(["run", left], left)), a),
       el("div", null, el("h2", { class: "side" }, link(["run", right], right)), b)));

@@ -13,12 +13,15 @@ import { tokenView } from "./tokens.js";
 
 const STATES = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" };
 
+const ORDERS = { "": "by task", failure: "failures", reward: "lowest reward first" };
+
 export async function rolloutView(main, run, task, rollout, query, signal, live) {
   const outline = new Outline();
   const body = el("div", { class: "reading" });
   const page = el("div", { class: "with-outline" }, outline.node, body);
   show(main, page);
-  const shown = { turns: [] };
+  const shown = { turns: [], beside: el("span", { class: "row" }) };
+  beside(shown.beside, run, task, rollout, query.get("by") || "", signal);
   let view = null, target = query.get("turn");
   const draw = () => {
     const parts = transcript(view, signal, shown);
@@ -42,6 +45,21 @@ export async function rolloutView(main, run, task, rollout, query, signal, live)
     stored: (whole) => { live(false); view = whole; draw(); },
     away: () => live(false),
   }, signal, "stored");
+}
+
+// Links to the rollouts before and after this one, in an order that the reader chooses.
+async function beside(box, run, task, rollout, by, signal) {
+  const to = (of, text, rel) => (of ? el("a", { class: "button", rel, href: address(["rollout", run, ...of], { by }) }, text) : null);
+  const choice = el("select", { "aria-label": "order of rollouts", onchange: (event) => { location.hash = address(["rollout", run, task, rollout], { by: event.target.value }); } },
+    Object.entries(ORDERS).map(([value, text]) => el("option", { value, selected: value === by }, text)));
+  for (;;) {
+    const found = await get(["rollouts", run, task, rollout, "neighbours"], { order: by }, signal).catch(() => null);
+    if (!found || signal.aborted) return;
+    show(box, to(found.previous, "previous", "prev"), to(found.next, "next", "next"), choice,
+      el("span", { class: "quiet small" }, found.num_rollouts ? `${count(Math.min(found.num_before + 1, found.num_rollouts))} of ${count(found.num_rollouts)}` : "none"));
+    if (found.is_whole) return;
+    await new Promise((done) => { setTimeout(done, 500); });
+  }
 }
 
 function keysOf(body, outline) {
@@ -74,7 +92,7 @@ function foldAll(body) {
 
 // The nodes of a rollout; also used side by side. `shown` keeps the turns that are drawn already.
 export function transcript(view, signal, shown = { turns: [] }) {
-  return [head(view, signal), failed(view, signal), judged(view), timeline(view), asked(view), ...turns(view, signal, shown), rest(view)].filter(Boolean);
+  return [head(view, signal, shown.beside), failed(view, signal), judged(view), timeline(view), asked(view), ...turns(view, signal, shown), rest(view)].filter(Boolean);
 }
 
 function outlined(view, body) {
@@ -97,7 +115,7 @@ function summary(items) {
 
 // The head ------------------------------------------------------------------------------------------------------------
 
-function head(view, signal) {
+function head(view, signal, besides) {
   const { run, task_index: task, rollout_index: rollout } = view;
   const facts = [["agent", view.agent], ["attempt", view.attempt ? view.attempt + 1 : null], ["worker", view.worker],
     ["model", view.model], ["policy", (view.policy_versions || []).join(", ")], ["started", view.started_at ? time(view.started_at) : null],
@@ -109,9 +127,7 @@ function head(view, signal) {
       el("span", { class: `badge ${view.state}` }, STATES[view.state]),
       view.reward === undefined ? null : el("span", { class: `reward ${view.reward > 0 ? "won" : "lost"}` }, `reward ${decimals(view.reward, 6)}`),
       el("span", { class: "push" }),
-      rollout > 0 ? link(["rollout", run, task, rollout - 1], "previous", { class: "button", rel: "prev" }) : null,
-      !view.num_rollouts || rollout + 1 < view.num_rollouts ? link(["rollout", run, task, rollout + 1], "next", { class: "button", rel: "next" }) : null,
-      view.has_next_task === false ? null : link(["rollout", run, task + 1, 0], "next task", { class: "button" }),
+      besides, view.has_next_task ? link(["rollout", run, task + 1, 0], "next task", { class: "button" }) : null,
       el("button", { type: "button", onclick: (event) => here(event.target) }, "copy link")),
     view.state === "running" && !view.journal ? el("p", { class: "quiet" }, "Nothing is recorded yet. Turns appear here as the journal grows; an agent without tools keeps no journal, and its rollout appears when it is done.") : null,
     view.state === "waiting" ? el("p", { class: "quiet" }, "No agent is working on it: its task is in the queue, or the run has no such task.") : null,

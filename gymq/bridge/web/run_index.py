@@ -1,0 +1,246 @@
+"""The rollouts of a run as short rows in memory: for sorting, for tasks at a glance, and for comparing two runs.
+
+A run is read once, a second at a time, and then only what is new in it. What is asked before all of it is read is
+answered from what is known so far, and says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from statistics import fmean
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from gymq.bridge.web.rollout_list import YIELD_EVERY, RolloutRow, Wanted, row
+from gymq.bus import Bus
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.stats.intervals import Estimate, paired_difference
+
+READ_S = 0.6  # of one request
+READ_BATCH = 256
+MOST_ROWS = 50_000  # of a run; about a kilobyte each
+MOST_RUNS = 4
+ROWS_PAGE = 50
+TASKS_PAGE = 60
+
+SORTS = ("task", "reward", "turns", "output_tokens", "duration_s", "started_at", "failure_class", "prompt", "expected")
+
+Order = Literal["task", "failure", "reward"]
+
+
+class RowsPage(msgspec.Struct, frozen=True):
+    rows: list[RolloutRow]
+    num_matching: int
+    num_read: int
+    is_whole: bool  # whether all rollouts so far are read
+
+
+class Neighbours(msgspec.Struct, frozen=True):
+    """The rollouts before and after one in an order, as task and rollout index."""
+
+    previous: tuple[int, int] | None
+    next: tuple[int, int] | None
+    num_before: int
+    num_rollouts: int  # in this order
+    is_whole: bool
+
+
+class TaskRow(msgspec.Struct, frozen=True):
+    """A task with the rewards of its rollouts; a failed one has none."""
+
+    task_index: int
+    prompt: str
+    rollouts: list[tuple[int, float | None]]
+    mean: float | None
+    is_uniform: bool  # whether several rollouts have the same reward: a group that no policy gradient comes from
+
+
+class TasksPage(msgspec.Struct, frozen=True):
+    tasks: list[TaskRow]
+    num_tasks: int
+    num_uniform: int
+    is_whole: bool
+
+
+class TaskPair(msgspec.Struct, frozen=True):
+    """A task that both of two runs have."""
+
+    task_index: int
+    prompt: str
+    left: TaskRow
+    right: TaskRow
+    difference: float | None  # of the mean rewards, right minus left
+
+
+class RunComparison(msgspec.Struct, frozen=True):
+    """Two runs task by task."""
+
+    difference: Estimate | None  # of the mean reward of a task, right minus left, over the tasks that both have
+    num_better: int
+    num_worse: int
+    num_equal: int
+    num_tasks: int  # that both have
+    tasks: list[TaskPair]
+    is_whole: bool
+
+
+class _Index(NamedTuple):
+    rows: dict[tuple[int, int], RolloutRow]
+    lock: asyncio.Lock
+
+
+class RunIndexes:
+    """The indexes of the runs that were looked at last."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._store = OutcomeStore(bus)
+        self._kept: OrderedDict[str, _Index] = OrderedDict()
+
+    async def page(self, run: str, wanted: Wanted, sort: str, *, is_descending: bool, skip: int) -> RowsPage:
+        """Return a page of the rollouts that match, sorted by one of `SORTS`.
+
+        Raises:
+            BusError, BadToken
+        """
+        rows, is_whole = await self._read(run)
+        matching = [one for one in rows if wanted.fits(one)]
+        ordered = _sorted(matching, sort, is_descending=is_descending)
+        return RowsPage(ordered[skip : skip + ROWS_PAGE], len(matching), len(rows), is_whole)
+
+    async def neighbours(self, run: str, task_index: int, rollout_index: int, order: Order) -> Neighbours:
+        """Return the rollouts beside one, which need not be in the order itself.
+
+        Raises:
+            BusError, BadToken
+        """
+        rows, is_whole = await self._read(run)
+        here = next((_key(one, order) for one in rows if _of(one) == (task_index, rollout_index)), None)
+        if here is None:
+            here = (0.0, task_index, rollout_index)
+        kept = [one for one in rows if order == "task" or (one.failure_class is None) == (order == "reward")]
+        ordered = sorted((_key(one, order), _of(one)) for one in kept)
+        before = [of for at, of in ordered if at < here]
+        after = [of for at, of in ordered if at > here]
+        return Neighbours(
+            before[-1] if before else None, after[0] if after else None, len(before), len(ordered), is_whole
+        )
+
+    async def tasks(self, run: str, sort: str, *, is_uniform: bool, skip: int) -> TasksPage:
+        """Return a page of the tasks, by index or (`mean`, `spread`) by their rewards.
+
+        Args:
+            is_uniform: only those whose rollouts all have the same reward.
+
+        Raises:
+            BusError, BadToken
+        """
+        rows, is_whole = await self._read(run)
+        tasks = _tasks(rows)
+        uniform = [task for task in tasks if task.is_uniform]
+        shown = uniform if is_uniform else tasks
+        if sort == "mean":
+            shown = sorted(shown, key=lambda task: (task.mean is None, task.mean or 0.0, task.task_index))
+        elif sort == "spread":
+            shown = sorted(shown, key=lambda task: (-_spread(task), task.task_index))
+        return TasksPage(shown[skip : skip + TASKS_PAGE], len(tasks), len(uniform), is_whole)
+
+    async def comparison(self, left: str, right: str, sort: str, skip: int) -> RunComparison:
+        """Return two runs task by task: by index, or those first for which `right` is worse or better.
+
+        Raises:
+            BusError, BadToken
+        """
+        (left_rows, is_left_whole), (right_rows, is_right_whole) = await self._read(left), await self._read(right)
+        others = {task.task_index: task for task in _tasks(right_rows)}
+        pairs = [
+            TaskPair(one.task_index, one.prompt, one, others[one.task_index], _difference(one, others[one.task_index]))
+            for one in _tasks(left_rows)
+            if one.task_index in others
+        ]
+        differences = [pair.difference for pair in pairs if pair.difference is not None]
+        if sort != "task":
+            sign = -1 if sort == "better" else 1
+            pairs.sort(key=lambda pair: (pair.difference is None, sign * (pair.difference or 0.0), pair.task_index))
+        return RunComparison(
+            paired_difference(differences),
+            sum(difference > 0 for difference in differences),
+            sum(difference < 0 for difference in differences),
+            sum(difference == 0 for difference in differences),
+            len(pairs),
+            pairs[skip : skip + TASKS_PAGE],
+            is_left_whole and is_right_whole,
+        )
+
+    async def _read(self, run: str) -> tuple[list[RolloutRow], bool]:
+        """Return the rows that are known after reading on for a while, and whether they are all there are."""
+        index = self._kept.setdefault(run, _Index({}, asyncio.Lock()))
+        self._kept.move_to_end(run)
+        if len(self._kept) > MOST_RUNS:
+            self._kept.popitem(last=False)
+        async with index.lock:
+            is_whole = await self._read_on(run, index.rows)
+        return list(index.rows.values()), is_whole
+
+    async def _read_on(self, run: str, rows: dict[tuple[int, int], RolloutRow]) -> bool:
+        give_up = time.monotonic() + READ_S
+        after = max((one.position for one in rows.values()), default=0)
+        number = 0
+        async for sequence, outcome in self._store.read(run, after=after, batch=READ_BATCH):
+            if (number and time.monotonic() > give_up) or len(rows) >= MOST_ROWS:
+                return False
+            # A failure that was replaced goes, so that the newest stays the last.
+            rows.pop((outcome.task_index, outcome.rollout_index), None)
+            rows[outcome.task_index, outcome.rollout_index] = row(sequence, outcome)
+            number += 1
+            if number % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        return True
+
+
+def _of(one: RolloutRow) -> tuple[int, int]:
+    return one.task_index, one.rollout_index
+
+
+def _key(one: RolloutRow, order: Order) -> tuple[float, int, int]:
+    return (one.reward or 0.0) if order == "reward" else 0.0, one.task_index, one.rollout_index
+
+
+def _sorted(rows: list[RolloutRow], sort: str, *, is_descending: bool) -> list[RolloutRow]:
+    """Return rows by a field; those without a value are last."""
+    by_task = sorted(rows, key=_of, reverse=is_descending and sort == "task")
+    if sort == "task":
+        return by_task
+    known = [one for one in by_task if getattr(one, sort) not in (None, "")]
+    known.sort(key=lambda one: getattr(one, sort), reverse=is_descending)
+    return known + [one for one in by_task if getattr(one, sort) in (None, "")]
+
+
+def _tasks(rows: Iterable[RolloutRow]) -> list[TaskRow]:
+    found: dict[int, list[RolloutRow]] = {}
+    for one in rows:
+        found.setdefault(one.task_index, []).append(one)
+    return [_task(task_index, sorted(found[task_index], key=_of)) for task_index in sorted(found)]
+
+
+def _task(task_index: int, rows: list[RolloutRow]) -> TaskRow:
+    rewards = [one.reward for one in rows if one.reward is not None]
+    return TaskRow(
+        task_index=task_index,
+        prompt=rows[0].prompt,
+        rollouts=[(one.rollout_index, one.reward) for one in rows],
+        mean=fmean(rewards) if rewards else None,
+        is_uniform=len(rewards) > 1 and min(rewards) == max(rewards),
+    )
+
+
+def _spread(task: TaskRow) -> float:
+    rewards = [reward for _, reward in task.rollouts if reward is not None]
+    return max(rewards) - min(rewards) if rewards else -1.0
+
+
+def _difference(left: TaskRow, right: TaskRow) -> float | None:
+    return None if left.mean is None or right.mean is None else right.mean - left.mean
