@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from dataclasses import replace
 from typing import Any
@@ -223,6 +224,10 @@ async def test_a_request_that_vllm_does_not_take_fails_for_good_in_its_words(mod
     with pytest.raises(gymq.RolloutError, match=r"policy_model: 400: .*top_k") as caught:
         await model.respond(asked("hi", metadata={"extra_body": json.dumps({"top_k": -5})}))
     assert not caught.value.retryable
+
+
+async def test_collections_of_garbage_leave_out_what_vllm_has_built(model: LocalVLLMModel) -> None:
+    assert gc.get_freeze_count() > 100_000
 
 
 async def test_many_requests_run_at_once(model: LocalVLLMModel) -> None:

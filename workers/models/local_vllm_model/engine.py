@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 from collections.abc import Mapping, Sequence
@@ -96,6 +97,8 @@ class Engine:
             self._direct = DirectChat(llm, self._app.state)
         except NotDirect as error:
             log.info("chats go through vLLM's application, which costs more: %s", error)
+        gc.collect()
+        gc.freeze()  # what vLLM has imported and built stays; each full collection would look at all of it
         self._path: str | None = self._args.model  # the weights to go back to; None: they came as bytes
 
     def _make(self) -> AsyncLLM:
