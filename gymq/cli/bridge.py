@@ -30,11 +30,10 @@ def bridge(
         drop_in: print the folder with the drop-in replacement for NeMo Gym's Python package, and exit.
         log_level: debug, info, warning or error.
     """
-    import asyncio
-
     import gymq.bridge
     from gymq.cli.actions.bridge import serve
     from gymq.cli.configuration import read_config
+    from gymq.cluster import event_loop
 
     if drop_in:
         print(Path(gymq.bridge.__file__).parent / "drop_in")
@@ -42,5 +41,5 @@ def bridge(
     settings = read_config(WorkerSources(config=config), overrides, with_judges=False)
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}
     settings = replace(settings, tree={**settings.tree, "bridge": {**(settings.tree.get("bridge") or {}), **given}})
-    asyncio.run(serve(settings, nats, log_level))
+    event_loop.run(serve(settings, nats, log_level))
     return 0

@@ -81,8 +81,6 @@ def collect(
         json: print statistics, tokens, duration and failures as one JSON object.
         log_level: debug, info, warning or error.
     """
-    import asyncio
-
     from gymq.cli.actions.collect import (
         collect_rollouts,
         materialise_options,
@@ -92,6 +90,7 @@ def collect(
     )
     from gymq.cli.configuration import read_config
     from gymq.cli.sampling import read_sampling
+    from gymq.cluster import event_loop
     from gymq.collection.collection import CollectOptions
     from gymq.collection.run_setup import default_output
     from gymq.config import fingerprint, record_instances
@@ -126,4 +125,4 @@ def collect(
         max_failures=None if max_failures is None else read_max_failures(max_failures),
         token_ids=token_ids,
     )
-    return asyncio.run(collect_rollouts(options, settings, nats, pass_threshold, json, log_level))
+    return event_loop.run(collect_rollouts(options, settings, nats, pass_threshold, json, log_level))

@@ -50,10 +50,9 @@ def score(
         overwrite: replace the output of an earlier scoring.
         json: print the summary as JSON.
     """
-    import asyncio
-
     from gymq.cli.actions.score import check_files, only_verifier, report, score_rollouts
     from gymq.cli.configuration import JUDGE_IN_CONFIG, read_config
+    from gymq.cluster import event_loop
     from gymq.runs.score import ScoreOptions
 
     sources = WorkerSources(config=config, resources=resources)
@@ -69,6 +68,6 @@ def score(
         limit=limit,
         failed_only=failed_only,
     )
-    summary = asyncio.run(score_rollouts(options, settings, only_verifier(settings, resources), nats, quiet=json))
+    summary = event_loop.run(score_rollouts(options, settings, only_verifier(settings, resources), nats, quiet=json))
     report(summary, options, as_json=json)
     return 3 if summary.failures or summary.without_response else 0

@@ -25,6 +25,7 @@ from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
 from gymq.child_processes import parent_death
+from gymq.cluster import event_loop
 from gymq.errors import GymqError
 from gymq.loading import registry
 from gymq.model import Model
@@ -293,12 +294,7 @@ def main() -> int:
     def answer(line: str) -> None:
         os.write(to_parent, f"{line}\n".encode())
 
-    work = run(msgspec.json.decode(first_line, type=HostSpec), answer)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
-    return uvloop.run(work)
+    return event_loop.run(run(msgspec.json.decode(first_line, type=HostSpec), answer))
 
 
 if __name__ == "__main__":
