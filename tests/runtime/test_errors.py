@@ -14,9 +14,14 @@ from gymq.bus import BusError
 from gymq.weights import PushError
 
 ROOT = Path(__file__).parents[2]
+# Programs in a sandbox, where gymq is not installed.
+IN_A_SANDBOX = {"bird_sql/queries.py", "evalplus/harness.py"}
 BUILTIN = {name for name, value in vars(builtins).items() if isinstance(value, type) and issubclass(value, Exception)}
 FILES = [
-    file for top in ("gymq", "workers") for file in sorted((ROOT / top).rglob("*.py")) if "tests" not in file.parts
+    file
+    for top in ("gymq", "workers")
+    for file in sorted((ROOT / top).rglob("*.py"))
+    if "tests" not in file.parts and "/".join(file.parts[-2:]) not in IN_A_SANDBOX
 ]
 
 

@@ -12,6 +12,7 @@ CONFIGURATION = "it reads configuration, which the user of gymq writes"
 PARTS_OF_OURS = "put together from names of ours, and anchored or without a repeat that could begin in many places"
 KNOWN_LATER = {
     "gymq/bridge/rollouts.py": PARTS_OF_OURS,
+    "gymq/bridge/web/formulas.py": PARTS_OF_OURS,
     "gymq/config/values.py": CONFIGURATION,
     "gymq/judge.py": "the labels of judges, which workers name: a word and a verdict",
     "workers/resources/equivalence_llm_judge/extraction.py": IN_A_PROCESS,

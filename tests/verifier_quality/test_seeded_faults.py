@@ -30,6 +30,7 @@ class Fault:
     said: str
 
 
+MCQA_CHOICES = "        choices = letters.Choices.of(row.options or [])\n"
 FAULTS = {
     "a constant reward": Fault(
         "mcqa", "empty", "reward = float(letter is not None and letter == gold)", "reward = 1.0", "an empty text"
@@ -50,16 +51,16 @@ FAULTS = {
     "squared work": Fault(
         "mcqa",
         "growth",
-        "        letter = None\n",
-        '        letter = None\n        ticks = len(reply) if reply.startswith("````") else 0\n'
+        MCQA_CHOICES,
+        MCQA_CHOICES + '        ticks = len(reply) if reply.startswith("````") else 0\n'
         "        sum(1 for _ in range(ticks * ticks // 16))\n",
         "times as long as for a quarter",
     ),
     "a blocked event loop": Fault(
         "mcqa",
         "event loop",
-        "        letter = None\n",
-        "        letter = None\n        import time\n\n        time.sleep(2.0 if len(reply) == 1_000_000 else 0.0)\n",
+        MCQA_CHOICES,
+        MCQA_CHOICES + "        import time\n\n        time.sleep(2.0 if len(reply) == 1_000_000 else 0.0)\n",
         "no other request is answered",
     ),
     "a verdict by chance": Fault(
@@ -111,8 +112,8 @@ FAULTS = {
     "a reply that breaks the verifier": Fault(
         "mcqa",
         "unicode",
-        "        letter = None\n",
-        '        letter = None\n        reply.encode("cp1252")\n',
+        MCQA_CHOICES,
+        MCQA_CHOICES + '        reply.encode("cp1252")\n',
         "verifier_failed",
     ),
 }

@@ -10,6 +10,7 @@ import re
 from xml.etree.ElementTree import Element
 
 from gymq.bridge.web.tree import Node, element
+from gymq.errors import GymqError
 
 MAX_CHARS = 4000
 MAX_DEPTH = 60  # of elements
@@ -31,7 +32,7 @@ _ALIKE = {"aligned": "align*", "split": "align*", "gathered": "gather*", "dcases
 _ENVIRONMENT = re.compile(r"(\\(?:begin|end)\{)(" + "|".join(_ALIKE) + r")(\})")
 
 
-class NoFormula(ValueError):
+class NoFormula(GymqError, ValueError):
     """A text that cannot be shown as a formula."""
 
 

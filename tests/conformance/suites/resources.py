@@ -41,7 +41,7 @@ OURS = "spec"
 """The `source` of a case whose expectation is not the peer's."""
 
 PATH_OPTIONS = ("data_dir", "databases", "problems")
-"""Keys of `config` that hold a path relative to the case files."""
+"""Keys of `config` that hold a path relative to the case files, where their value is a text."""
 
 JUDGE = Reference(type="responses_api_models", name="judge")
 
@@ -94,7 +94,7 @@ def options_for(worker: type[Resources[Any]], config: dict[str, Any], folder: Pa
             options[name] = JUDGE
         elif option.is_required():
             options[name] = {"input": []} if name.endswith("_create_params") else "placeholder"
-    paths = {key: str(folder / config[key]) for key in PATH_OPTIONS if key in config}
+    paths = {key: str(folder / config[key]) for key in PATH_OPTIONS if isinstance(config.get(key), str)}
     return options | config | paths
 
 

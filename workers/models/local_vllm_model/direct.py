@@ -22,6 +22,8 @@ import msgspec
 from gymq.workers.models.local_vllm_model.continuation import Shapes
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 
+from gymq.errors import GymqError
+
 MAX_SETTINGS = 256
 """Settings of requests that are kept; those used least recently are checked again."""
 
@@ -74,7 +76,7 @@ _TOOL_CHOICES = (None, "auto", "none")
 _SEEDS = range(-(2**63), 2**63)
 
 
-class NotDirect(Exception):
+class NotDirect(GymqError):
     """The application has to answer a request."""
 
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
+from gymq.errors import GymqError
 from gymq.sandbox import Limits, Program, ProgramSession, Sandbox, SandboxFailed, SandboxOptions, SessionEnded
 
 MEMORY_BYTES = 2 * 1024**3
@@ -20,7 +21,7 @@ _HARNESS = (Path(__file__).parent / "queries.py").read_bytes()
 Finding = Literal["equal", "different", "reference_failed", "query_failed"]
 
 
-class QueryFailed(Exception):
+class QueryFailed(GymqError):
     """A query gives no rows: an error, a limit, or the end of its sandbox."""
 
 

@@ -10,6 +10,7 @@ from typing import TypeVar
 import pydantic
 
 from gymq.authoring import first_problem
+from gymq.errors import GymqError
 
 
 class BaseTask(pydantic.BaseModel):
@@ -18,7 +19,7 @@ class BaseTask(pydantic.BaseModel):
     task_id: str
 
 
-class TaskSetError(ValueError):
+class TaskSetError(GymqError, ValueError):
     """A task set that cannot be used; the message says where and why."""
 
 

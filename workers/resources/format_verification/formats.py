@@ -9,8 +9,10 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from gymq.errors import GymqError
 
-class MalformedPattern(ValueError):
+
+class MalformedPattern(GymqError, ValueError):
     """A pattern of a row that does not compile."""
 
 
