@@ -1,6 +1,6 @@
 """Computations that may take too long, in processes that can be killed.
 
-The pool is Pebble's: its workers are ended at a task's time limit, which the standard library's pools cannot do.
+Processes are Pebble's: they are ended at a task's time limit, which the standard library's pools cannot do.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from gymq.secrets import credentials
 
 NICE = 5
 
-POOLS_TRIED = 3
-"""How many pools a computation is given to. Pebble gives a whole pool up when one of its idle processes dies."""
+PROCESSES_TRIED = 3
+"""How many processes a computation is given to, if they die before they begin with it."""
 
 HEALTH_CHECK_S = 5.0
-"""Seconds between checks, while a result is awaited, that the pool which owes it still works."""
+"""Seconds between checks, while a result is awaited, that the process which owes it can still be reached."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,7 +87,11 @@ class KillableProcesses:
         self._prepare = prepare
         self._cpu_s = cpu_s
         self._max_memory_bytes = max_memory_bytes
-        self._pool: ProcessPool | None = None
+        self._free = asyncio.Semaphore(self._max_workers)
+        self._calls = 0
+        # Each process is a pool of its own: one that is killed may hold the locks of its pool, which then stays silent.
+        self._idle: list[ProcessPool] = []
+        self._in_use: set[ProcessPool] = set()
         self._futures: set[Any] = set()
         self._limited: dict[tuple[Any, ...], KillableProcesses] = {}
 
@@ -106,22 +110,18 @@ class KillableProcesses:
             Exception: any error that the function raised.
         """
         work = _Work(cloudpickle.dumps((function, args, kwargs)))
-        for _ in range(POOLS_TRIED):
-            pool = await self._working_pool()
-            try:
-                # A process that dies of a computation fails only that one; a pool that breaks had nothing running.
-                succeeded, value = pickle.loads(await self._result(pool, work, timeout_s))
-            except BrokenProcessPool:
-                continue
-            except ProcessExpired as error:
-                if self._cpu_s is not None and error.exitcode == -signal.SIGXCPU:
-                    raise CpuTimeUsedUp(f"more than {self._cpu_s:g} s of processor time") from None
-                raise ChildProcessError(f"the process ended with exit code {error.exitcode}") from None
-            if not succeeded:
-                raise value
-            result: T = value
-            return result
-        raise ChildProcessError(f"the processes died {POOLS_TRIED} times before they computed anything")
+        if not self._calls:  # a semaphore belongs to the event loop of those that wait for it
+            self._free = asyncio.Semaphore(self._max_workers)
+        self._calls += 1
+        try:
+            async with self._free:
+                succeeded, value = pickle.loads(await self._computed(work, timeout_s))
+        finally:
+            self._calls -= 1
+        if not succeeded:
+            raise value
+        result: T = value
+        return result
 
     async def compute(self, limits: ComputeLimits, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function as `run` does, within limits. Computations with the same limits share their processes."""
@@ -130,34 +130,55 @@ class KillableProcesses:
             self._limited[settings] = KillableProcesses(*settings)
         return await self._limited[settings].run(limits.timeout_s, function, *args, **kwargs)
 
-    async def _working_pool(self) -> ProcessPool:
-        """Return the pool, or a new one in place of one that is broken."""
-        if self._pool is not None and not self._pool.active:
-            broken, self._pool = self._pool, None
-            await asyncio.to_thread(_stop, broken)
-        if self._pool is None:
-            # forkserver: a child never inherits our sockets, locks or half-written buffers.
-            context = _Context()
-            begin = (self._prepare, self._max_memory_bytes)
-            self._pool = ProcessPool(self._max_workers, initializer=_begin, initargs=begin, context=context)
-        return self._pool
+    async def _computed(self, work: _Work, timeout_s: float) -> bytes:
+        """Return what `_answer` returns in a process that is free.
+
+        Raises:
+            TimeoutError, CpuTimeUsedUp, ChildProcessError: see `run`.
+        """
+        for _ in range(PROCESSES_TRIED):
+            pool = self._idle.pop() if self._idle else self._new_process()
+            self._in_use.add(pool)
+            is_usable = True
+            try:
+                return await self._result(pool, work, timeout_s)
+            except BrokenProcessPool:
+                is_usable = False
+            except ProcessExpired as error:
+                is_usable = False
+                if self._cpu_s is not None and error.exitcode == -signal.SIGXCPU:
+                    raise CpuTimeUsedUp(f"more than {self._cpu_s:g} s of processor time") from None
+                raise ChildProcessError(f"the process ended with exit code {error.exitcode}") from None
+            finally:
+                if pool in self._in_use:  # otherwise `close` has ended it
+                    self._in_use.discard(pool)
+                    if is_usable:
+                        self._idle.append(pool)
+                    else:
+                        await asyncio.to_thread(_stop, pool)
+        raise ChildProcessError(f"the processes died {PROCESSES_TRIED} times before they computed anything")
+
+    def _new_process(self) -> ProcessPool:
+        # forkserver: a child never inherits our sockets, locks or half-written buffers.
+        return ProcessPool(1, initializer=_begin, initargs=(self._prepare, self._max_memory_bytes), context=_Context())
 
     async def _result(self, pool: ProcessPool, work: _Work, timeout_s: float) -> bytes:
         """Wait for what `_answer` returns.
 
         Raises:
-            BrokenProcessPool: the pool broke before a process began with this.
+            BrokenProcessPool: the process died before it began with this.
+            ProcessExpired: the process died of it.
         """
         try:
             future: Any = pool.schedule(_answer, args=[work, self._cpu_s], timeout=timeout_s)
-        except RuntimeError as error:  # broken since it was looked at
+        except RuntimeError as error:  # it died while it had nothing to do
             raise BrokenProcessPool(str(error)) from error
         self._futures.add(future)
         try:
             answer = asyncio.wrap_future(future)
             while not (await asyncio.wait([answer], timeout=HEALTH_CHECK_S))[0]:
                 if not pool.active and not future.done():
-                    raise BrokenProcessPool("the pool broke before it started this computation")
+                    raise BrokenProcessPool("the process died before it started this computation")
             return bytes(answer.result())
         finally:
             self._futures.discard(future)
@@ -169,9 +190,13 @@ class KillableProcesses:
             limited.close()
         for future in list(self._futures):
             future.cancel()
-        if self._pool is not None:
-            _stop(self._pool)
-            self._pool = None
+        pools = [*self._idle, *self._in_use]
+        self._idle.clear()
+        self._in_use.clear()
+        for pool in pools:
+            pool.stop()  # type: ignore[no-untyped-call]
+        for pool in pools:
+            _stop(pool)
 
 
 def _stop(pool: ProcessPool) -> None:

@@ -85,6 +85,19 @@ async def test_processes_that_die_while_they_have_nothing_to_do_are_replaced(aut
         await asyncio.to_thread(pool.close)
 
 
+async def test_a_process_that_dies_while_it_sends_holds_up_no_other(authors: Any) -> None:
+    pool = KillableProcesses(2)
+    try:
+        async with asyncio.timeout(DEADLINE_S):
+            beside = asyncio.create_task(pool.run(3600, authors.wait_and_give_pid, 0.5))
+            with pytest.raises(ChildProcessError, match="exit code -9"):
+                await pool.run(20, authors.die_while_sending)
+            assert await asyncio.gather(*(pool.run(20, authors.add, 1, number) for number in range(4))) == [1, 2, 3, 4]
+            assert await beside != os.getpid()
+    finally:
+        await asyncio.to_thread(pool.close)
+
+
 async def test_processes_that_cannot_begin_are_an_error(authors: Any) -> None:
     pool = KillableProcesses(1, prepare=authors.exit_process)
     try:
