@@ -6,13 +6,17 @@ from collections.abc import Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, Literal, Protocol, TypeVar, get_args
+from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
 
 import pydantic
 
 from gymq.errors import GymqError
+from gymq.protocol.instances import ServerType
 from gymq.secrets.passed_environment import check_name
 from gymq.secrets.redaction import may_name_secret
+
+VariableName = Annotated[str, pydantic.AfterValidator(check_name)]
+"""The name of an environment variable that may be passed to a worker, as an option."""
 
 
 class WorkerOptions(pydantic.BaseModel):
@@ -42,7 +46,7 @@ class WorkerOptions(pydantic.BaseModel):
     num_workers: pydantic.PositiveInt = 1  # processes that serve this instance
     isolated: bool = False  # a process of its own, with a Python environment of its own
     # Environment variables for it, beside those that all of its kind are given; then it has a process of its own.
-    pass_env: list[Annotated[str, pydantic.AfterValidator(check_name)]] = []
+    pass_env: list[VariableName] = []
     max_concurrency: pydantic.PositiveInt | None = None  # calls at a time in one process; default: the worker's own
 
     @pydantic.model_validator(mode="before")
@@ -60,7 +64,7 @@ class Reference(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
-    type: Literal["responses_api_models", "resources_servers", "responses_api_agents"]
+    type: ServerType
     name: str
 
 

@@ -12,6 +12,12 @@ PASS_THRESHOLD = 1.0  # smallest reward with which a rollout passes
 MAX_TIMEOUT_S = 30 * 24 * 3600  # what a task's time limit can be
 CONFIRM_S = 600.0  # for the replicas of a model to load weights
 
+Kind = Literal["agents", "models", "resources"]
+"""A kind of worker, in code, in `workers/` and in the metadata of a running worker."""
+
+ClusterPart = Literal[Kind, "services"]
+"""What `gymq up --only` starts: the workers of a kind, or the services."""
+
 TokenForm = Literal["full", "chain", "none"]
 """The form of token ids in a file, see `gymq.protocol.token_forms`."""
 

@@ -10,11 +10,10 @@ import msgspec
 import yaml
 
 from gymq.config import Config, Instance, add_addresses, load
-from gymq.protocol.instances import KINDS, Kind
+from gymq.protocol.instances import SERVER_TYPE_OF, Kind
 
 # What readers of the answer size their connection pools by.
 _POOL = {"global_aiohttp_connector_limit": 65536, "global_aiohttp_connector_limit_per_host": 16384}
-_SERVER_TYPE = {kind: key for key, kind in KINDS.items()}
 _REFERENCES = ("model_server", "resources_server")
 
 
@@ -33,7 +32,7 @@ class InstanceAddress:
     @property
     def server_type(self) -> str:
         """The kind as configuration files call it."""
-        return _SERVER_TYPE[self.kind]
+        return SERVER_TYPE_OF[self.kind]
 
     @property
     def url(self) -> str:
@@ -136,7 +135,7 @@ def config_of_workers(found: Iterable[Mapping[str, Any]], tree: Mapping[str, Any
     initial: dict[str, Any] = dict(tree)
     for worker in found:
         metadata = worker["metadata"]
-        if metadata["kind"] in _SERVER_TYPE:
+        if metadata["kind"] in SERVER_TYPE_OF:
             block = {"entrypoint": "worker.py", **({"domain": "other"} if metadata["kind"] == "resources" else {})}
-            initial[worker["name"]] = {_SERVER_TYPE[metadata["kind"]]: {metadata["implementation"]: block}}
+            initial[worker["name"]] = {SERVER_TYPE_OF[metadata["kind"]]: {metadata["implementation"]: block}}
     return load([], initial=initial, env_yaml=None)

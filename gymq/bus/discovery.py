@@ -18,8 +18,7 @@ import msgspec
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg, NoAnswer, NoResponders
 from gymq.protocol import subjects
-
-ROLE_OF_KIND = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
+from gymq.protocol.instances import ROLE_OF
 
 RUNNING_PATIENCE_S = 5.0
 VERBS = ("PING", "INFO", "STATS")
@@ -56,7 +55,7 @@ class ServiceListing:
         self._bus = bus
         self._name = name
         self._worker = worker
-        self._role = ROLE_OF_KIND[kind]
+        self._role = ROLE_OF[kind]
         metadata = {"kind": kind, "implementation": implementation}
         self._identity = {"name": name, "id": worker, "version": _version(), "metadata": metadata}
         self._subjects = subjects
@@ -119,7 +118,7 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list
 
         return on_reply
 
-    replies = [bus.expect(handler_of(kind), role) for kind, role in ROLE_OF_KIND.items()]
+    replies = [bus.expect(handler_of(kind), role) for kind, role in ROLE_OF.items()]
     try:
         for reply in replies:
             asked = f"{subjects.SERVICES}.STATS"
@@ -138,7 +137,7 @@ async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNN
     while True:
         try:
             ping = f"{subjects.SERVICES}.PING.{name}"
-            answer = await bus.request(ping, b"", timeout_s=2.0, answered_by=ROLE_OF_KIND[kind])
+            answer = await bus.request(ping, b"", timeout_s=2.0, answered_by=ROLE_OF[kind])
             return _decode_identity(answer.data).metadata.get("kind") == kind
         except (NoResponders, NoAnswer, msgspec.DecodeError):
             if loop.time() > give_up:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import get_args
+
+from gymq.defaults import Kind
 
 
 def list(
-    kind: Literal["agents", "models", "resources"] | None = None,
+    kind: Kind | None = None,
     /,
     *,
     json: bool = False,
@@ -21,12 +23,12 @@ def list(
     """
     import msgspec
 
-    from gymq.cli.actions.list import KINDS, print_facts
+    from gymq.cli.actions.list import print_facts
     from gymq.loading.worker_facts import facts_of, names
     from gymq.render import listing_console
 
     console = listing_console()
-    for one in (kind,) if kind else KINDS:
+    for one in (kind,) if kind else get_args(Kind):
         facts = [facts_of(one, name) for name in names(one)]
         if json:
             for each in facts:

@@ -8,15 +8,14 @@ from cyclopts import Parameter
 
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import NOWHERE, NatsUrl, WorkerSources
-
-Part = Literal["agents", "models", "resources", "services"]
+from gymq.defaults import ClusterPart
 
 
 def up(
     *overrides: str,
     sources: WorkerSources = NOWHERE,
     nats: NatsUrl = None,
-    only: Annotated[tuple[Part, ...], Parameter(consume_multiple=False)] = (),
+    only: Annotated[tuple[ClusterPart, ...], Parameter(consume_multiple=False)] = (),
     ray: str | None = None,
     replicas: int = 1,
     health_port: int | None = None,

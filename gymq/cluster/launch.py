@@ -21,11 +21,10 @@ from typing import BinaryIO, NoReturn, Protocol
 import msgspec
 
 from gymq.bus import Bus, streams
-from gymq.bus.discovery import ROLE_OF_KIND
 from gymq.cluster.environments import CannotIsolate, python_for
 from gymq.cluster.host import READY, HostSpec
 from gymq.errors import GymqError
-from gymq.protocol.instances import Instance
+from gymq.protocol.instances import ROLE_OF, Instance
 from gymq.secrets import credentials
 from gymq.secrets.passed_environment import passed
 from gymq.server import EmbeddedServer, ServerError
@@ -194,7 +193,7 @@ class Cluster:
             for number in range(copies):
                 planned.append((f"{instance.name}-{number}", [instance], instance.kind))
         planned += [(kind, instances, kind) for kind, instances in shared.items()]
-        specs = [(name, self._spec(ROLE_OF_KIND[kind], instances)) for name, instances, kind in planned]
+        specs = [(name, self._spec(ROLE_OF[kind], instances)) for name, instances, kind in planned]
         if not self._services:
             return specs
         if credentials.may_take(self.url, SERVICES):

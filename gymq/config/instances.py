@@ -6,7 +6,7 @@ from typing import Any
 from gymq.config.errors import Keys, UnknownInstances, did_you_mean, dotted
 from gymq.config.schema import RUN_KEYS, Implementation, problems
 from gymq.config.sources import Source, place
-from gymq.protocol.instances import KINDS, Instance
+from gymq.protocol.instances import KIND_OF, Instance
 
 
 def worker_options(instance: Instance) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tupl
     instances: list[Instance] = []
     invalid: list[str] = []
     for name, block in tree.items():
-        types = [key for key in KINDS if isinstance(block, dict) and key in block]
+        types = [key for key in KIND_OF if isinstance(block, dict) and key in block]
         if not any(_has_entrypoint(block[key]) for key in types):
             continue
         block_problems = list(_problems(name, block, types))
@@ -38,7 +38,7 @@ def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tupl
             invalid.append("; ".join(located))
         else:
             ((implementation, options),) = block[types[0]].items()
-            instances.append(Instance(name, KINDS[types[0]], implementation, options))
+            instances.append(Instance(name, KIND_OF[types[0]], implementation, options))
     return instances, invalid
 
 
@@ -81,7 +81,7 @@ def check_references(instances: Sequence[Instance], sources: Sequence[Source] = 
     for instance in instances:
         for field, value in instance.options.items():
             server_type, name = (value.get("type"), value.get("name")) if isinstance(value, dict) else (None, None)
-            if not isinstance(server_type, str) or server_type not in KINDS or not isinstance(name, str):
+            if not isinstance(server_type, str) or server_type not in KIND_OF or not isinstance(name, str):
                 continue
             if (server_type, name) in configured:
                 continue

@@ -14,7 +14,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, did_you_mean
 from gymq.config.values import parse_value
-from gymq.protocol.instances import KINDS
+from gymq.protocol.instances import KIND_OF
 from gymq.secrets.redaction import MASK, may_name_secret
 
 Action = Literal["change", "add", "set", "delete"]
@@ -136,8 +136,8 @@ def _of_implementation(config: DictConfig, override: Override) -> Override:
     if not has_value or not isinstance(config[name], DictConfig):
         return override
     block = cast(dict[Any, Any] | None, OmegaConf.to_container(config[name]))
-    types = [key for key in block or () if key in KINDS]
-    if not block or len(types) != 1 or rest[0] in map(str, block) or get_close_matches(rest[0], KINDS, cutoff=0.8):
+    types = [key for key in block or () if key in KIND_OF]
+    if not block or len(types) != 1 or rest[0] in map(str, block) or get_close_matches(rest[0], KIND_OF, cutoff=0.8):
         return override
     implementations = block[types[0]]
     if not isinstance(implementations, dict) or len(implementations) != 1:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from gymq.protocol.instances import KINDS
+from gymq.protocol.instances import KIND_OF
 
 _PATH_OPTIONS = frozenset({"prepare_script", "prompt_config"})
 _SUFFIX = "_fpath"
@@ -26,7 +26,7 @@ def resolve_relative_paths(tree: dict[Any, Any], folder: Path) -> dict[str, str]
     """
     written: dict[str, str] = {}
     for block in tree.values():
-        for kind in KINDS if isinstance(block, dict) else ():
+        for kind in KIND_OF if isinstance(block, dict) else ():
             implementations = block.get(kind)
             if not isinstance(implementations, dict):
                 continue

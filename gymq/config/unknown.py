@@ -13,7 +13,7 @@ from gymq.config.loader import ENV_YAML, Config
 from gymq.config.sampling import PARAMS, check_sampling
 from gymq.config.schema import RUN_KEYS, HeadServer
 from gymq.config.sources import OVERRIDE, Source, origin
-from gymq.protocol.instances import KINDS
+from gymq.protocol.instances import KIND_OF
 from gymq.responses.params import KNOWN
 
 OWN_KEYS = frozenset({"bridge", PARAMS})
@@ -110,7 +110,7 @@ def check_keys(config: Config) -> list[str]:
             warnings.append(f"{name} has no meaning here and is ignored; use {OPTIONS_INSTEAD[name]}")
         elif name in WITHOUT_MEANING:
             warnings.append(f"{name} has no meaning here and is ignored")
-        elif isinstance(value, dict) and not value.keys().isdisjoint(KINDS) and not is_override:
+        elif isinstance(value, dict) and not value.keys().isdisjoint(KIND_OF) and not is_override:
             continue  # without an entrypoint it is not an instance; the format allows that in files
         elif not _is_of_env_yaml(config.sources, name):
             hint = did_you_mean(str(name), known) or _sampling_hint(str(name))
@@ -131,9 +131,9 @@ def _sampling_hint(name: str) -> str:
 def _unknown_kinds(config: Config, name: str, block: dict[str, Any]) -> Iterator[str]:
     """Yield a message for each key beside the server type of an instance."""
     for key in block:
-        if key not in KINDS:
+        if key not in KIND_OF:
             where = origin(config.sources, (name, key))
-            yield f"{where}: {name}: no key {key}; an instance has one of {', '.join(KINDS)}"
+            yield f"{where}: {name}: no key {key}; an instance has one of {', '.join(KIND_OF)}"
 
 
 def _unknown_in_head_server(config: Config) -> Iterator[str]:

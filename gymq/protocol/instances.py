@@ -1,4 +1,4 @@
-"""The workers of a configuration, as processes are given them."""
+"""The workers of a configuration, as processes are given them, and the names of their kinds."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from typing import Any, Literal
 
 import msgspec
 
-Kind = Literal["agents", "models", "resources"]
-KINDS: dict[str, Kind] = {
+from gymq.defaults import Kind as Kind
+
+ServerType = Literal["responses_api_models", "resources_servers", "responses_api_agents"]
+"""A kind in configuration files: the key below an instance's name, and the `type` of a reference."""
+
+KIND_OF: dict[str, Kind] = {
     "responses_api_models": "models",
     "resources_servers": "resources",
     "responses_api_agents": "agents",
 }
-"""The key below an instance's name in configuration files, and the kind of worker it stands for."""
+SERVER_TYPE_OF = {kind: server_type for server_type, kind in KIND_OF.items()}
+ROLE_OF = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
+"""As which role a process with workers of a kind connects; `services` are intake, janitor and profiler."""
 
 
 class Instance(msgspec.Struct, frozen=True):
@@ -26,4 +32,4 @@ class Instance(msgspec.Struct, frozen=True):
     @property
     def server_type(self) -> str:
         """The key of the kind in configuration files, for example `resources_servers`."""
-        return next(key for key, kind in KINDS.items() if kind == self.kind)
+        return SERVER_TYPE_OF[self.kind]

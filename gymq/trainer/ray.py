@@ -24,17 +24,13 @@ from gymq.config import load
 from gymq.data.no_result import RowFailed
 from gymq.data.records import NotTrainable, Record, to_nemo_rl
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
+from gymq.protocol.instances import SERVER_TYPE_OF
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.trainer.groups import Group, Row, SampleFailed, TrainerError
 from gymq.trainer.run import TrainingRun
 
 LOOK_S = 2.0  # how long workers are given to say that they are there
 OURS = "gymq"  # key of a configuration that is not of a worker
-GROUP_OF_KIND = {
-    "agents": "responses_api_agents",
-    "models": "responses_api_models",
-    "resources": "resources_servers",
-}
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
 TOKEN_KEYS = {"token_ids": "int64", "generation_logprobs": "float32"}  # of a message log, with torch's types
@@ -81,7 +77,7 @@ class NemoGym:
         self._run = await self._stack.enter_async_context(training)
         for found in await find_workers(self._bus, wait_s=LOOK_S):
             metadata = found["metadata"]
-            if metadata.get("kind") in GROUP_OF_KIND:
+            if metadata.get("kind") in SERVER_TYPE_OF:
                 self._expected[found["name"]] = (metadata["kind"], metadata["implementation"])
 
     async def _start_cluster(self, tree: dict[str, Any]) -> str:
@@ -108,7 +104,7 @@ class NemoGym:
             raise TrainerError("the connection to NATS is lost")
         for name, (kind, _) in self._expected.items():
             if not await is_running(self._bus, name, kind):
-                raise TrainerError(f"no worker serves {GROUP_OF_KIND[kind]} {name}")
+                raise TrainerError(f"no worker serves {SERVER_TYPE_OF[kind]} {name}")
 
     async def run_rollouts(
         self,
@@ -165,7 +161,7 @@ class NemoGym:
     async def list_entries(self) -> dict[str, list[str]]:
         """Return the kind of each instance, by name."""
         self._spun_up()
-        return {name: [GROUP_OF_KIND[kind]] for name, (kind, _) in sorted(self._expected.items())}
+        return {name: [SERVER_TYPE_OF[kind]] for name, (kind, _) in sorted(self._expected.items())}
 
     async def agent_implementations(self) -> dict[str, str]:
         """Return the implementation of each agent instance, by name."""

@@ -13,8 +13,8 @@ import yaml
 
 from gymq.bridge import settings_of
 from gymq.bus import streams
-from gymq.bus.discovery import ROLE_OF_KIND
 from gymq.config import load
+from gymq.protocol.instances import ROLE_OF
 from gymq.server.auth_config import STREAMS_ACCOUNT
 from gymq.server.binary import find_binary
 from gymq.server.roles import OPERATOR, SERVICES
@@ -80,7 +80,7 @@ def test_a_pod_says_whether_it_has_started_and_is_ready(name: str) -> None:
 
 def test_a_pod_has_the_passwords_of_its_roles_and_no_other() -> None:
     files = {secret["name"]: secret["files"] for secret in KUSTOMIZATION["secretGenerator"]}
-    roles = {**ROLE_OF_KIND, "bridge": "bridge"}
+    roles = {**ROLE_OF, "bridge": "bridge"}
     for name, pod in PODS.items():
         (secret,) = [volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume]
         if name == "nats":

@@ -6,11 +6,9 @@ from collections.abc import Sequence
 
 from rich.console import Console
 
+from gymq.defaults import Kind
 from gymq.loading.worker_facts import WorkerFacts
-from gymq.protocol.instances import Kind
 from gymq.render import listing, printable
-
-KINDS: tuple[Kind, ...] = ("agents", "models", "resources")
 
 
 def print_facts(kind: Kind, facts: Sequence[WorkerFacts], console: Console) -> None:

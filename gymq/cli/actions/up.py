@@ -12,21 +12,20 @@ from gymq.cli.configuration import check_instances
 from gymq.cli.errors import UsageError
 from gymq.cli.health import health_at
 from gymq.cli.interrupts import until_interrupted
-from gymq.cli.up import Part
 from gymq.cluster.launch import Cluster
 from gymq.config import Config
-from gymq.defaults import VIEWER_URL
+from gymq.defaults import VIEWER_URL, ClusterPart
 from gymq.protocol.instances import Instance
 from gymq.secrets.redaction import redact
 
 
-def workers_to_start(config: Config, only: tuple[Part, ...]) -> list[Instance]:
+def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Instance]:
     """Return the checked instances of the parts that are to be started.
 
     Raises:
         OptionsError, UsageError, WorkerNotFound
     """
-    parts = only or get_args(Part)
+    parts = only or get_args(ClusterPart)
     for kind in only:
         if kind != "services" and kind not in {instance.kind for instance in config.instances}:
             raise UsageError(f"--only {kind}: the configuration describes no {kind}")
