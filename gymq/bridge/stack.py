@@ -30,7 +30,7 @@ LOG_TAIL_BYTES = 2000  # of the log, in an error
 # It must not outlive the trainer, however that ends.
 _GYMQ = """import os
 from gymq import cli
-from gymq.child_processes import parent_death
+from gymq.processes import parent_death
 
 parent_death.die_with_parent(os.getppid())
 cli.main()

@@ -13,7 +13,7 @@ import cyclopts
 from cyclopts.panel import CycloptsPanel
 
 from gymq.errors import GymqError
-from gymq.secrets import credentials
+from gymq.processes import memory
 
 COMMANDS = {
     "up": "Start a cluster on this machine and keep it running.",
@@ -81,7 +81,7 @@ def _shown_error(error: cyclopts.CycloptsError) -> Any:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
-    credentials.hide_memory()
+    memory.hide_memory()
     try:
         sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
     except GymqError as error:

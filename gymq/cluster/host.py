@@ -24,12 +24,11 @@ from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
-from gymq.child_processes import parent_death
 from gymq.cluster import event_loop
 from gymq.errors import GymqError
 from gymq.loading import registry
 from gymq.model import Model
-from gymq.processes import KillableProcesses
+from gymq.processes import KillableProcesses, memory, parent_death
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
@@ -45,7 +44,6 @@ from gymq.runtime.janitor import Janitor
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.profiler import Profiler
 from gymq.runtime.resources_runner import ResourcesRunner
-from gymq.secrets import credentials
 from gymq.secrets.redaction import hide, hide_options, redact
 from gymq.telemetry import logs, tracing
 from gymq.weights.follower import WeightsFailed
@@ -282,7 +280,7 @@ def raise_open_files() -> None:
 
 def main() -> int:
     parent_death.die_with_parent(os.getppid())
-    credentials.hide_memory()
+    memory.hide_memory()
     raise_open_files()
     first_line = sys.stdin.buffer.readline()
     if not first_line:

@@ -15,9 +15,9 @@ from typing import Any
 
 import msgspec
 
-from gymq.child_processes.ray_cluster import NoCluster, join
 from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, LaunchError
+from gymq.processes.ray_cluster import NoCluster, join
 
 LOOK_EVERY_S = 2.0
 PATIENCE_S = 10.0  # for the answer of an actor that lives

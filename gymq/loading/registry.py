@@ -14,10 +14,10 @@ from typing import Any, Literal, overload
 
 from gymq.agent import Agent
 from gymq.authoring import Worker
-from gymq.child_processes import file_modules
 from gymq.errors import GymqError
 from gymq.loading.contract import ContractError, check_contract
 from gymq.model import Model
+from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
 

@@ -12,8 +12,8 @@ from pathlib import Path
 import msgspec
 
 from gymq.authoring import Worker
-from gymq.child_processes import file_modules
 from gymq.loading.registry import WorkerNotFound, entered_modules, find
+from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
 from gymq.workers import SHIPPED

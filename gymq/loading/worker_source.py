@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.authoring import Worker
-from gymq.child_processes import file_modules
 from gymq.config import Instance
 from gymq.loading import registry
 from gymq.loading.registry import BASES, InvalidWorker, WorkerNotFound
+from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 
 WORKER_FILE = "worker.py"

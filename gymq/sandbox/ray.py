@@ -11,8 +11,8 @@ import sys
 from collections.abc import Awaitable, Mapping
 from typing import Any
 
-from gymq.child_processes.ray_cluster import NoCluster, join
 from gymq.failures import ComponentFailed
+from gymq.processes.ray_cluster import NoCluster, join
 from gymq.sandbox.interface import (
     MIB,
     Limits,

@@ -6,11 +6,9 @@ The folder holds a file `<role>.password` for each role that its machine may tak
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import re
 import secrets
-import sys
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -21,25 +19,8 @@ VARIABLE = "GYMQ_AUTH"
 _PASSWORD = re.compile(r"[\w-]{32,}", re.ASCII)
 
 
-_PR_SET_DUMPABLE = 4  # <linux/prctl.h>
-
-
 class CredentialsError(GymqError):
     """A password that is missing or cannot be used; one sentence."""
-
-
-def hide_memory(is_hidden: bool = True) -> None:
-    """Let no other process of this user read the memory, the environment or the descriptors of this one.
-
-    Processes that it forks are hidden too, programs that it starts are not. Linux only; elsewhere it does nothing.
-
-    Raises:
-        OSError: the kernel refuses it.
-    """
-    if sys.platform == "linux":
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_DUMPABLE, 0 if is_hidden else 1, 0, 0, 0) != 0:
-            raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE) failed")
 
 
 def folder() -> Path | None:

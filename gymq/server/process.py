@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from gymq.child_processes import parent_death
+from gymq.processes import parent_death
 from gymq.secrets.redaction import redact
 from gymq.server.errors import PortTakenError, ServerError
 from gymq.server.store import CONFIG_FILE, Store

@@ -7,9 +7,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from gymq.child_processes import file_modules
 from gymq.config import Config, load
 from gymq.loading.worker_source import WorkerSource, find_worker
+from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
 from gymq.secrets.redaction import hide, names_secret

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymq.bus import Bus, BusError
-from gymq.child_processes import parent_death
+from gymq.processes import parent_death
 from gymq.server.binary import find_binary
 from tests.support.ports import free_port
 

@@ -59,9 +59,7 @@ def run_command(monkeypatch, error):
     def fail():
         raise error
 
-    monkeypatch.setattr(
-        "gymq.secrets.credentials.hide_memory", lambda: None
-    )  # it would hold for all tests after this one
+    monkeypatch.setattr("gymq.processes.memory.hide_memory", lambda: None)  # it would hold for all tests after this one
     monkeypatch.setattr(cli, "make_app", lambda asked_for: app)
     monkeypatch.setattr(sys, "argv", ["gymq", "fail"])
     cli.main()

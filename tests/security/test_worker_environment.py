@@ -129,7 +129,7 @@ async def test_processes_that_compute_verdicts_are_hidden_too():
 # What a program of `process` isolation reads of its worker: with `hide` as a worker is, without as it was.
 WORKER_WITH_A_SANDBOX = """
 import asyncio, os, sys
-from gymq.secrets import credentials
+from gymq.processes import memory
 from gymq.sandbox import Limits, LocalSandbox, Program
 
 PROGRAM = '''
@@ -146,7 +146,7 @@ for name in ("environ", "mem", "maps", "fd", "cwd"):
 
 async def main():
     if sys.argv[1] == "hidden":
-        credentials.hide_memory()
+        memory.hide_memory()
     sandbox = LocalSandbox(isolation="process", python=sys.argv[2])
     await sandbox.start()
     argv = (sandbox.python, "-I", "-c", PROGRAM.format(pid=os.getpid()))

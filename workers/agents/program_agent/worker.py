@@ -9,18 +9,18 @@ import sys
 import tarfile
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import pydantic
 
 import gymq
+from gymq.authoring import VariableName
 from gymq.bridge import Capture, Gateway
 from gymq.judge import text_of, user_contents
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.sandbox import Apptainer, Docker, ProgramResult, Subprocess, Workspace, network_address
-from gymq.secrets.passed_environment import check_name
-from gymq.secrets.redaction import hide_credential, names_secret
+from gymq.secrets.redaction import hide_options
 from gymq.workers import SHIPPED
 
 FOLDER = "/tmp/gymq-program"  # in a container
@@ -28,8 +28,6 @@ PROMPT, ROW = "prompt.txt", "row.json"
 LOOPBACK = "127.0.0.1"
 MAX_FILES_BYTES = 64 << 20
 MAX_VARIABLE_BYTES = 96 << 10  # Linux starts no program with a variable of 128 KiB
-
-VariableName = Annotated[str, pydantic.AfterValidator(check_name)]
 
 
 class ProgramAgent(gymq.Agent):
@@ -163,9 +161,7 @@ class ProgramAgent(gymq.Agent):
                 raise gymq.OptionsError(f"{self.name}: pass_env: {name} is not set here; set it, or leave it out")
             variables[name] = os.environ[name]
         variables |= self.options.env
-        for name, value in variables.items():
-            if names_secret(name):
-                hide_credential(value)
+        hide_options(variables)
         return variables
 
     def _fields(self, row: bytes) -> bytes:

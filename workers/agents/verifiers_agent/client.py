@@ -9,6 +9,7 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 from openai.types.chat import ChatCompletion
 from verifiers.clients.nemorl_chat_completions_client import NeMoRLChatCompletionsClient
 from verifiers.errors import EmptyModelResponseError, OverlongPromptError
@@ -16,15 +17,15 @@ from verifiers.types import AssistantMessage
 
 import gymq
 from gymq import responses
-from gymq.bridge.dialects import encode
+from gymq.protocol.tokens import encode_json
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 TOKEN_NAMES = {
     "prompt_token_ids": "prompt_ids",
     "generation_token_ids": "completion_ids",
     "generation_log_probs": "completion_logprobs",
 }
-
-
 CONVERSATION = ("input", "tools", "tool_choice", "parallel_tool_calls")  # the environment has its own
 
 
@@ -58,7 +59,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         self.failed = None
         if reply.overflowed:
             raise OverlongPromptError("the prompt does not fit into the model's context")
-        return ChatCompletion.model_validate_json(encode(responses.to_chat_completion(reply.response)))
+        return ChatCompletion.model_validate_json(_encode(responses.to_chat_completion(reply.response)))
 
     @staticmethod
     def said_nothing(error: Exception) -> bool:

@@ -11,8 +11,7 @@ import os
 
 from gymq.workers.models.local_vllm_model.serve_args import OWNED
 
-from gymq.child_processes import parent_death
-from gymq.secrets import credentials
+from gymq.processes import memory, parent_death
 
 
 def end_with_the_worker() -> None:
@@ -21,4 +20,4 @@ def end_with_the_worker() -> None:
     if parent is not None and parent.pid is not None and OWNED in os.environ:
         parent_death.die_with_parent(parent.pid)
         # The processes of an engine may hand each other descriptors of GPU memory, which a hidden one cannot.
-        credentials.hide_memory(False)
+        memory.hide_memory(False)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.ns_tools.verifiers import DelegatedVerifier, VerifierOptions
 
 import gymq
+from gymq.delegation import DelegatedVerifier, VerifierOptions
 from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
 
 PYTHON_TOOL = "stateful_python_code_exec"

@@ -23,9 +23,8 @@ from typing import Any, ParamSpec, TypeVar
 import cloudpickle  # type: ignore[import-untyped]
 from pebble import ProcessExpired, ProcessPool
 
-from gymq.child_processes import file_modules, parent_death
 from gymq.errors import GymqError
-from gymq.secrets import credentials
+from gymq.processes import file_modules, memory, parent_death
 
 NICE = 5
 
@@ -316,7 +315,7 @@ def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> 
     # nobody else holds the pipe by which it notices; each process is handed an end of it.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     parent_death.die_with_parent(os.getppid())
-    credentials.hide_memory()  # it is handed rows with their answers
+    memory.hide_memory()  # it is handed rows with their answers
     if max_memory_bytes is not None:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (max_memory_bytes, resource.RLIM_INFINITY))
