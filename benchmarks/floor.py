@@ -24,6 +24,7 @@ from nats.js import api
 from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.workloads import Workload, model_reply
 from gymq.bus import Bus, streams
+from gymq.protocol.messages import compressed
 from gymq.protocol.tokens import decode_ext, encode_ext
 from gymq.server import EmbeddedServer
 
@@ -134,10 +135,7 @@ async def _agent(nc: Any, load: _Rate) -> None:
 
 def streams_body(outcome: dict[str, Any]) -> bytes:
     """The body as it is stored: compressed where gymq compresses."""
-    from gymq.protocol.messages import COMPRESS_ABOVE_BYTES, _compressor
-
-    body = _encode(outcome)
-    return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
+    return compressed(_encode(outcome))
 
 
 async def _profiler(nc: Any, _load: _Rate) -> None:

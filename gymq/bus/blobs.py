@@ -14,7 +14,7 @@ from gymq.bus import streams
 from gymq.bus.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, BlobRef, Decoder, encode
+from gymq.protocol.messages import BadMessage, BlobRef, Decoder, compressed, encode
 from gymq.protocol.subjects import RolloutId
 
 CALL_TTL = "1h"
@@ -24,7 +24,8 @@ _PARTS = {"task": subjects.task_parts, "rollout": subjects.rollout_parts}
 
 
 async def fit(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: RolloutId, *, label: str = "") -> bytes:
-    """Return what a message can carry: the body itself, or the reference of the blob as which `store` stores it."""
+    """Return what is stored for a body: itself, compressed if it is large, or the reference of a blob with that."""
+    body = compressed(body)
     return body if len(body) <= bus.max_body_bytes else await store(bus, body, kind, of, label=label)
 
 
@@ -45,8 +46,10 @@ async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: Rol
 
 
 async def fit_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
-    """Return what a request or a reply can carry, as `fit` does."""
-    return body if len(body) <= bus.max_body_bytes else await store_call(bus, body, patience_s=patience_s)
+    """Return what a request or a reply can carry: the body itself, or the reference of a blob with it, compressed."""
+    if len(body) <= bus.max_body_bytes:
+        return body
+    return await store_call(bus, compressed(body), patience_s=patience_s)
 
 
 async def store_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:

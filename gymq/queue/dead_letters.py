@@ -25,6 +25,7 @@ from gymq.protocol.messages import (
     FailureClass,
     Task,
     VerifiedRollout,
+    compressed,
     decoder,
     encode,
 )
@@ -102,7 +103,7 @@ async def dead_letter_failure(bus: Bus, source: str, task: Task, subject: str, b
 
 
 async def _store(bus: Bus, source: str, letter: DeadLetter, of: RolloutId | None, *, message_id: str) -> None:
-    message = encode(letter)
+    message = compressed(encode(letter))
     if of is None:
         where = subjects.dead_letters(source)
     else:

@@ -18,7 +18,7 @@ import msgspec
 from gymq.bus import Bus, BusError, TooLarge, streams
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Outcome, Profile, Run, decoder, encode
+from gymq.protocol.messages import BadMessage, Outcome, Profile, Run, compressed, decoder, encode
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.stats.outcomes import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
@@ -200,7 +200,7 @@ class Profiler:
         headers = {"Nats-Expected-Last-Subject-Sequence": str(profiled.stored_as)}
         try:
             ack = await self._js.publish_with_retry(
-                subjects.profile(run), encode(checkpoint), headers, patience_s=STORE_PATIENCE_S
+                subjects.profile(run), compressed(encode(checkpoint)), headers, patience_s=STORE_PATIENCE_S
             )
         except JetStreamError as error:
             if error.code == WRONG_LAST_SEQUENCE:

@@ -21,6 +21,7 @@ from gymq.protocol.messages import (
     ToolResult,
     VerifiedRollout,
     Verify,
+    compressed,
     decoder,
     encode,
 )
@@ -115,7 +116,7 @@ def test_binary_fields_are_not_touched(body: bytes) -> None:
 def test_only_large_bodies_are_compressed(more_bytes: int) -> None:
     text = "x" * (COMPRESS_ABOVE_BYTES + more_bytes)
     message = Generated(response={"output": [text]})
-    body = encode(message)
+    body = compressed(encode(message))
     assert body.startswith(ZSTD_MAGIC) is (more_bytes > 0)
     assert len(body) < COMPRESS_ABOVE_BYTES
     assert decoder(Generated)(body) == message

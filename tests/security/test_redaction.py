@@ -74,6 +74,12 @@ def test_a_key_deep_in_a_reply_is_found() -> None:
     assert KEY.encode() not in without_credentials(encode(Generated(response=value)))
 
 
+def test_a_key_in_a_long_reply_is_found() -> None:
+    hide_options({"api_key": KEY})
+    sent = decode(without_credentials(encode(Generated(response={"output": [KEY, "x" * 100_000]}))))
+    assert sent.response["output"][0] == "***"
+
+
 def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, dict):
         for one in value.values():
