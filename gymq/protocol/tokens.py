@@ -211,8 +211,7 @@ class TokenChain:
         prompt = tokens.prompt
         if isinstance(prompt, ContinuedPrompt) and not prompt.follows(self._last):
             prompt = prompt.full()
-        # As bytes they are compared at the speed of memcmp.
-        if self._last is not None and isinstance(prompt, array) and prompt.tobytes().startswith(self._packed):
+        if self._last is not None and isinstance(prompt, array) and self._begins(prompt):
             length = len(self._packed) // prompt.itemsize
             prompt = ContinuedPrompt(length, prompt[length:], self._last)
         if isinstance(prompt, ContinuedPrompt):
@@ -223,6 +222,11 @@ class TokenChain:
         self._num_bytes = len(self._packed)
         self._last = CallTokens(prompt, tokens.generation)
         return prompt
+
+    def _begins(self, prompt: array[int]) -> bool:
+        """Return whether a prompt begins with the tokens so far; compared as bytes, and without a copy."""
+        with memoryview(prompt) as ids, ids.cast("B") as data:
+            return len(data) >= self._num_bytes and self._packed.startswith(data[: self._num_bytes])
 
 
 def _packed_tokens(tokens: CallTokens) -> bytearray:
