@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
+import multiprocessing
 import os
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -97,21 +100,19 @@ async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folde
         bus = await Bus.connect(cluster.url, role="client", name="benchmark")
         await _collect(bus, data, folder / "warm.jsonl", REPEATS, in_flight)
         processes = family(os.getpid())
-        (server,) = [process for process in processes if "nats-server" in process.name()]
-        stored = await _stored_bytes(bus)
-        cpu, read = cpu_s(processes), server.io_counters().read_chars
-        peaks: list[int] = [_proportional_bytes(processes)]
-        watching = asyncio.create_task(_watch(processes, peaks))
+        stored, received = await _stored_bytes(bus), await _received_bytes(bus)
         output = folder / "rollouts.jsonl"
-        collection = await _collect(bus, data, output, rollouts, in_flight)
-        watching.cancel()
-        cpu, read = cpu_s(processes) - cpu, server.io_counters().read_chars - read
-        stored = await _stored_bytes(bus) - stored
+        with _watched(processes) as peak:
+            cpu = cpu_s(processes)
+            collection = await _collect(bus, data, output, rollouts, in_flight)
+            cpu = cpu_s(processes) - cpu
+        stored, received = await _stored_bytes(bus) - stored, await _received_bytes(bus) - received
         await bus.close()
     if collection.progress.failed or collection.progress.done != rollouts:
         raise RuntimeError(f"{collection.progress.failed} of {rollouts} failed")
     in_all = turns * rollouts
-    return Cost(turns, 1000 * cpu / in_all, read / in_all, stored / in_all, output.stat().st_size / in_all, max(peaks))
+    file = output.stat().st_size
+    return Cost(turns, 1000 * cpu / in_all, received / in_all, stored / in_all, file / in_all, peak.value)
 
 
 def _row(turns: int, token_ids: bool) -> bytes:
@@ -142,14 +143,35 @@ async def _stored_bytes(bus: Bus) -> int:
     return sum(int(info["state"]["bytes"]) for info in infos)
 
 
-async def _watch(processes: list[psutil.Process], peaks: list[int]) -> None:
+async def _received_bytes(bus: Bus) -> int:
+    """Bytes of all messages that the server has received."""
+    answer = await bus.request("$SYS.REQ.ACCOUNT.PING.STATZ", b"{}", timeout_s=5.0)
+    (account,) = json.loads(answer.data)["data"]["account_statz"]
+    return int(account["received"]["bytes"])
+
+
+@contextmanager
+def _watched(processes: list[psutil.Process]) -> Iterator[Any]:
+    """Find the peak of the memory of processes, from one that is not measured: looking costs CPU time too."""
+    context = multiprocessing.get_context("spawn")
+    peak, ready = context.Value("q", 0), context.Event()
+    watcher = context.Process(target=_watch, args=([process.pid for process in processes], peak, ready), daemon=True)
+    watcher.start()
+    try:
+        if not ready.wait(60):
+            raise RuntimeError("the process that watches the memory did not start")
+        yield peak
+    finally:
+        watcher.terminate()
+        watcher.join()
+
+
+def _watch(pids: list[int], peak: Any, ready: Any) -> None:
+    processes = [psutil.Process(pid) for pid in pids]
     while True:
-        await asyncio.sleep(0.5)
-        peaks.append(_proportional_bytes(processes))
-
-
-def _proportional_bytes(processes: list[psutil.Process]) -> int:
-    return sum(process.memory_full_info().pss for process in processes)
+        peak.value = max(peak.value, sum(process.memory_full_info().pss for process in processes))
+        ready.set()
+        time.sleep(0.5)
 
 
 if __name__ == "__main__":
