@@ -13,8 +13,7 @@ from typing import Any
 
 from gymq.bus import Bus, BusError, streams
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Cancellation, Failure, FailureClass, Task, decoder
-from gymq.queue.tasks import failed_in_queue
+from gymq.protocol.messages import BadMessage, Cancellation, decoder
 
 _decode_cancellation = decoder(Cancellation)
 
@@ -75,8 +74,3 @@ class Cancellations:
         else:
             self._tasks.add((run, task_index))
         self._on_cancel(run, task_index)
-
-
-def cancelled_outcome(task: Task, *, worker: str = "") -> Failure:
-    """Return the outcome of a rollout that was cancelled."""
-    return failed_in_queue(task, FailureClass.CANCELLED, "cancelled", retryable=False, worker=worker)

@@ -13,9 +13,8 @@ from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task, encode
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.cancel import cancelled_outcome
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.tasks import read_task
+from gymq.queue.tasks import cancelled_outcome, read_task
 
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 SERVER_PATIENCE_S = 300.0  # without an answer, before a reader gives up; what was stored is not lost

@@ -12,6 +12,9 @@ from typing import Any
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import Delivery, Pull
 from gymq.failures import CancelReason
+from gymq.protocol.messages import BadMessage, Task
+from gymq.queue.dead_letters import store_dead_letter
+from gymq.queue.tasks import read_task
 
 log = logging.getLogger("gymq.agent")
 
@@ -36,7 +39,7 @@ class TaskQueue:
             _Lane(bus, streams.urgent_consumer(agent), max(1, slots // URGENT_SHARE), self._start),
         )
         self._beating: asyncio.Task[None] | None = None
-        self.draining = False
+        self._is_draining = False
 
     @property
     def load(self) -> int:
@@ -56,7 +59,7 @@ class TaskQueue:
 
     async def drain(self, deadline_s: float) -> None:
         """Take no more tasks, let those in work finish within `deadline_s`, cancel the rest."""
-        self.draining = True
+        self._is_draining = True
         for lane in self._lanes:
             await lane.stop()
         if self._running:
@@ -68,6 +71,25 @@ class TaskQueue:
         if self._beating is not None:
             self._beating.cancel()
 
+    async def task_of(self, delivery: Delivery) -> Task | None:
+        """Return the task of a delivery; None if it is not a task, which is then dead-lettered and acknowledged.
+
+        Raises:
+            BusError: the task cannot be read now.
+        """
+        try:
+            task = await read_task(self._bus, delivery.data)
+            if delivery.subject.split(".")[2:] != [task.run, task.agent]:
+                raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
+            return task
+        except (BadMessage, RecursionError) as error:
+            reason = f"not a task: {error}"
+            await store_dead_letter(
+                self._bus, "agent", delivery.subject, reason, delivery.data, sequence=delivery.sequence
+            )
+            await delivery.ack()
+            return None
+
     def _start(self, delivery: Delivery, lane: _Lane) -> bool:
         """Begin to handle a task; return False if this process is already handling it.
 
@@ -77,7 +99,8 @@ class TaskQueue:
         if delivery.sequence in self._sequences:
             return False
         self._sequences.add(delivery.sequence)
-        task = asyncio.get_running_loop().create_task(self._handle(delivery))
+        work = delivery.nak() if self._is_draining else self._handle(delivery)
+        task = asyncio.get_running_loop().create_task(work)
         self._running[task] = delivery
         task.add_done_callback(functools.partial(self._finished, lane))
         return True

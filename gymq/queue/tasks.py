@@ -37,3 +37,8 @@ def failed_in_queue(
         message=message,
         retryable=retryable,
     )
+
+
+def cancelled_outcome(task: Task, *, worker: str = "") -> Failure:
+    """Return the outcome of a rollout that was cancelled."""
+    return failed_in_queue(task, FailureClass.CANCELLED, "cancelled", retryable=False, worker=worker)

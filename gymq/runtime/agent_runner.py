@@ -5,23 +5,27 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import AbstractAsyncContextManager
-from typing import Any
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
 
 from gymq.agent import Agent, Caller
 from gymq.bus import Bus, BusError
 from gymq.bus.jetstream import Delivery
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
-from gymq.queue.cancel import Cancellations, cancelled_outcome
-from gymq.queue.dead_letters import dead_letter_failure, store_dead_letter
+from gymq.queue.cancel import Cancellations
+from gymq.queue.dead_letters import dead_letter_failure
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.task_queue import TaskQueue
-from gymq.queue.tasks import read_task
+from gymq.queue.tasks import cancelled_outcome
 from gymq.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
 from gymq.runtime.attempts import COMMON, Attempts, Settled, failure_of
-from gymq.runtime.journal import Fenced
+from gymq.runtime.journal import Fenced, Journal
 from gymq.telemetry import tracing
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 log = logging.getLogger("gymq.agent")
 
@@ -79,12 +83,9 @@ class AgentRunner:
                 working.cancel()
 
     async def _handle(self, delivery: Delivery) -> None:
-        if self._queue.draining:
-            await delivery.nak()
-            return
         task: Task | None = None
         try:
-            task = await self._read(delivery)
+            task = await self._queue.task_of(delivery)
             if task is None:
                 return
             if await self._outcomes.is_settled(task):
@@ -93,11 +94,23 @@ class AgentRunner:
                     await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
                 await delivery.ack()
                 return
+            outcome: Outcome
+            journal: Journal | None = None
             if (task.run, task.task_index) in self._cancellations:
-                await self._store(task, cancelled_outcome(task, worker=self._worker))
-                await delivery.ack()
-                return
-            await self._work(task, delivery)
+                outcome = cancelled_outcome(task, worker=self._worker)
+            else:
+                async with self._at_work(task, delivery) as (alone, span):
+                    outcome, journal = await self._attempts.outcome(task, delivery.num_delivered, alone=alone)
+                    if alone is not None and journal is not None:
+                        self._quarantine.succeeded()
+                    if span is not None:
+                        span.set_attributes(_span_attributes(outcome))
+            stored = await self._store(task, outcome)
+            if not isinstance(stored, VerifiedRollout):
+                await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
+            await delivery.ack()
+            if journal is not None:
+                await journal.drop()
         except Settled:
             await delivery.ack()
         except Fenced as fenced:
@@ -112,51 +125,29 @@ class AgentRunner:
         except BusError as error:
             log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
 
-    async def _work(self, task: Task, delivery: Delivery) -> None:
+    @asynccontextmanager
+    async def _at_work(self, task: Task, delivery: Delivery) -> AsyncIterator[tuple[bool | None, Span | None]]:
+        """Give a task its place in this process: in the trace, among the tasks in flight, alone if it is a suspect.
+
+        Yields:
+            Whether a suspect is alone in the process, None for any other task; and the span, if there are traces.
+        """
+        started = time.monotonic()
+        me = asyncio.current_task()
+        assert me is not None
+        suspect = delivery.num_delivered > TRUSTED_DELIVERIES
+        if suspect:
+            log.warning("delivered %d times; runs in quarantine", delivery.num_delivered)
         with tracing.rollout(
             str(task.rollout_id), agent=task.agent, worker=self._worker, delivered=delivery.num_delivered
         ) as span:
-            started = time.monotonic()
-            me = asyncio.current_task()
-            assert me is not None
             self._in_flight[me] = task
             try:
-                async with self._place(delivery) as alone:
-                    outcome, journal = await self._attempts.outcome(task, delivery.num_delivered, alone=alone)
-                    if alone is not None and journal is not None:
-                        self._quarantine.succeeded()
+                async with self._quarantine.suspect() if suspect else self._quarantine.trusted() as alone:
+                    yield alone, span
             finally:
                 del self._in_flight[me]
                 self.busy_s += time.monotonic() - started
-            if span is not None:
-                span.set_attributes(_span_attributes(outcome))
-        stored = await self._store(task, outcome)
-        if not isinstance(stored, VerifiedRollout):
-            await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
-        await delivery.ack()
-        if journal is not None:
-            await journal.drop()
-
-    def _place(self, delivery: Delivery) -> AbstractAsyncContextManager[bool | None]:
-        """Return the place of a task in this process; of a suspect with whether it is alone there."""
-        if delivery.num_delivered <= TRUSTED_DELIVERIES:
-            return self._quarantine.trusted()
-        log.warning("delivered %d times; runs in quarantine", delivery.num_delivered)
-        return self._quarantine.suspect()
-
-    async def _read(self, delivery: Delivery) -> Task | None:
-        try:
-            task = await read_task(self._bus, delivery.data)
-            if delivery.subject.split(".")[2:] != [task.run, task.agent]:
-                raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
-            return task
-        except (BadMessage, RecursionError) as error:
-            reason = f"not a task: {error}"
-            await store_dead_letter(
-                self._bus, "agent", delivery.subject, reason, delivery.data, sequence=delivery.sequence
-            )
-            await delivery.ack()
-            return None
 
     async def _store(self, task: Task, outcome: Outcome) -> Outcome:
         """Store an outcome, or a failure in place of one that has no wire form; what was to be stored."""

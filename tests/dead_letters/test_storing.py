@@ -13,10 +13,9 @@ from gymq.bus.jetstream import Delivery, JetStream, Pull
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task, decoder, encode
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.cancel import cancelled_outcome
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
-from gymq.queue.tasks import read_task
+from gymq.queue.tasks import cancelled_outcome, read_task
 from gymq.testing import prompt
 from tests.support.waiting import DEADLINE_S
 
