@@ -24,7 +24,7 @@ from gymq.trainer.ray import remote_class
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
-    nemo_gym.NemoGym = remote_class()
+    nemo_gym.NemoGym = remote_class(nemo_gym.NemoGym)
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")
 

@@ -6,6 +6,7 @@ NeMo RL calls these methods by name; see https://github.com/NVIDIA-NeMo/RL, `nem
 from __future__ import annotations
 
 import importlib
+import inspect
 import secrets
 import tempfile
 import time
@@ -13,33 +14,36 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any
-
-import msgspec
+from typing import Any, ClassVar, get_args
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers, is_running
 from gymq.cluster.launch import Cluster
 from gymq.config import load
-from gymq.data.no_result import RowFailed
-from gymq.data.records import NotTrainable, Record, to_nemo_rl
+from gymq.data.records import NotTrainable
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
-from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.trainer.groups import Group, Row, SampleFailed, TrainerError
+from gymq.trainer.groups import Row, SampleFailed, TrainerError
+from gymq.trainer.nemo_rl import MessageLogs, embed_images, failure
 from gymq.trainer.run import TrainingRun
 
 LOOK_S = 2.0  # how long workers are given to say that they are there
 OURS = "gymq"  # key of a configuration that is not of a worker
-CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
-THINK_TAGS = ("<think>", "</think>")
-TOKEN_KEYS = {"token_ids": "int64", "generation_logprobs": "float32"}  # of a message log, with torch's types
+MEDIA_OMITTED = "_initial_multimodal_data_omitted"
 
-Streamed = tuple[int, Row, Row, dict[str, float] | None]
+# What is yielded for a row. NeMo RL reads the agent that ran it since September 2026.
+WITH_AGENT = ("row number", "agent", "result", "timings")
+Streamed = tuple[int, Row, dict[str, float] | None] | tuple[int, Row, Row, dict[str, float] | None]
 
 
 class NemoGym:
-    """Environments of a cluster: one that is started from the configuration, or one that runs already."""
+    """Environments of a cluster: one that is started from the configuration, or one that runs already.
+
+    Attributes:
+        names_agent: whether the agent is among the values that are yielded for a row.
+    """
+
+    names_agent: ClassVar[bool] = True
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         """Check the configuration.
@@ -50,12 +54,12 @@ class NemoGym:
                 and `run`, the name that rollouts are stored under.
 
         Raises:
-            TrainerError: it asks for routed experts, which this actor does not pass on.
+            TrainerError: it asks for what this actor does not do.
         """
-        if cfg.get("require_routed_experts"):
-            raise TrainerError("routed experts are not passed on here: use NeMo RL's own actor over a bridge")
+        if cfg.get("token_capture"):
+            raise TrainerError("token_capture is not supported here: results have their tokens, so switch it off")
         self._cfg = cfg
-        self._tokenizer: Any = None
+        self._logs = MessageLogs(cfg, may_lack_experts=self.names_agent)
         self._stack = AsyncExitStack()
         self._run: TrainingRun | None = None
         self._bus: Bus | None = None
@@ -90,7 +94,7 @@ class NemoGym:
 
     def set_tokenizer(self, tokenizer: Any) -> None:
         """Take the tokenizer that makes texts of token ids for logs."""
-        self._tokenizer = tokenizer
+        self._logs.tokenizer = tokenizer
 
     async def health_check(self) -> None:
         """Check that everything still serves.
@@ -115,22 +119,27 @@ class NemoGym:
     ) -> AsyncIterator[Streamed]:
         """Roll out rows, each once, whatever other rows are like.
 
+        Images in the results are complete, also with `deduplicate_multimodal_data`, which allows to leave some out.
+
         Yields:
-            `_rowidx`, `agent_ref`, the result and timings (with the last result only), as each is completed.
+            `_rowidx`, `agent_ref` (if `names_agent`), the result, and timings with the last result only, as each is
+            completed.
 
         Raises:
-            RowFailed: of a row that failed, after all others were yielded; its `status` says whether to retry it.
+            GymTransportError, RolloutDataFailure: NeMo RL's, of a row that failed, after all others were yielded. Where
+                NeMo RL is not installed it is RowFailed, whose `status` says whether to retry the row.
             TrainerError, RowError: the rows cannot be used.
             BusError: the connection is lost.
         """
         training = self._spun_up()
-        if self._tokenizer is None:
+        if self._logs.tokenizer is None:
             raise TrainerError("call set_tokenizer before run_rollouts")
         if not nemo_gym_examples:
             raise TrainerError("there are no rows to roll out")
         for number, row in enumerate(nemo_gym_examples, 1):
             if ROW_NUMBER not in row:
                 raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
+        embed_images(nemo_gym_examples)
         rows = [{**row, TASK_INDEX: self._new_index()} for row in nemo_gym_examples]
         times: defaultdict[str, float] = defaultdict(float)
         failed: SampleFailed | None = None
@@ -141,22 +150,23 @@ class NemoGym:
             if group.failures:
                 failed = failed or group.failures[0]
                 continue
-            result = self._result(group)
+            try:
+                result = self._logs.of(group.samples[0].result)
+            except NotTrainable as error:
+                failed = failed or SampleFailed(0, "not_trainable", str(error), 422)
+                continue
+            if deduplicate_multimodal_data:
+                result[MEDIA_OMITTED] = False
             num_given += 1
             times[f"{timer_prefix}/await_results"] += arrived - last
             last = time.monotonic()
             times[f"{timer_prefix}/postprocess_results"] += last - arrived
             share = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
             timings = {**times, f"{timer_prefix}/postprocess_results_pct": share}
-            yield (
-                group.example[ROW_NUMBER],
-                group.example[AGENT_REF],
-                result,
-                timings if num_given == len(rows) else None,
-            )
+            number, timed = group.example[ROW_NUMBER], timings if num_given == len(rows) else None
+            yield (number, group.example[AGENT_REF], result, timed) if self.names_agent else (number, result, timed)
         if failed is not None:
-            body = {"error": {"class": failed.failure_class, "message": failed.message}}
-            raise RowFailed(failed.status, msgspec.json.encode(body))
+            raise failure(failed)
 
     async def list_entries(self) -> dict[str, list[str]]:
         """Return the kind of each instance, by name."""
@@ -195,54 +205,36 @@ class NemoGym:
         self._next_index += 1
         return self._next_index
 
-    def _result(self, group: Group) -> Row:
-        """Return what NeMo RL reads of a rollout. Token ids leave the items, so that logs stay small."""
-        full = group.samples[0].result
-        try:
-            converted = to_nemo_rl(Record.of(full))
-        except NotTrainable as error:
-            raise TrainerError(f"task {group.task_index}: {error}") from None
-        log = [_as_tensors(message) for message in converted["message_log"]]
-        items = [item for item in full["response"]["output"] if item.get("generation_token_ids")]
-        for item, message in zip(items, log[1::2], strict=True):
-            message["is_invalid_tool_call"], message["has_malformed_thinking"] = self._flags(item)
-        for name, ids in (("prompt_str", "prompt_token_ids"), ("generation_str", "generation_token_ids")):
-            for item, text in zip(items, self._tokenizer.batch_decode([item[ids] for item in items]), strict=True):
-                item[name] = text
-        for item in items:
-            for name in (*TOKEN_FIELDS, "routed_experts"):
-                item.pop(name, None)
-        return {"message_log": log, "input_message_log": log[:1], "full_result": full}
 
-    def _flags(self, item: Row) -> tuple[bool, bool]:
-        """Return whether a text holds a tool call that was none, and thoughts where they do not belong."""
-        marks = self._cfg.get("invalid_tool_call_patterns") or CALL_MARKS
-        tags = self._cfg.get("thinking_tags") or THINK_TAGS
-        if item.get("type") == "message":
-            text = "".join(part.get("text") or "" for part in item["content"])
-            return any(mark in text for mark in marks), any(tag in text for tag in tags)
-        text = "".join(part["text"] for part in item.get("summary") or ())
-        return any(mark in text for mark in marks), any(text.count(tag) > 1 for tag in tags)
-
-
-def _as_tensors(message: Row) -> Row:
-    torch: Any = importlib.import_module("torch")  # NeMo RL's own
-    return {
-        name: torch.tensor(value, dtype=getattr(torch, TOKEN_KEYS[name])) if name in TOKEN_KEYS else value
-        for name, value in message.items()
-    }
-
-
-def remote_class() -> Any:
+def remote_class(replaced: Any = None) -> Any:
     """Return `NemoGym` as a class of Ray's actors.
 
     Ray does not restart it, since only `_spinup` connects it.
 
+    Args:
+        replaced: NeMo RL's own actor, whose interface is taken over; None: that of September 2026.
+
     Raises:
-        TrainerError: Ray is not installed.
+        TrainerError: Ray is not installed, or `replaced` has an interface that is not known.
     """
     try:
         ray: Any = importlib.import_module("ray")
     except ModuleNotFoundError:
         raise TrainerError("Ray is not installed here: pip install 'gymq[ray]'") from None
-    return ray.remote(max_restarts=0, max_task_retries=0)(NemoGym)
+    names_agent = NemoGym.names_agent if replaced is None else _num_yielded(replaced) == len(WITH_AGENT)
+    made = type("NemoGym", (NemoGym,), {"names_agent": names_agent})
+    return ray.remote(max_restarts=0, max_task_retries=0)(made)
+
+
+def _num_yielded(replaced: Any) -> int:
+    """Return how many values NeMo RL's actor yields for a row, which its annotation says.
+
+    Raises:
+        TrainerError: it says nothing that is known.
+    """
+    plain = replaced.__ray_metadata__.modified_class
+    yielded = get_args(inspect.signature(plain.run_rollouts, eval_str=True).return_annotation)
+    values = get_args(yielded[0]) if yielded else ()
+    if len(values) not in (len(WITH_AGENT) - 1, len(WITH_AGENT)):
+        raise TrainerError(f"run_rollouts of this NeMo RL yields {yielded or 'what it does not say'}: not known here")
+    return len(values)

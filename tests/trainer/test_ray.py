@@ -4,7 +4,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -40,11 +40,6 @@ async def test_an_actor_that_is_not_spun_up_says_so(world: World, run: str) -> N
         with pytest.raises(TrainerError, match="call _spinup first"):
             await call()
     await environment.shutdown()
-
-
-async def test_routed_experts_are_refused_rather_than_lost(world: World, run: str) -> None:
-    with pytest.raises(TrainerError, match="routed experts"):
-        NemoGym(config(world, run) | {"require_routed_experts": True})
 
 
 async def test_what_serves_no_more_is_named(world: World, run: str) -> None:
@@ -129,6 +124,46 @@ async def test_an_actor_streams_message_logs(actor: Any, world: World, tokenizer
     assert "generation_token_ids" not in item
     assert item["generation_str"] == tokenizer.decode(reply["token_ids"])
     assert item["prompt_str"] == tokenizer.decode(prompt["token_ids"])
+
+
+class Known:
+    """Interfaces of NeMo RL's own actor."""
+
+    class August:
+        async def run_rollouts(self) -> AsyncGenerator[tuple[int, dict[str, Any], dict[str, Any] | None], None]:
+            yield 0, {}, None
+
+    class September:
+        async def run_rollouts(
+            self,
+        ) -> AsyncGenerator[tuple[int, dict[str, Any], dict[str, Any], dict[str, Any] | None], None]:
+            yield 0, {}, {}, None
+
+    class Later:
+        async def run_rollouts(self) -> AsyncGenerator[dict[str, Any], None]:
+            yield {}
+
+
+@pytest.mark.parametrize(("known", "num_values"), [(Known.August, 3), (Known.September, 4)])
+async def test_an_actor_yields_what_the_one_that_it_replaces_does(
+    ray: Any, world: World, run: str, tokenizer: Any, known: Any, num_values: int
+) -> None:
+    made = remote_class(ray.remote(known)).options(num_cpus=0).remote(config(world, run))
+    await made._spinup.remote()
+    await made.set_tokenizer.remote(tokenizer)
+    try:
+        found = await streamed(made, rows_of(world, 3))
+    finally:
+        await made.shutdown.remote()
+        ray.kill(made)
+    assert {len(values) for values in found} == {num_values}
+    assert sorted(values[0] for values in found) == [0, 1, 2]
+    assert all(values[-2]["full_result"]["reward"] == 1.0 for values in found)
+
+
+def test_an_actor_with_an_unknown_interface_is_not_replaced(ray: Any) -> None:
+    with pytest.raises(TrainerError, match=r"yields .* not known here"):
+        remote_class(ray.remote(Known.Later))
 
 
 async def test_rows_that_are_sent_again_are_new_rollouts(actor: Any, world: World) -> None:

@@ -1,0 +1,225 @@
+"""Results in the form of NeMo RL: message logs of tensors, with routed experts and images.
+
+The rules are those of the post-processing in `nemo_rl/environments/nemo_gym.py` of https://github.com/NVIDIA-NeMo/RL,
+as it was in August and September 2026. The actor runs in NeMo RL's environment, so parts of NeMo RL are imported when
+they are needed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+from collections.abc import Iterator, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from gymq.data.no_result import RowFailed
+from gymq.data.records import NotTrainable, Record, Span
+from gymq.data.rows import PARAMS
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.responses.tokens import ROUTED_EXPERTS
+from gymq.trainer.groups import Row, SampleFailed, TrainerError
+
+CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
+THINK_TAGS = ("<think>", "</think>")
+EXPERTS_FORM = "nrlre1"  # of routed experts as text
+EXPERTS_TYPES = {"int8": 1, "int16": 2, "int32": 4}  # bytes of a number
+IMAGE_PARTS = ("input_image", "image", "image_url")
+IMAGE_DATA = "data:image/"
+RETRIED_STATUS = (408, 429)  # below 500
+
+
+class MessageLogs:
+    """Makes message logs of results, by the configuration of NeMo RL's environment.
+
+    Attributes:
+        tokenizer: makes texts of token ids, for logs.
+    """
+
+    def __init__(self, cfg: Mapping[str, Any], *, may_lack_experts: bool = False) -> None:
+        """Read the configuration.
+
+        Args:
+            cfg: the actor's.
+            may_lack_experts: whether a call without routed experts is passed on although they are required: NeMo RL of
+                September 2026 fills them in.
+
+        Raises:
+            TrainerError: it asks for a form that is not known.
+        """
+        self.tokenizer: Any = None
+        self._marks = cfg.get("invalid_tool_call_patterns") or CALL_MARKS
+        self._tags = cfg.get("thinking_tags") or THINK_TAGS
+        self._experts_type = cfg.get("routed_experts_dtype") or "int16"
+        if self._experts_type not in EXPERTS_TYPES:
+            raise TrainerError(f"routed_experts_dtype is one of {', '.join(EXPERTS_TYPES)}, not {self._experts_type!r}")
+        self._needs_experts = bool(cfg.get("require_routed_experts")) and not may_lack_experts
+        self._pads_images = bool(cfg.get("pad_dynamic_image_shapes"))
+        self._processor: Any = None
+        if cfg.get("tokenizer_config"):
+            utils: Any = importlib.import_module("nemo_rl.algorithms.utils")
+            self._processor = utils.get_tokenizer(cfg["tokenizer_config"], get_processor=True)
+
+    def of(self, full: Row) -> Row:
+        """Return what NeMo RL reads of a rollout. Token fields leave the items of `full`, so that its logs stay small.
+
+        Raises:
+            NotTrainable: it has no token ids, or not those that the configuration requires.
+        """
+        record = Record.of(full)
+        items = [item for item in full["response"]["output"] if item.get("generation_token_ids")]
+        images = _images_before(full) if self._processor is not None else [[] for _ in items]
+        log: list[Row] = []
+        for item, seen, prompt, generation in zip(items, images, record.spans[::2], record.spans[1::2], strict=True):
+            experts = self._experts(item, generation.end)
+            if experts is not None and log and ROUTED_EXPERTS in log[-1]:
+                # An engine routes a token when it reads it, and the last one of a call is read by the next call.
+                log[-1][ROUTED_EXPERTS][-1] = experts[prompt.start - 1]
+            asked = _message("user", record, prompt, experts)
+            if seen:
+                self._attach(asked, seen)
+            said = _message("assistant", record, generation, experts)
+            said["is_invalid_tool_call"], said["has_malformed_thinking"] = self._flags(item)
+            log += [asked, said]
+        self._write_texts(items)
+        for item in items:
+            for name in (*TOKEN_FIELDS, ROUTED_EXPERTS):
+                item.pop(name, None)
+        return {"message_log": log, "input_message_log": log[:1], "full_result": full}
+
+    def _experts(self, item: Row, num_tokens: int) -> Any:
+        """Return the experts of the tokens of a call, from its first to its last; None if it has none."""
+        given = item.get(ROUTED_EXPERTS)
+        if given is None:
+            if self._needs_experts:
+                raise NotTrainable(
+                    "a call has no routed_experts, which router replay requires: does the engine give them?"
+                )
+            return None
+        experts = _experts_of(given).to(getattr(_torch(), self._experts_type))
+        if experts.dim() != 3 or len(experts) < num_tokens:
+            raise NotTrainable(f"routed_experts have the shape {tuple(experts.shape)} for {num_tokens} tokens")
+        return experts
+
+    def _attach(self, message: Row, sources: Sequence[str]) -> None:
+        media = _media()
+        media.attach_image_model_inputs_to_message(
+            message,
+            images=[media.resolve_to_image(source) for source in sources],
+            processor=self._processor,
+            pad_dynamic_image_shapes=self._pads_images,
+        )
+
+    def _flags(self, item: Row) -> tuple[bool, bool]:
+        """Return whether a text holds a tool call that was none, and thoughts where they do not belong."""
+        if item.get("type") == "message":
+            text = "".join(part.get("text") or "" for part in item["content"])
+            return any(mark in text for mark in self._marks), any(tag in text for tag in self._tags)
+        text = "".join(part["text"] for part in item.get("summary") or ())
+        return any(mark in text for mark in self._marks), any(text.count(tag) > 1 for tag in self._tags)
+
+    def _write_texts(self, items: Sequence[Row]) -> None:
+        for name, ids in (("prompt_str", "prompt_token_ids"), ("generation_str", "generation_token_ids")):
+            for item, text in zip(items, self.tokenizer.batch_decode([item[ids] for item in items]), strict=True):
+                item[name] = text
+
+
+def embed_images(rows: Sequence[Row]) -> None:
+    """Put the images that rows name by a path into the rows, as NeMo RL does it itself."""
+    if any(source for row in rows for source in _sources_in(row[PARAMS].get("input"))):
+        environment: Any = importlib.import_module("nemo_rl.environments.nemo_gym")
+        name = "normalize_media_in_examples"  # the name since September 2026
+        embed = getattr(environment, name, None) or environment.encode_images_in_examples
+        embed(rows)
+
+
+def failure(failed: SampleFailed) -> Exception:
+    """Return the error of a row: one of NeMo RL's own, which decides about a retry, or RowFailed where it is absent."""
+    try:
+        failures: Any = importlib.import_module("nemo_rl.experience.failures")
+    except ModuleNotFoundError:
+        body = {"error": {"class": failed.failure_class, "message": failed.message}}
+        return RowFailed(failed.status, msgspec.json.encode(body))
+    text = f"{failed.failure_class}: {failed.message}"
+    is_retried = failed.status >= 500 or failed.status in RETRIED_STATUS
+    made: Exception = (failures.GymTransportError if is_retried else failures.RolloutDataFailure)(text)
+    return made
+
+
+def _message(role: str, record: Record, span: Span, experts: Any) -> Row:
+    torch = _torch()
+    ids = record.token_ids[span.start : span.end]
+    message: Row = {"role": role, "content": "", "token_ids": torch.tensor(ids, dtype=torch.int64)}
+    if span.kind == "generation":
+        log_probs = record.log_probs[span.start : span.end]
+        message["generation_logprobs"] = torch.tensor(log_probs, dtype=torch.float32)
+    if experts is not None:
+        message[ROUTED_EXPERTS] = experts[span.start : span.end]
+    return message
+
+
+def _experts_of(given: Any) -> Any:
+    """Return routed experts as a tensor: nested lists, or `nrlre1:TYPE:TOKENSxLAYERSxK:BASE64`.
+
+    Raises:
+        NotTrainable: they have another form.
+    """
+    torch = _torch()
+    if not isinstance(given, str):
+        return torch.tensor(given, dtype=torch.int32)
+    try:
+        form, name, dimensions, data = given.split(":", 3)
+        shape = [int(size) for size in dimensions.split("x")]
+        raw = bytearray(base64.b64decode(data, validate=True))
+        if form != EXPERTS_FORM or len(raw) % EXPERTS_TYPES[name]:
+            raise ValueError(form)
+        return torch.frombuffer(raw, dtype=getattr(torch, name)).reshape(shape)
+    except (ValueError, KeyError, RuntimeError, binascii.Error):
+        form = f"{EXPERTS_FORM}:TYPE:TOKENSxLAYERSxK:BASE64"
+        raise NotTrainable(f"routed_experts are {given[:60]!r}, not of the form {form}") from None
+
+
+def _images_before(full: Row) -> list[list[str]]:
+    """Return, for each item with tokens, the images of the conversation since the one before."""
+    response = full["response"]
+    given = response.get("seed_obs") or response.get("agent_input") or full[PARAMS].get("input")
+    images: list[list[str]] = []
+    waiting = list(_sources_in(given))
+    for item in response["output"]:
+        if item.get("generation_token_ids"):
+            images.append(waiting)
+            waiting = []
+        else:
+            waiting += _sources_in([item])
+    return images
+
+
+def _sources_in(items: Any) -> Iterator[str]:
+    """Yield the images of items that the policy did not write.
+
+    The output of a tool is an image if it is one; unlike NeMo RL, this fetches no address that a tool names.
+    """
+    for item in items if isinstance(items, list) else ():
+        output = item.get("output")
+        if isinstance(output, str) and output.startswith(IMAGE_DATA):
+            yield output
+        content = item.get("content")
+        if item.get("role") == "assistant" or not isinstance(content, list):
+            continue
+        for part in content:
+            if isinstance(part, dict) and part.get("type") in IMAGE_PARTS:
+                source = part.get("image") or part.get("image_url") or part.get("url")
+                source = source.get("url") if isinstance(source, dict) else source
+                if isinstance(source, str):
+                    yield source
+
+
+def _media() -> Any:
+    return importlib.import_module("nemo_rl.data.multimodal_utils")
+
+
+def _torch() -> ModuleType | Any:
+    return importlib.import_module("torch")  # NeMo RL's own
