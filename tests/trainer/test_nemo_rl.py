@@ -174,7 +174,7 @@ def nemo_rl(monkeypatch: pytest.MonkeyPatch) -> types.SimpleNamespace:
         asked.attached.append((message["token_ids"].tolist(), images, processor, pad_dynamic_image_shapes))
         message["pixel_values"] = images
 
-    modules = {
+    modules: dict[str, dict[str, Any]] = {
         "nemo_rl.algorithms.utils": {"get_tokenizer": lambda config, get_processor: f"processor of {config['name']}"},
         "nemo_rl.data.multimodal_utils": {
             "resolve_to_image": lambda source: f"image {source}",
