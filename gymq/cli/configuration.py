@@ -13,7 +13,8 @@ from gymq.authoring import OptionsError
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import WorkerSources
 from gymq.cluster.host import build
-from gymq.config import Config, Instance, UnknownInstances, load
+from gymq.config import Config, ConfigError, Instance, UnknownInstances, load
+from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.loading.model_options import model_options
@@ -54,15 +55,18 @@ def read_config(
     """
     _check_sources(sources)
     initial: dict[str, Any] = {}
-    added = list(overrides)
+    added: list[str | Override] = list(overrides)
     if sources.dialect is not None:
-        added = [*added, f"++{_DIALECT}={sources.dialect}"]
+        added = [*added, from_option("--dialect", f"++{_DIALECT}={sources.dialect}")]
     if sources.resources is not None:
         initial |= _instances_for(sources.resources, with_agent=with_agent)
-        added = [*(f"++{instance_name(sources.resources)}.{setting}" for setting in sources.option), *added]
+        added = [*_options_of(instance_name(sources.resources), sources.option), *added]
     if sources.judge_url is not None:
         keys = ("GYMQ_JUDGE_API_KEY", *_POLICY_KEYS)
-        added = [*_endpoint(JUDGE, sources.judge_url, str(sources.judge_model), _first_set(keys)), *added]
+        added = [
+            *_endpoint("--judge-url", JUDGE, sources.judge_url, str(sources.judge_model), _first_set(keys)),
+            *added,
+        ]
     if sources.model_url is not None:
         added = [*_policy_at(sources.model_url, str(sources.model)), *added]
     files = [str(path) for path in sources.config]
@@ -102,16 +106,25 @@ def _check_sources(given: WorkerSources) -> None:
             raise UsageError(f"--option {setting}: write KEY=VALUE")
 
 
-def _load(files: Sequence[str], overrides: Sequence[str], initial: dict[str, Any], *, has_resources: bool) -> Config:
+def _load(
+    files: Sequence[str], overrides: Sequence[str | Override], initial: dict[str, Any], *, has_resources: bool
+) -> Config:
     """Load a configuration; `initial` gets a simulated policy if a file with a verifier lacks one."""
     try:
         return load(files, overrides, initial=initial)
-    except UnknownInstances as error:
-        if not has_resources or POLICY not in error.names:
+    except ConfigError as error:
+        if not has_resources or (isinstance(error, UnknownInstances) and POLICY not in error.names):
             raise
+        simulated = {POLICY: {"responses_api_models": {SIMULATED_MODEL: {"entrypoint": "worker.py"}}}}
+        try:  # an override of its options is an error without it
+            settings = load(files, overrides, initial=initial | simulated)
+        except ConfigError:
+            if isinstance(error, UnknownInstances):
+                raise
+            raise error from None
     print(f"gymq: no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used", file=sys.stderr)
-    initial[POLICY] = {"responses_api_models": {SIMULATED_MODEL: {"entrypoint": "worker.py"}}}
-    return load(files, overrides, initial=initial)
+    initial |= simulated
+    return settings
 
 
 def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
@@ -200,18 +213,23 @@ def _instances_for(file: Path, *, with_agent: bool) -> dict[str, Any]:
     }
 
 
-def _policy_at(url: str, model: str) -> list[str]:
+def _options_of(instance: str, settings: Sequence[str]) -> list[Override]:
+    return [from_option(f"--option {one.partition('=')[0]}", f"++{instance}.{one}") for one in settings]
+
+
+def _policy_at(url: str, model: str) -> list[Override]:
     """Return overrides that put an endpoint in the place of whatever policy the files name."""
-    key = _first_set(_POLICY_KEYS)
+    option, key = "--model-url", _first_set(_POLICY_KEYS)
     values = {"policy_base_url": url, "policy_api_key": key, "policy_model_name": model}
-    return [*(f"++{name}={json.dumps(value)}" for name, value in values.items()), *_endpoint(POLICY, url, model, key)]
+    given = [from_option(option, f"++{name}={json.dumps(value)}") for name, value in values.items()]
+    return [*given, *_endpoint(option, POLICY, url, model, key)]
 
 
-def _endpoint(name: str, url: str, model: str, key: str) -> list[str]:
+def _endpoint(option: str, name: str, url: str, model: str, key: str) -> list[Override]:
     """Return overrides that make an instance ask an endpoint, whatever it was before."""
     options = {"entrypoint": "worker.py", "openai_base_url": url, "openai_api_key": key, "openai_model": model}
     instance = {"responses_api_models": {"openai_model": options}}
-    return [f"++{name}=null", f"++{name}={json.dumps(instance)}"]
+    return [from_option(option, f"++{name}=null"), from_option(option, f"++{name}={json.dumps(instance)}")]
 
 
 def _first_set(variables: Sequence[str]) -> str:

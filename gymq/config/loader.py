@@ -15,12 +15,12 @@ from gymq.config import overrides as command_line
 from gymq.config.directives import carry_out
 from gymq.config.errors import ConfigError, did_you_mean
 from gymq.config.instances import check_references, find_instances
+from gymq.config.overrides import Override
 from gymq.config.resolution import resolve
 from gymq.config.schema import RUN_KEYS
 from gymq.config.sources import (
     CONFIG_PATHS,
     INITIAL,
-    OVERRIDE,
     Source,
     find,
     listed_files,
@@ -77,7 +77,7 @@ class Config:
 
 def load(
     config_paths: Sequence[str | PathLike[str]],
-    overrides: Sequence[str] = (),
+    overrides: Sequence[str | Override] = (),
     *,
     root: str | PathLike[str] | None = None,
     env_yaml: str | PathLike[str] | EllipsisType | None = ...,
@@ -127,7 +127,7 @@ def load(
     tree = resolve(merged if expanded == raw else OmegaConf.create(expanded), sources)
     instances = _checked_instances(tree, sources)
     _fill_in(tree, instances, base)
-    each = (Source(f"{OVERRIDE}{one.text}", command_line.overlay([one])) for one in arguments)
+    each = (Source(one.name, command_line.overlay([one])) for one in arguments)
     return Config(tree, instances, [*files, *upper, *each])
 
 

@@ -13,6 +13,7 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
 from gymq.protocol.instances import KIND_OF
 from gymq.secrets.redaction import MASK, may_name_secret
@@ -31,6 +32,7 @@ class Override:
         keys: the path of the key.
         value: new value of the key; for `~key=v` the value it must have to be deleted.
         has_value: false for a bare `~key`.
+        option: the option of a command that stands for it, such as `--model-url`; messages name that instead.
     """
 
     text: str
@@ -38,9 +40,15 @@ class Override:
     keys: tuple[str, ...]
     value: Any
     has_value: bool
+    option: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return self.option or f"{OVERRIDE}{self.text}"
 
     def error(self, problem: str) -> ConfigError:
-        return ConfigError(f"override {self.text}: {problem}")
+        return ConfigError(f"{self.name}: {problem}")
 
 
 class _Place(NamedTuple):
@@ -51,38 +59,60 @@ class _Place(NamedTuple):
     complete: bool
 
 
-def parse(arguments: Iterable[str]) -> list[Override]:
-    """Parse overrides.
+def from_option(option: str, argument: str) -> Override:
+    """Parse an override that an option of a command stands for.
+
+    Args:
+        option: its name in messages, without a value that may be secret.
+
+    Raises:
+        ConfigError: it is malformed.
+    """
+    return _parse(argument, option)
+
+
+def parse(arguments: Iterable[str | Override]) -> list[Override]:
+    """Parse overrides; those that are parsed already stay as they are.
 
     Raises:
         ConfigError: one is malformed, or `+key` gives a second value to a key.
     """
     parsed: list[Override] = []
     for argument in arguments:
-        override = _parse(argument)
+        override = argument if isinstance(argument, Override) else _parse(argument)
         if override.action == "add" and not isinstance(override.value, dict):
             earlier = next((other for other in reversed(parsed) if other.keys == override.keys), None)
             if earlier and earlier.action in ("add", "set"):
-                raise override.error(f"{earlier.text} already gave the key; replace a value with ++")
+                raise override.error(f"{earlier.option or earlier.text} already gave the key; replace a value with ++")
         parsed.append(override)
     return parsed
 
 
-def _parse(argument: str) -> Override:
+def _parse(argument: str, option: str = "") -> Override:
     prefix, action = next((prefix, action) for prefix, action in _PREFIXES if argument.startswith(prefix))
     key, equals, value = argument.removeprefix(prefix).partition("=")
-    secret = may_name_secret(key)
-    shown = f"{prefix}{key}={MASK}" if equals and secret else argument
+    hidden = f"{prefix}{key}={MASK}"
+    is_secret = bool(equals) and may_name_secret(key)
+    shown = hidden if is_secret else argument
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":
         raise ConfigError(f"override {shown}: = is missing; write key=value, +key=value, ++key=value or ~key")
     if not all(keys) or any(character in key for character in "[]{}'\"\n"):
         raise ConfigError(f"override {shown}: the key must be names with dots between them")
+    parsed = Override(shown, action, keys, None, has_value=bool(equals), option=option)
     try:
-        return Override(shown, action, keys, parse_value(value), has_value=bool(equals))
+        content = parse_value(value)
     except ConfigError as error:
-        problem = "the value cannot be read; put it in quotes" if secret else error
-        raise ConfigError(f"override {shown}: {problem}") from None
+        problem = "the value cannot be read; put it in quotes" if is_secret else str(error)
+        raise parsed.error(problem) from None
+    return replace(parsed, text=hidden if _holds_secret(content) else shown, value=content)
+
+
+def _holds_secret(value: Any) -> bool:
+    """Return whether a value has a key that may name a secret, at any depth."""
+    if isinstance(value, dict):
+        return any(may_name_secret(str(key)) or _holds_secret(item) for key, item in value.items())
+    return isinstance(value, list) and any(map(_holds_secret, value))
 
 
 def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[str]) -> list[Override]:

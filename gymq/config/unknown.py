@@ -113,7 +113,7 @@ def check_keys(config: Config) -> list[str]:
         elif isinstance(value, dict) and not value.keys().isdisjoint(KIND_OF) and not is_override:
             continue  # without an entrypoint it is not an instance; the format allows that in files
         elif not _is_of_env_yaml(config.sources, name):
-            hint = did_you_mean(str(name), known) or _sampling_hint(str(name))
+            hint = did_you_mean(str(name), known) or _other_hint(str(name))
             problems.append(f"{where}: no key {name} is known and nothing refers to it{hint}")
     problems += _unknown_in_head_server(config)
     if problems:
@@ -122,8 +122,10 @@ def check_keys(config: Config) -> list[str]:
     return warnings
 
 
-def _sampling_hint(name: str) -> str:
-    """Return what to do about a key that resembles no other: it may be meant as a sampling parameter."""
+def _other_hint(name: str) -> str:
+    """Return what to do about a key that resembles no other: it may be meant as an option or a sampling parameter."""
+    if instead := get_close_matches(name, sorted(OPTIONS_INSTEAD), n=1):
+        return f"; did you mean {OPTIONS_INSTEAD[instead[0]]}, an option of `gymq collect`?"
     close = get_close_matches(name, sorted(KNOWN), n=1)
     return f"; did you mean {PARAMS}.{close[0]}?" if close else "; values that are rarely used belong in env.yaml"
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .conftest import row, write_workers
+from .conftest import LETTERS, row, write_workers
 
 
 @pytest.fixture
@@ -100,6 +100,7 @@ def test_what_cannot_be_shown_is_refused(gymq, here, arguments, reason):
         ("++bridge.prot=3", "gymq: override ++bridge.prot=3: bridge: no option prot; did you mean port?"),
         ("++bridge.port=low", "gymq: override ++bridge.port=low: bridge: port: must be a whole number, not 'low'"),
         ("+temprature=1", "gymq: override +temprature=1: no key temprature is known"),
+        ("+num_repeat=4", "nothing refers to it; did you mean --num-repeats, an option of `gymq collect`?"),
         (
             "++letters_agent.responses_api_agents.simple_agent.max_stepz=3",
             "gymq: override ++letters_agent.responses_api_agents.simple_agent.max_stepz=3: letters_agent: "
@@ -156,3 +157,19 @@ def test_a_configuration_is_used_from_another_folder(gymq, here):
     assert called.err == (
         f"gymq: letters: author/config.yaml:1: file letters.py not found: neither in {author} nor in {here}\n"
     )
+
+
+def test_an_option_of_the_simulated_policy_is_set_by_its_instance(gymq, here):
+    (here / "letters.py").write_text(LETTERS)
+    called = gymq("config", "show", "--json", "--resources", "letters.py", "policy_model.skill=0.25")
+    assert called.json["config"]["policy_model"]["responses_api_models"]["simulated_model"]["skill"] == 0.25
+    called = gymq("config", "check", "--resources", "letters.py", "policy_modle.skill=0.25")
+    assert "override policy_modle.skill=0.25: there is no policy_modle" in called.err
+
+
+def test_a_wrong_url_is_named_by_its_option_and_without_the_key(gymq, here, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-user")
+    (here / "letters.py").write_text(LETTERS)
+    called = gymq("config", "check", "--resources", "letters.py", "--model-url", "localhost:8000/v1", "--model", "m")
+    assert "gymq: --model-url: policy_model: openai_base_url: expected a URL such as" in called.err
+    assert "sk-of-a-user" not in called.out + called.err

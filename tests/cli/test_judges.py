@@ -114,7 +114,7 @@ def test_an_option_of_the_file_is_set_with_its_type_and_checked(gymq, judged):
     assert options_of(called)["depth"] == 3
     called = gymq("config", "check", "--resources", judged, "--option", "dept=3")
     assert called.status == 2
-    assert "judged: no option dept; did you mean depth?" in called.err
+    assert "gymq: --option dept: judged: no option dept; did you mean depth?\n" in called.err
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,13 @@ def test_a_message_does_not_tell_a_secret(load_files, override):
     assert "sek" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["{b: {api_key: sek}}", "[{api_key: sek}]"])
+def test_a_message_does_not_tell_a_secret_inside_of_a_value(load_files, value):
+    with pytest.raises(ConfigError, match=r"override a=\*\*\*\*: ") as caught:
+        load_files({}, f"a={value}")
+    assert "sek" not in str(caught.value)
+
+
 def test_an_override_that_does_not_fit_is_named_among_others(load_files):
     with pytest.raises(ConfigError, match=r"^override \+\+l=\{a: 1\}: "):
         load_files({"a.yaml": "l: [5]"}, "++x=1", "++l={a: 1}", "++y=2")
