@@ -7,12 +7,15 @@ from typing import Any
 from gymq.protocol.instances import KIND_OF
 
 _PATH_OPTIONS = frozenset({"prepare_script", "prompt_config"})
+_LIST_OPTION = "files"  # files and folders, one after the other
 _SUFFIX = "_fpath"
 _REMOTE_OPTION = "artifact_fpath"  # in a repository of data sets, not on this machine
 
 
 def resolve_relative_paths(tree: dict[Any, Any], folder: Path) -> dict[str, str]:
-    """Rewrite, in place, relative paths of a file's content that exist beside the file: workers' files and `*_fpath`.
+    """Rewrite, in place, relative paths of a file's content that exist beside the file.
+
+    They are the files of workers and the options `*_fpath`, `prepare_script`, `prompt_config` and, a list, `files`.
 
     The new paths are valid from the current folder, where workers are started, and relative if they are below it.
     A path that names the same file from there, or none beside the configuration, stays as it is.
@@ -49,6 +52,8 @@ def _rewrite_options(value: Any, folder: Path) -> None:
         is_path = name in _PATH_OPTIONS or (str(name).endswith(_SUFFIX) and name != _REMOTE_OPTION)
         if is_path and isinstance(item, str):
             value[name] = _from_current_folder(item, folder)
+        elif name == _LIST_OPTION and isinstance(item, list):
+            value[name] = [_from_current_folder(one, folder) if isinstance(one, str) else one for one in item]
         else:
             _rewrite_options(item, folder)
 
@@ -58,7 +63,7 @@ def _from_current_folder(text: str, folder: Path) -> str:
     path = Path(text)
     target = folder / path
     try:
-        if not text or path.is_absolute() or not target.is_file() or (path.is_file() and path.samefile(target)):
+        if not text or path.is_absolute() or not target.exists() or (path.exists() and path.samefile(target)):
             return text
     except (OSError, ValueError):  # a name that no file can have
         return text

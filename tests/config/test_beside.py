@@ -15,6 +15,7 @@ exam:
       domain: other
       judge_prompt_template_fpath: prompts/judge.txt
       output_fpath: not/there.txt
+      files: [prompts/judge.txt, data, not/there.txt]
       datasets:
         - {name: e, type: example, jsonl_fpath: data/example.jsonl}
 """
@@ -44,6 +45,7 @@ def test_paths_of_a_file_are_looked_for_beside_it():
     assert instance.options["judge_prompt_template_fpath"] == "author/prompts/judge.txt"
     assert instance.options["datasets"][0]["jsonl_fpath"] == "author/data/example.jsonl"
     assert instance.options["output_fpath"] == "not/there.txt"
+    assert instance.options["files"] == ["author/prompts/judge.txt", "author/data", "not/there.txt"]
 
 
 def test_from_elsewhere_they_are_absolute(author, tmp_path, monkeypatch):

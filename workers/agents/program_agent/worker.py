@@ -187,7 +187,8 @@ def _packed(agent: str, files: list[str]) -> bytes:
 
     Args:
         agent: the instance's name, for errors.
-        files: paths, from the current folder on or, for `workers/...` and `examples/...`, in the package.
+        files: paths, beside the configuration, from the current folder on or, for `workers/...` and `examples/...`, in
+            the package.
 
     Raises:
         OptionsError: one is not there, two have the same name, or they are too large.
