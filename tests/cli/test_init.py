@@ -138,6 +138,10 @@ def test_a_name_that_is_no_identifier_is_refused(gymq, here, name):
     assert list(here.iterdir()) == []
 
 
+def test_a_name_that_can_be_used_is_proposed(gymq, here):
+    assert gymq("init", "my-math env").err.endswith("letters, digits and underscores, such as my_math_env\n")
+
+
 def test_no_name_is_one_that_a_template_imports_or_gives(here: Path) -> None:
     """Everything with a capital that a template defines by itself is among the names that no class is given."""
     found = set()

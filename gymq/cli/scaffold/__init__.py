@@ -115,9 +115,11 @@ def make_worker(name: str, parent: Path, *, kind: Kind) -> list[Path]:
 
 def _check_name(name: str) -> None:
     if not (name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= MAX_NAME):
+        similar = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:MAX_NAME]
+        example = similar if similar.isidentifier() and not keyword.iskeyword(similar) else "my_env"
         raise ScaffoldError(
             f"{name!r} cannot be the name of a worker: it must be a Python identifier of at most {MAX_NAME} letters, "
-            "digits and underscores, such as my_env"
+            f"digits and underscores, such as {example}"
         )
 
 
