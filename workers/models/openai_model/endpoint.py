@@ -226,7 +226,7 @@ class Endpoint:
         raise self._error(url, head, body)
 
     def _unreachable(self, url: str, error: Exception) -> Trouble:
-        message = self.redacted(f"{url}: cannot connect: {error}{_cure_of(error)}")
+        message = self.redacted(f"{url}: cannot connect: {_reason_of(error)}")
         return Trouble(UNREACHABLE, message, waits_for=f"{self._host} cannot be reached")
 
     def _broken(self, url: str, error: Exception) -> Trouble:
@@ -270,7 +270,7 @@ class Endpoint:
             message += f" (redirects are not followed; it points to {target})"
         policy = policy_of(head.status)
         if policy is None or code == _QUOTA_USED_UP:
-            cure = _TOP_UP if code == _QUOTA_USED_UP else _CURES.get(head.status)
+            cure = _TOP_UP if code == _QUOTA_USED_UP else self._cure_of(head.status)
             if cure is not None:
                 message += f"; {cure}"
             curable = cure is not None or head.status // 100 == 3
@@ -283,6 +283,11 @@ class Endpoint:
             retry_after_s=retry_after_s(head.headers, datetime.now(UTC)),
             asked_too_often=too_often,
         )
+
+    def _cure_of(self, status: int) -> str | None:
+        if status == 404 and "/v1" not in self.base_url:
+            return "no such path or model there: check the URL, most end with /v1, and the model's name"
+        return _CURES.get(status)
 
     def redacted(self, text: str) -> str:
         """The text without secrets."""
@@ -310,15 +315,15 @@ def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
     return message if isinstance(message, str) else text, code if isinstance(code, str) else ""
 
 
-def _cure_of(error: Exception) -> str:
-    """What to do about an endpoint that cannot be reached; empty if that is not known."""
+def _reason_of(error: Exception) -> str:
+    """Return why an endpoint cannot be reached, and what to do about it where that is known."""
     if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "; unknown host: check the URL"
+        return f"{error.os_error.strerror or error.os_error}; unknown host: check the URL"
     if isinstance(error, aiohttp.ClientSSLError):
-        return "; check whether the URL begins with http:// or https://, and the certificate"
+        return f"{error}; check whether the URL begins with http:// or https://, and the certificate"
     if isinstance(error, aiohttp.ClientConnectorError) and isinstance(error.os_error, ConnectionRefusedError):
-        return "; nothing listens there: is the server started?"
-    return ""
+        return "connection refused; nothing listens there: is the server started?"
+    return str(error)
 
 
 def _proxy_of(url: str) -> str | None:

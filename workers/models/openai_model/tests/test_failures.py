@@ -107,6 +107,12 @@ async def test_a_wrong_configuration_is_curable_and_the_cure_is_named(
     assert f"{status}: no; {cure}" in found.message
 
 
+async def test_a_url_without_its_version_is_named_as_such(start: Start, server: StandIn) -> None:
+    server.answers = [error("404 Not Found", "no")]
+    found = await failure(await start(openai_base_url=server.url.removesuffix("/v1")))
+    assert "check the URL, most end with /v1, and the model's name" in found.message
+
+
 @pytest.mark.parametrize("status", ["400 Bad Request", "422 Unprocessable Entity", "500 Internal Server Error"])
 async def test_a_refused_request_is_not_curable(start: Start, server: StandIn, waits: list[float], status: str) -> None:
     server.answers = [error(status, "no")]
@@ -288,7 +294,10 @@ async def test_a_reply_without_end_is_stopped(start: Start, server: StandIn, mon
 @pytest.mark.parametrize(
     ("base_url", "cure"),
     [
-        ("http://127.0.0.1:{free}/v1", "nothing listens there: is the server started?"),
+        (
+            "http://127.0.0.1:{free}/v1",
+            "cannot connect: connection refused; nothing listens there: is the server started?",
+        ),
         ("http://no-such-host.invalid/v1", "unknown host: check the URL"),
     ],
 )
