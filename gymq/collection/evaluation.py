@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import logging
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 import pydantic
 
@@ -20,9 +22,10 @@ from gymq.cluster.host import Host, HostSpec
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
 from gymq.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
 from gymq.collection.collection import Collection, CollectOptions
+from gymq.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.collection.progress_view import show_progress
 from gymq.collection.results import RunResult
-from gymq.collection.run_setup import default_output
+from gymq.collection.run_setup import MaxFailures, default_output
 from gymq.config import fingerprint, record_instances
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
@@ -91,6 +94,7 @@ async def acollect(
     concurrency: int = 1024,
     timeout_s: float = 3600.0,
     pass_threshold: float = PASS_THRESHOLD,
+    max_failures: int | str | None = None,
     output: str | Path | None = None,
     overwrite: bool = False,
     progress: bool = True,
@@ -113,6 +117,8 @@ async def acollect(
         concurrency: rollouts in flight at most.
         timeout_s: seconds a rollout may take.
         pass_threshold: smallest reward with which a rollout passes.
+        max_failures: stop when more rollouts fail than this number, or this share of all, such as `"5%"`; None: when
+            the first 32 fail for one reason, or any 32 in a row because the configuration is wrong.
         output: file for the rollouts, JSONL; None: one in the folder `runs` that is named after the arguments.
         overwrite: delete what an earlier run left at the output.
         progress: whether to show how far it is, on standard error.
@@ -122,8 +128,10 @@ async def acollect(
 
     Raises:
         ValueError, TypeError, ConfigError, WorkerNotFound, OptionsError: an argument cannot be used.
-        CollectError: the run cannot be started, or resumed.
+        CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
+        RowError, JsonlError: none of the first rows can be used.
     """
+    report = _say if progress else None
     made_of_rows = _materialise_options(repeats, limit, sampling)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
@@ -142,25 +150,44 @@ async def acollect(
             config_digest=fingerprint(setup.config.tree),
             config=record_instances(setup.config.instances),
             overwrite=overwrite,
+            check_row=RowTypes(setup.config, setup.made).check,
+            max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
         )
+        check_paths(collect_options)
+        if not await asyncio.to_thread(has_all_rollouts, collect_options):
+            remote = [found for found in setup.config.instances if found.name not in setup.made]
+            await probe_models(remote, report or log.warning)
         async with _cluster(setup, "warning") as cluster:
             bus = await Bus.connect(cluster.url, role="client", name="gymq.collect")
             try:
-                collection = Collection(bus, collect_options, _say if progress else None)
+                collection = Collection(bus, collect_options, report)
                 with show_progress(collection.progress, quiet=not progress):
                     await collection.run()
             finally:
                 await bus.close()
     for warning in collection.warnings:
         log.warning("%s", warning)
+    if collection.stopped:
+        log.warning("stopped: %s; the same call resumes the run", collection.stopped)
     return RunResult(file, pass_threshold=pass_threshold)
 
 
-def collect(
-    environment: EnvironmentArgument, rows: Iterable[Mapping[str, Any]] | str | Path, **arguments: Any
-) -> RunResult:
-    """Do what `acollect` does, with the same arguments, and wait for it; in a notebook too."""
-    return _waited_for(acollect(environment, rows, **arguments))
+P = ParamSpec("P")
+
+
+def _blocking(function: Callable[P, Coroutine[Any, Any, RunResult]]) -> Callable[P, RunResult]:
+    """Return a function with the same parameters that waits for the result."""
+
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def wait(*args: P.args, **kwargs: P.kwargs) -> RunResult:
+        signature.bind(*args, **kwargs)  # its error does not name another function than the one called
+        return _waited_for(function(*args, **kwargs))
+
+    wait.__name__ = wait.__qualname__ = "collect"
+    wait.__doc__ = "Do what `acollect` does, with the same arguments, and wait for it; in a notebook too."
+    return wait
 
 
 def _waited_for(work: Coroutine[Any, Any, RunResult]) -> RunResult:
@@ -190,6 +217,9 @@ async def _result_of(task: asyncio.Task[RunResult]) -> RunResult:
 async def _ended(task: asyncio.Task[RunResult]) -> None:
     task.cancel()
     await asyncio.wait([task])
+
+
+collect = _blocking(acollect)
 
 
 def _materialise_options(repeats: int, limit: int | None, sampling: Mapping[str, Any] | None) -> MaterialiseOptions:

@@ -134,6 +134,43 @@ def check_files(options: CollectOptions) -> Dataset:
     return dataset
 
 
+def check_changes(found: Manifest, options: CollectOptions) -> tuple[list[str], list[Change]]:
+    """Compare a run with the current options.
+
+    Returns:
+        Sentences about changes that do not change what is asked, and the changes of the number of rollouts.
+
+    Raises:
+        CollectError: a setting that determines the rollouts changed.
+    """
+    before, now = MaterialiseOptions().model_dump(mode="json") | found.settings, _settings(options)
+    fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, now)]
+    asked, not_asked = _config_changes(found, options)
+    if refused := [*changed_fields(*fixed), *asked]:
+        raise _refusal(options.output, *refused)
+    resized = [Change(name, before[name], now[name]) for name in RESIZING if before[name] != now[name]]
+    return not_asked, resized
+
+
+def _settings(options: CollectOptions) -> dict[str, Any]:
+    settings: dict[str, Any] = msgspec.to_builtins(options.materialise.model_dump(mode="json"))
+    return settings | {"limit": settings["limit"] or None}
+
+
+def _config_changes(found: Manifest, options: CollectOptions) -> tuple[list[Change], list[str]]:
+    if found.config and options.config:
+        return changed_options(found.config, options.config)
+    if found.config_digest == options.config_digest:
+        return [], []
+    if not options.config_digest:
+        reason = "it was started with a configuration of its workers, and none is given now"
+    elif not found.config_digest:
+        reason = "it was started without a configuration of its workers, and one is given now"
+    else:
+        reason = "the configuration of its workers changed"
+    raise _refusal(options.output, reason)
+
+
 def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
     """Check that some of the first rows can be used, before a cluster is started for them.
 
@@ -218,10 +255,6 @@ class RunSetup:
         self.is_resumed = True
         return await self._resume(found)
 
-    def _settings(self) -> dict[str, Any]:
-        settings: dict[str, Any] = msgspec.to_builtins(self._options.materialise.model_dump(mode="json"))
-        return settings | {"limit": settings["limit"] or None}
-
     def _refusal(self, *reasons: Change | str) -> CollectError:
         return _refusal(self._files.output, *reasons)
 
@@ -231,18 +264,13 @@ class RunSetup:
         Raises:
             CollectError: a setting that determines the rollouts changed, or some rollouts are no longer requested.
         """
-        options, settings = self._options, self._settings()
-        before = MaterialiseOptions().model_dump(mode="json") | found.settings
-        resized = [Change(name, before[name], settings[name]) for name in RESIZING if before[name] != settings[name]]
-        fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, settings)]
-        asked, not_asked = self._config_changes(found)
-        if refused := [*changed_fields(*fixed), *asked]:
-            raise self._refusal(*refused)
+        options = self._options
+        not_asked, resized = check_changes(found, options)
         manifest = msgspec.structs.replace(
             found,
             input=str(options.input),
             input_digest=await asyncio.to_thread(self._dataset.digest),
-            settings=settings,
+            settings=_settings(options),
             config=options.config,
             config_digest=options.config_digest,
         )
@@ -256,18 +284,6 @@ class RunSetup:
         if manifest.num_rollouts > found.num_rollouts:
             self.changes.append(f"{manifest.num_rollouts - found.num_rollouts:,} rollouts are added")
         return manifest
-
-    def _config_changes(self, found: Manifest) -> tuple[list[Change], list[str]]:
-        options = self._options
-        if found.config and options.config:
-            return changed_options(found.config, options.config)
-        if found.config_digest == options.config_digest:
-            return [], []
-        if not options.config_digest:
-            raise self._refusal("it was started with a configuration of its workers, and none is given now")
-        if not found.config_digest:
-            raise self._refusal("it was started without a configuration of its workers, and one is given now")
-        raise self._refusal("the configuration of its workers changed")
 
     async def _has_rows(self, manifest: Manifest) -> bool:
         """Return whether all rows of the run are in its file; their agents run."""
@@ -351,7 +367,7 @@ class RunSetup:
             run=f"{_token_of(files.output)}-{secrets.token_hex(4)}",
             input=str(options.input),
             input_digest=self._dataset.digest(),
-            settings=self._settings(),
+            settings=_settings(options),
             config_digest=options.config_digest,
             config=options.config,
             num_rollouts=made.num_rollouts,

@@ -1,5 +1,6 @@
 """What `gymq collect` refuses before it starts a cluster, and what it does when an endpoint fails later."""
 
+import inspect
 import json
 import socket
 from collections.abc import Iterator
@@ -8,10 +9,11 @@ from typing import Any
 
 import pytest
 
+import gymq
 from gymq.cli.configuration import read_config
-from gymq.cli.errors import UsageError
 from gymq.cli.parameters import WorkerSources
-from gymq.cli.preflight import RowTypes, probe_models
+from gymq.collection.preflight import RowTypes, probe_models
+from gymq.collection.run_setup import CollectError
 from gymq.failures import InvalidTask
 from gymq.protocol.instances import Instance
 
@@ -206,15 +208,14 @@ def at(endpoint: Endpoint, **options: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("status", [429, 503])
-async def test_a_busy_endpoint_is_a_warning(
-    folder: Path, endpoint: Endpoint, status: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_busy_endpoint_is_a_warning(folder: Path, endpoint: Endpoint, status: int) -> None:
     endpoint.status_of_probe = status
-    await probe_models([model("policy", **at(endpoint)), agent("policy")])
-    said = capsys.readouterr().err
-    assert "gymq: warning: policy: the first request was not answered: " in said
-    assert f"/responses: {status} " in said
-    assert said.endswith("; the run starts anyway\n")
+    said: list[str] = []
+    await probe_models([model("policy", **at(endpoint)), agent("policy")], said.append)
+    (warning,) = said
+    assert warning.startswith("warning: policy: the first request was not answered: ")
+    assert f"/responses: {status} " in warning
+    assert warning.endswith("; the run starts anyway")
 
 
 async def test_each_endpoint_is_asked_once(folder: Path, endpoint: Endpoint) -> None:
@@ -222,7 +223,7 @@ async def test_each_endpoint_is_asked_once(folder: Path, endpoint: Endpoint) -> 
     others = [model("cached", **at(endpoint, cache=True)), model("unused", **at(endpoint, openai_model="n"))]
     simulated = model("simulated", "simulated_model")
     used = agent("policy", "judge", "cached", "simulated")
-    await probe_models([model("policy", **options), model("judge", **options), *others, simulated, used])
+    await probe_models([model("policy", **options), model("judge", **options), *others, simulated, used], print)
     assert endpoint.prompts == [PROBE]
 
 
@@ -230,19 +231,20 @@ async def test_a_refused_endpoint_of_vllm_is_refused(folder: Path, endpoint: End
     options = {"base_url": endpoint.url, "api_key": "key", "model": "m"}
     flags = {"return_token_id_information": False, "uses_reasoning_parser": False}
     specs = [model("policy", "vllm_model", **options, **flags), agent("policy")]
-    await probe_models(specs)
+    await probe_models(specs, print)
     endpoint.status_of_probe = 401
-    with pytest.raises(UsageError, match="401 Unauthorized: no; the key is refused"):
-        await probe_models(specs)
+    with pytest.raises(CollectError, match="401 Unauthorized: no; the key is refused"):
+        await probe_models(specs, print)
     assert endpoint.prompts == [PROBE] * 2
 
 
 async def test_an_engine_of_our_own_is_not_started_to_be_asked(
-    folder: Path, capsys: pytest.CaptureFixture[str]
+    folder: Path,
 ) -> None:
     flags = {"return_token_id_information": False, "uses_reasoning_parser": False}
-    await probe_models([model("policy", "local_vllm_model", model="m", **flags), agent("policy")])
-    assert not capsys.readouterr().err
+    said: list[str] = []
+    await probe_models([model("policy", "local_vllm_model", model="m", **flags), agent("policy")], said.append)
+    assert said == []
 
 
 def test_a_key_that_is_refused_later_stops_the_run_and_the_same_command_completes_it(
@@ -266,3 +268,36 @@ def test_a_key_that_is_refused_later_stops_the_run_and_the_same_command_complete
     called = collect(gymq, *arguments)
     assert called.status == 0, called.err
     assert called.json["done"] == 60
+
+
+# The same from Python -------------------------------------------------------------------------------------------------
+
+
+class Row(gymq.Row):
+    answer: str
+
+
+class Letters(gymq.Resources[Row]):
+    async def verify(self, request: gymq.VerifyRequest[Row]) -> gymq.Verdict:
+        return gymq.Verdict(float(request.reply_text == request.row.answer))
+
+
+def test_a_refused_key_is_an_error_before_a_cluster_starts(folder: Path, endpoint: Endpoint) -> None:
+    endpoint.status_of_probe = 401
+    with pytest.raises(gymq.GymqError, match=r"401 Unauthorized: no; the key is refused.*; nothing was submitted"):
+        gymq.collect(Letters, "rows.jsonl", model=endpoint.url, model_name="alpha", progress=False)
+    assert endpoint.prompts == [PROBE]
+    assert not (folder / ".gymq").exists()
+
+
+def test_rows_are_checked_against_the_class_of_the_program(folder: Path, endpoint: Endpoint) -> None:
+    with pytest.raises(gymq.GymqError, match=r"rows.jsonl:1: row does not fit Letters: answer: missing"):
+        gymq.collect(Letters, [{"prompt": "first letter"}], model=endpoint.url, model_name="alpha", progress=False)
+    assert endpoint.prompts == []
+    assert not (folder / ".gymq").exists()
+
+
+def test_a_call_has_named_parameters() -> None:
+    assert "max_failures" in inspect.signature(gymq.collect).parameters
+    with pytest.raises(TypeError, match=r"^got an unexpected keyword argument 'modle'$"):
+        gymq.collect(Letters, "rows.jsonl", modle="x")  # type: ignore[call-arg]

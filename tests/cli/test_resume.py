@@ -83,9 +83,11 @@ def test_another_endpoint_of_the_same_model_extends_a_run_and_another_model_does
     assert f"gymq: policy_model.openai_base_url changed from {endpoint.url} to {elsewhere}\n" in extended.err
     assert f"gymq: resuming run {run_of(here)}: 1 of 2 done\n" in extended.err
     assert len(endpoint.asked("first letter")) == 2
+    asked = len(endpoint.bodies)
     refused = gymq(*command, "--model-url", endpoint.url, "--model", "n", "--num-repeats", 2)
     assert refused.status == 2
     assert "out.jsonl: cannot be resumed because policy_model.openai_model changed from m to n; pass" in refused.err
+    assert len(endpoint.bodies) == asked, "the endpoint was asked before the change was found"
 
 
 @pytest.mark.parametrize("columns", [80, 120])

@@ -17,10 +17,10 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cli.cluster import cluster_url
 from gymq.cli.errors import UsageError
-from gymq.cli.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.cli.run_facts import RunFacts, facts_of
 from gymq.cli.table import profile_table
 from gymq.collection.collection import Collection, CollectOptions, Progress
+from gymq.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.collection.progress_view import show_progress
 from gymq.collection.run_setup import MaxFailures
 from gymq.config import Config
@@ -44,7 +44,7 @@ async def collect_rollouts(
 
     async def probe(specs: Sequence[Instance]) -> None:
         if not await asyncio.to_thread(has_all_rollouts, options):
-            await probe_models(specs)
+            await probe_models(specs, _say)
 
     collection = None
     try:

@@ -1,20 +1,18 @@
-"""Checks of `gymq collect` before a cluster starts or a model is paid: files, rows and the endpoints of models."""
+"""Checks before a cluster starts or a model is paid: files, settings, rows and the endpoints of models."""
 
 from __future__ import annotations
 
 import asyncio
 import difflib
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from gymq.agent import Agent
-from gymq.authoring import OptionsError
-from gymq.cli.errors import UsageError
+from gymq.authoring import OptionsError, Worker
 from gymq.cluster.host import WorkerFailed, build
-from gymq.collection.run_setup import CollectError, CollectOptions, check_files, check_first_rows
+from gymq.collection.run_setup import CollectError, CollectOptions, check_changes, check_files, check_first_rows
 from gymq.config import Config
 from gymq.data.jsonl import JsonlFile, parse_object
 from gymq.data.run_files import RunFiles
@@ -23,14 +21,13 @@ from gymq.loading.registry import WorkerNotFound
 from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
-from gymq.render import printable
 from gymq.resources import Resources
 
 PROBE_S = 10.0  # for the answer to the first request of a model
 
 
 def check_paths(options: CollectOptions) -> None:
-    """Check that the input can be read and the output be written.
+    """Check that the input can be read and the output be written, and that a run that is there can be resumed.
 
     Raises:
         CollectError, RowError, JsonlError, RunFileError
@@ -39,8 +36,11 @@ def check_paths(options: CollectOptions) -> None:
         files = RunFiles(options.output)
         with files.held():
             dataset = check_files(options)
-            if files.read_manifest() is None:
+            found = files.read_manifest()
+            if found is None or options.overwrite:
                 check_first_rows(dataset, options)
+            else:
+                check_changes(found, options)
     except OSError as error:
         raise CollectError(f"{error.filename or options.output}: {error.strerror}") from None
 
@@ -51,7 +51,13 @@ def check_paths(options: CollectOptions) -> None:
 class RowTypes:
     """Checks rows against the type that the verifier of their agent declares."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, made: Mapping[str, Worker] | None = None) -> None:
+        """Find the verifiers of a configuration.
+
+        Args:
+            made: workers that are there already, by the names of their instances.
+        """
+        made = made or {}
         self._resources: dict[str, Resources[Any]] = {}
         built: dict[str, Resources[Any] | None] = {}
         by_name = {found.name: found for found in config.instances}
@@ -65,7 +71,7 @@ class RowTypes:
             if not isinstance(agent, Agent) or type(agent).run is not Agent.run or name not in by_name:
                 continue
             if name not in built:
-                worker = _built(by_name[name])
+                worker = made.get(name) or _built(by_name[name])
                 built[name] = worker if isinstance(worker, Resources) else None
             resources = built[name]
             if resources is not None:
@@ -121,11 +127,14 @@ def has_all_rollouts(options: CollectOptions) -> bool:
     return sum(1 for _ in JsonlFile(files.output)) >= manifest.num_rollouts
 
 
-async def probe_models(specs: Sequence[Instance]) -> None:
-    """Ask each endpoint that workers of a configuration use once, and warn of what may only be slow or busy.
+async def probe_models(specs: Sequence[Instance], report: Callable[[str], None]) -> None:
+    """Ask each endpoint that workers of a configuration use once.
+
+    Args:
+        report: called with sentences about endpoints that may only be slow or busy.
 
     Raises:
-        UsageError: an endpoint answers no request of this configuration.
+        CollectError: an endpoint answers no request of this configuration.
     """
     used = {name for spec in specs for name in _models_in(spec.options)}
     distinct: dict[tuple[str, bytes], Instance] = {}
@@ -134,7 +143,7 @@ async def probe_models(specs: Sequence[Instance]) -> None:
             distinct.setdefault((spec.implementation, msgspec.json.encode(spec.options, order="sorted")), spec)
     warnings = await asyncio.gather(*map(_probe, distinct.values()))
     for warning in filter(None, warnings):
-        print(f"gymq: warning: {printable(warning).plain}", file=sys.stderr)
+        report(f"warning: {warning}")
 
 
 async def _probe(spec: Instance) -> str:
@@ -147,7 +156,7 @@ async def _probe(spec: Instance) -> str:
         return ""  # the smallest request is none for this model
     except RolloutError as error:
         if error.curable:
-            raise UsageError(f"{spec.name}: {error.message}; nothing was submitted") from None
+            raise CollectError(f"{spec.name}: {error.message}; nothing was submitted") from None
         return f"{spec.name}: the first request was not answered: {error.message}; the run starts anyway"
     except TimeoutError:
         return f"{spec.name}: the first request was not answered within {PROBE_S:g} s; the run starts anyway"
