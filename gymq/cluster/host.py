@@ -15,6 +15,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -165,8 +166,9 @@ class Host:
         await self._list(instance, [service.subject for service in own], stats)
 
     def _report(self, bus: Bus, calls: Calls) -> dict[str, Any]:
-        """Return what this process waits for, as each of its instances reports it."""
-        return msgspec.structs.asdict(ProcessReport(calls.open.by_run(), dict(bus.unstored)))
+        """Return what this process waits for and its memory, as each of its instances reports it."""
+        report = msgspec.structs.asdict(ProcessReport(calls.open.by_run(), dict(bus.unstored)))
+        return report | {"memory_bytes": _resident_bytes()}
 
     async def _list(self, instance: Instance, serves: list[str], stats: Any) -> None:
         assert self._bus is not None
@@ -297,3 +299,12 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+def _resident_bytes() -> int | None:
+    """Return the memory of this process in bytes; None where the system does not say."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return pages * resource.getpagesize()

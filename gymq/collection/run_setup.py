@@ -342,6 +342,8 @@ class RunSetup:
             models=self._options.models,
             num_rollouts=manifest.num_rollouts,
             extended_to=manifest.extended_to,
+            note="" if stored is None else stored.note,
+            tags=[] if stored is None else stored.tags,
         )
         if record != stored:
             await self._js.publish_with_retry(subjects.run_record(manifest.run), encode(record), {}, patience_s=30.0)

@@ -204,6 +204,8 @@ class Run(Message, tag="run.v1", kw_only=True):
     models: list[str] = []  # what answers behind the policy, for table headers
     num_rollouts: Index | None = None
     extended_to: Index | None = None  # rollouts of a task at most, where tasks were given more; outcomes may say less
+    note: str = ""  # what people say about it
+    tags: list[str] = []
 
 
 class Cancellation(Message, tag="cancellation.v1", kw_only=True):

@@ -59,6 +59,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     sessions: int | None  # None: keeps no state
     requests: int
     errors: int
+    memory_bytes: int | None = None  # of its process; None: it does not say
 
 
 class DeadLetterState(msgspec.Struct, frozen=True):
@@ -185,6 +186,7 @@ def _worker(stats: dict[str, Any]) -> WorkerState:
         sessions=first["data"].get("sessions"),
         requests=first["num_requests"],
         errors=first["num_errors"],
+        memory_bytes=first["data"].get("memory_bytes"),
     )
 
 

@@ -30,6 +30,8 @@ class RunOverview(msgspec.Struct, frozen=True):
     mean_reward: float | None
     models: list[str]  # what answers behind the policy
     agents: dict[str, AgentSnapshot]
+    note: str = ""  # what people say about it
+    tags: list[str] = []
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -80,4 +82,6 @@ def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
         mean_reward=profiled.mean_reward,
         models=record.models,
         agents=profiled.agents,
+        note=record.note,
+        tags=record.tags,
     )

@@ -1,0 +1,82 @@
+"""What runs are doing: from a few counts of the server that cover all runs at once."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from gymq.bus import Bus, streams
+from gymq.protocol import subjects
+from gymq.protocol.messages import Run
+
+QUIET_S = 15.0  # with nothing queued and nothing stored, before an unfinished run is taken for interrupted
+
+
+class State(StrEnum):
+    """What a run is doing."""
+
+    QUEUED = "queued"  # no rollout has ended yet
+    RUNNING = "running"
+    DONE = "done"
+    CANCELLED = "cancelled"
+    INTERRUPTED = "interrupted"  # rollouts are missing, and none of them is queued
+
+
+@dataclass(frozen=True)
+class Queued:
+    """What the server holds of all runs.
+
+    Attributes:
+        tasks: how many tasks of each run are queued or in flight.
+        cancelled: runs that were cancelled as a whole.
+        profiled: runs of which a rollout has ended.
+    """
+
+    tasks: dict[str, int] = field(default_factory=dict)
+    cancelled: frozenset[str] = frozenset()
+    profiled: frozenset[str] = frozenset()
+
+
+async def read_queued(bus: Bus) -> Queued:
+    """Ask the server for all runs.
+
+    Raises:
+        BusError: it does not answer.
+    """
+    tasks: dict[str, int] = {}
+    for wildcard in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS):
+        for subject, count in (await bus.js.count_by_subject(streams.TASKS, wildcard)).items():
+            run = subject.split(".")[2]
+            tasks[run] = tasks.get(run, 0) + count
+    marks = await bus.js.count_by_subject(streams.RUNS, subjects.ALL_CANCELLED)
+    profiles = await bus.js.count_by_subject(streams.RUNS, subjects.ALL_PROFILES)
+    return Queued(
+        tasks,
+        frozenset(subject.split(".")[2] for subject in marks if subject.endswith(".all")),
+        frozenset(subject.split(".")[2] for subject in profiles),
+    )
+
+
+def is_empty(record: Run, queued: Queued) -> bool:
+    """Return whether there is nothing of a run but its record, as of a bridge that no row came to."""
+    return record.num_rollouts is None and record.run not in queued.tasks and record.run not in queued.profiled
+
+
+def state_of(record: Run, num_stored: int, updated_at: float | None, queued: Queued) -> State:
+    """Return what a run is doing.
+
+    Args:
+        num_stored: how many of its rollouts have an outcome.
+        updated_at: Unix time of the profiler's last checkpoint of it, if there is one.
+    """
+    if record.num_rollouts is not None and num_stored >= record.num_rollouts:
+        return State.CANCELLED if record.run in queued.cancelled else State.DONE
+    if record.run in queued.cancelled:
+        return State.CANCELLED
+    if record.run in queued.tasks:
+        return State.RUNNING if num_stored else State.QUEUED
+    if record.num_rollouts is None:  # row by row, by programs that do not say how many there will be
+        return State.DONE if num_stored else State.QUEUED
+    is_quiet = time.time() - max(record.created_at, updated_at or 0.0) > QUIET_S
+    return State.INTERRUPTED if is_quiet else State.RUNNING

@@ -1,0 +1,108 @@
+"""Figures over the course of a run, and of what its rollouts differ in: from a few numbers of each rollout."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from statistics import fmean, quantiles
+from typing import NamedTuple
+
+import msgspec
+
+from gymq.stats.intervals import Estimate
+from gymq.stats.running import RunningReward
+
+NUM_BINS = 40
+
+
+class Measured(NamedTuple):
+    """What a rollout contributes.
+
+    Attributes:
+        ended_at: Unix time, seconds.
+        reward: None if it failed.
+        version: the policy version that answered last; empty if the model has none.
+    """
+
+    ended_at: float
+    task_index: int
+    reward: float | None
+    version: str
+    is_truncated: bool
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The rollouts of a part of a run."""
+
+    rollouts: int
+    failed: int
+    truncated: int  # replies that reached the limit of output tokens
+    reward: Estimate | None  # the mean, with its 95 % interval over tasks
+
+
+class TimeBin(msgspec.Struct, frozen=True):
+    """The rollouts that ended between two moments, Unix time in seconds."""
+
+    start: float
+    end: float
+    part: Part
+
+
+class VersionPart(msgspec.Struct, frozen=True):
+    """The rollouts that one policy version answered last."""
+
+    version: str
+    part: Part
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """How some values are spread."""
+
+    count: int
+    mean: float
+    median: float
+    p90: float
+    max: float
+
+
+def over_time(rollouts: Sequence[Measured], num_bins: int = NUM_BINS) -> list[TimeBin]:
+    """Return rollouts by when they ended, in bins of equal width; no bins if all ended at one moment."""
+    times = [one.ended_at for one in rollouts]
+    if not times or (width := (max(times) - (start := min(times))) / num_bins) <= 0:
+        return []
+    bins: list[list[Measured]] = [[] for _ in range(num_bins)]
+    for one in rollouts:
+        bins[min(num_bins - 1, int((one.ended_at - start) / width))].append(one)
+    return [TimeBin(start + at * width, start + (at + 1) * width, _part(found)) for at, found in enumerate(bins)]
+
+
+def by_version(rollouts: Iterable[Measured]) -> list[VersionPart]:
+    """Return rollouts by the policy version that answered last, in the order in which versions came."""
+    found: dict[str, list[Measured]] = {}
+    for one in sorted(rollouts, key=lambda one: one.ended_at):
+        if one.version:
+            found.setdefault(one.version, []).append(one)
+    return [VersionPart(version, _part(those)) for version, those in found.items()]
+
+
+def spread(values: Sequence[float]) -> Spread | None:
+    """Return how values are spread; quantiles are interpolated between the values beside them. None without values."""
+    if not values:
+        return None
+    median, p90 = values[0], values[0]
+    if len(values) > 1:
+        tenths = quantiles(values, n=10, method="inclusive")
+        median, p90 = tenths[4], tenths[8]
+    return Spread(len(values), fmean(values), median, p90, max(values))
+
+
+def _part(rollouts: Sequence[Measured]) -> Part:
+    reward = RunningReward()
+    for one in rollouts:
+        if one.reward is not None:
+            reward.add(one.task_index, None, one.reward)
+    return Part(
+        rollouts=len(rollouts),
+        failed=sum(one.reward is None for one in rollouts),
+        truncated=sum(one.is_truncated for one in rollouts),
+        reward=reward.estimate(),
+    )
