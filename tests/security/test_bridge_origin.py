@@ -15,7 +15,7 @@ from gymq.bus import Bus
 from tests.bridge.environments import Counter
 from tests.bridge.world import HOST, World, grading_world
 from tests.support.ports import free_port
-from tests.web.browser import CHROMIUM, browser
+from tests.web.browser import browser, needs_browser
 
 KEY = "a-key-of-sixteen-or-more"
 READS = ("/", "/health", "/openapi.json", "/server_instances", "/v1/models", "/ui/", "/ui/api/runs", "/metrics")
@@ -175,7 +175,7 @@ def test_what_means_this_machine(host: str, expected: bool) -> None:
     assert is_loopback(host) is expected
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+@needs_browser
 async def test_in_a_real_browser_pages_of_other_origins_get_nowhere(world: World) -> None:
     """One page of another port of this machine, one of another site, and one whose name resolves to the bridge."""
     await world.start_bridge()

@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+REQUIRED = os.environ.get("GYMQ_REQUIRE_BROWSER") == "1"  # as in CI: then a missing browser is a failure
 START_S = 90.0
 PATIENCE_S = 60.0
 
@@ -24,6 +26,11 @@ PATIENCE_S = 60.0
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-extensions", "--disable-background-networking", "--remote-debugging-port=0", "about:blank"),
+)
+
+
+needs_browser = pytest.mark.skipif(
+    CHROMIUM is None and not REQUIRED, reason="Chromium is not installed: apt-get install chromium"
 )
 
 
@@ -147,7 +154,7 @@ async def browser(*flags: str):
 
 
 def _start(folder: str, flags: Sequence[str]) -> subprocess.Popen[bytes]:
-    assert CHROMIUM is not None
+    assert CHROMIUM is not None, "Chromium is not installed, and GYMQ_REQUIRE_BROWSER=1 requires it"
     return subprocess.Popen(
         [CHROMIUM, f"--user-data-dir={folder}", *flags, *_FLAGS],
         stdout=subprocess.DEVNULL,
