@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 import socket
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -39,11 +40,12 @@ SEND_ERRORS_S = 1.0  # for those who wait in vain to be sent their error
 class Bridge:
     """Serves HTTP for the workers on a bus; use it with `async with`."""
 
-    def __init__(self, bus: Bus, directory: Directory, settings: BridgeSettings) -> None:
+    def __init__(self, bus: Bus, directory: Directory, settings: BridgeSettings, *, logs: Path | None = None) -> None:
         """Prepare a bridge; it does not listen yet.
 
         Args:
             bus: connected as the role `bridge`.
+            logs: folder of the workers' logs, which the viewer shows.
         """
         self._settings = settings
         self._routes = Routes(bus)
@@ -56,6 +58,7 @@ class Bridge:
         self._context = Context(
             settings=settings,
             bus=bus,
+            logs=logs,
             directory=directory,
             calls=RoutedCalls(Calls(bus), self._routes),
             rollouts=rollouts,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from aiohttp import web
 
@@ -26,6 +27,8 @@ class ReadContext:
     settings: BridgeSettings
     bus: Bus
     draining: bool = False
+    logs: Path | None = None  # folder of the workers' logs, where they are on this machine
+    may_change: bool = True  # whether runs may be cancelled, requeued and described
 
     def admit(self, request: web.Request) -> None:
         """Check whether a request may be served.

@@ -1,7 +1,8 @@
-"""The viewer without a bridge: runs and rollouts in a browser, from any store. It cannot start or change anything."""
+"""The viewer without a bridge: runs and rollouts in a browser, from any store. It starts nothing."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
@@ -10,7 +11,7 @@ from aiohttp import web
 from gymq.bridge.context import ReadContext
 from gymq.bridge.head_routes import alive
 from gymq.bridge.http_server import HttpServer, PortTaken
-from gymq.bridge.origin import OriginCheck
+from gymq.bridge.origin import OriginCheck, is_loopback
 from gymq.bridge.settings import BridgeSettings
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
@@ -23,16 +24,23 @@ NUM_PORTS = 50
 class Viewer:
     """Serves the viewer of a bus; use it with `async with`."""
 
-    def __init__(self, bus: Bus, host: str, port: int | None = None) -> None:
+    def __init__(
+        self, bus: Bus, host: str, port: int | None = None, *, logs: Path | None = None, may_change: bool = False
+    ) -> None:
         """Prepare a viewer; it does not listen yet.
 
         Args:
             host: address to listen on.
             port: port to listen on; None: the first free one from `VIEWER_PORT` on.
+            logs: folder of the workers' logs, where they are on this machine.
+            may_change: whether runs may be cancelled, requeued and described; only where nobody else can connect, since
+                a viewer has no key.
         """
         self._host = host
         self._port = port
-        self._context = ReadContext(settings=BridgeSettings(host=host), bus=bus)
+        self._context = ReadContext(
+            settings=BridgeSettings(host=host), bus=bus, logs=logs, may_change=may_change and is_loopback(host)
+        )
         self._server = HttpServer(OriginCheck([host], host, with_key=False))
         self._web = WebRoutes(self._context)
 

@@ -13,6 +13,7 @@ from gymq.bridge import Bridge, BridgeSettings, settings_of
 from gymq.bridge.directory import config_of_workers, directory_of
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
+from gymq.cli.cluster import FOLDER
 from gymq.cli.errors import UsageError
 from gymq.cluster.host import raise_open_files
 from gymq.config import Config
@@ -54,7 +55,7 @@ async def bridge_for(config: Config, url: str) -> AsyncIterator[BridgeAddress]:
             if not config.instances:
                 raise UsageError("no worker runs in this cluster: start some, or name them with --config FILE")
         directory = directory_of(config, settings.host, settings.port, has_options=is_configured)
-        async with Bridge(bus, directory, settings):
+        async with Bridge(bus, directory, settings, logs=FOLDER / "logs"):
             yield BridgeAddress(f"http://{bracketed(directory.head_host)}:{settings.port}", len(config.instances))
     finally:
         await bus.close()

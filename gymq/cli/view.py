@@ -20,11 +20,13 @@ def view(
     host: str = "127.0.0.1",
     port: Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535))] = None,
     nats: NatsUrl = None,
+    export: Path | None = None,
+    run: list[str] | None = None,
     log_level: str = "error",
 ) -> int:
     """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in a file.
 
-    It needs no configuration and no workers, and changes nothing. A cluster in this folder is followed live, even if it
+    It needs no configuration and no workers. A cluster in this folder is followed live, even if it
     is started later.
 
     Args:
@@ -33,15 +35,21 @@ def view(
         host: address to listen on; other machines can connect only if it is an address that they can reach.
         port: port to listen on; default: 11800, or the next free one.
         nats: URL of a cluster whose runs to show.
+        export: write what would be shown into this folder, as a page that a browser opens without a server, and end.
+        run: a run to export; may be repeated; default: all of them.
         log_level: debug, info, warning or error.
     """
     import asyncio
 
     from gymq.bridge.origin import is_loopback
-    from gymq.cli.actions.view import run_viewer
+    from gymq.cli.actions.view import export_viewer, run_viewer
 
+    if run and export is None:
+        raise UsageError("--run chooses what --export writes: it needs --export DIR")
     if file is not None and nats is not None:
         raise UsageError("FILE and --nats cannot be given together: the viewer shows either a file or a cluster")
+    if export is not None:
+        return asyncio.run(export_viewer(file, nats, export, run, log_level))
     if not is_loopback(host):
         print(f"gymq: warning: the viewer has no key: anyone who can reach {host} can read all runs", file=sys.stderr)
     asyncio.run(run_viewer(file, host, port, nats, log_level))

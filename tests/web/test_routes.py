@@ -177,12 +177,14 @@ async def test_a_bridge_run_leads_to_the_next_task_only_where_there_is_one(web: 
 
 async def test_the_list_of_runs_is_paged_and_searched_by_name(web: Web, run: str) -> None:
     for number in range(27):
-        await web.announce(f"{run}-{number:02d}")
+        await web.announce(f"{run}-{number:02d}", num_rollouts=1)
     first = await web.get("runs", text=run)
     second = await web.get("runs", text=run, skip=25)
     assert first["num_runs"] == 27
     assert len(first["runs"]) == 25
-    assert {one["run"] for one in first["runs"] + second["runs"]} == {f"{run}-{number:02d}" for number in range(27)}
+    assert {one["overview"]["run"] for one in first["runs"] + second["runs"]} == {
+        f"{run}-{number:02d}" for number in range(27)
+    }
 
 
 async def test_pages_forwards_show_each_rollout_once_also_among_those_of_other_runs(web: Web, run: str) -> None:
@@ -495,12 +497,27 @@ async def test_two_runs_are_compared_by_their_paired_difference(web: Web, run: s
         await web.store(rollout(run, task, reward=left), rollout(f"{run}x", task, reward=right))
     await web.store(rollout(run, 9), failure(run, 8), failure(f"{run}x", 8))
     found = await web.get(f"runs/{run}/compared/{run}x", sort="worse")
-    assert (found["num_better"], found["num_worse"], found["num_equal"], found["num_tasks"]) == (2, 1, 1, 5)
-    assert found["difference"]["value"] == pytest.approx(0.3125)
-    assert found["difference"]["interval"]["low"] < 0.3125 < found["difference"]["interval"]["high"]
+    (told,) = found["differences"]
+    assert (told["num_better"], told["num_worse"], told["num_equal"], told["num_tasks"]) == (2, 1, 1, 5)
+    assert told["difference"]["value"] == pytest.approx(0.3125)
+    assert told["difference"]["interval"]["low"] < 0.3125 < told["difference"]["interval"]["high"]
     assert [pair["task_index"] for pair in found["tasks"]] == [2, 1, 3, 0, 8]
     better = await web.get(f"runs/{run}/compared/{run}x", sort="better")
     assert [pair["difference"] for pair in better["tasks"]] == [1.0, 0.75, 0.0, -0.5, None]
+
+
+async def test_further_runs_are_compared_with_the_first_one(web: Web, run: str) -> None:
+    for task in range(2):
+        await web.store(rollout(run, task, reward=0.0), rollout(f"{run}x", task, reward=1.0))
+    await web.store(rollout(f"{run}y", 1, reward=0.5))
+    found = await web.get(f"runs/{run}/compared/{run}x", more=f"{run}y")
+    assert [(one["run"][-1], one["difference"]["value"], one["num_tasks"]) for one in found["differences"]] == [
+        ("x", 1.0, 2),
+        ("y", 0.5, 1),
+    ]
+    assert [[more and more["mean"] for more in pair["more"]] for pair in found["tasks"]] == [[None], [0.5]]
+    assert (await web.status(f"runs/{run}/compared/{run}x", more=",".join("abcdefg")))[0] == 422
+    assert (await web.status(f"runs/{run}/compared/{run}x", more="a.b"))[0] == 404
 
 
 async def test_a_record_is_given_exactly_as_it_is_stored(web: Web, run: str) -> None:

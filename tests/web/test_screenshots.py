@@ -9,15 +9,13 @@ from array import array
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from gymq.protocol.messages import Stage, Timing
 from gymq.testing import function_call, reply
 
-from .browser import CHROMIUM, browser
+from .browser import browser, needs_browser
 from .conftest import Web, failure, rollout
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium: apt-get install chromium")
+pytestmark = needs_browser
 
 SIZES = ((1280, 900), (400, 800))
 MATHS = r"""The roots add up to \(-b/a\), so we need $x_1 x_2$.

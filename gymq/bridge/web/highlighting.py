@@ -9,6 +9,17 @@ from gymq.bridge.web.tree import Node, element
 
 MAX_CHARS = 20_000  # some lexers take time that grows with the square of a text
 
+TRACEBACK, TRACEBACK_LANGUAGE = "Traceback (most recent call last)", "pytb"
+LANGUAGE_OF_FIELD = {
+    **dict.fromkeys(("code", "python", "script", "program", "source", "cell"), "python"),
+    **dict.fromkeys(("command", "cmd", "bash", "shell"), "bash"),
+    **dict.fromkeys(("sql", "query"), "sql"),
+    **dict.fromkeys(("patch", "diff"), "diff"),
+    "latex": "latex",
+    "html": "html",
+}
+"""The language that a field of some JSON holds, by its name; the page has the same table in `json.js`."""
+
 _NAME = re.compile(r"[A-Za-z0-9_+#.-]{1,30}")
 _KINDS = (
     ("Comment", "comment"),

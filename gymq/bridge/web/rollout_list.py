@@ -20,7 +20,16 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.readable import expected_of, num_turns, output_tokens, params_of, question_of, row_of, value_text
+from gymq.runs.readable import (
+    expected_of,
+    is_truncated,
+    num_turns,
+    output_tokens,
+    params_of,
+    question_of,
+    row_of,
+    value_text,
+)
 from gymq.runs.stored_runs import Runs
 
 PAGE = 50
@@ -45,6 +54,11 @@ class RolloutRow(msgspec.Struct, frozen=True):
     started_at: float
     output_tokens: int | None
     turns: int  # items that the model wrote, but for reasoning
+    worker: str
+    policy_version: str  # that answered last; empty if the model has none
+    is_truncated: bool  # whether the reply reached the limit of output tokens
+    stage: str  # in which it failed; empty if it did not
+    stages: dict[str, tuple[int, float]]  # calls and their seconds, by stage
     prompt: str
     expected: str
     words: str  # the reply's first words, or why there is no reward
@@ -183,10 +197,23 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         started_at=outcome.started_at,
         output_tokens=output_tokens(outcome),
         turns=0 if isinstance(outcome, Failure) else num_turns(outcome.response),
+        worker=outcome.worker,
+        policy_version=outcome.policy_versions[-1] if outcome.policy_versions else "",
+        is_truncated=is_truncated(outcome),
+        stage="" if isinstance(outcome, VerifiedRollout) else str(outcome.stage),
+        stages=_stages(outcome),
         prompt=question_of(params_of(fields, verdict))[:WORDS],
         expected=value_text(expected[0])[:WORDS] if expected else "",
         words=words[:WORDS],
     )
+
+
+def _stages(outcome: Outcome) -> dict[str, tuple[int, float]]:
+    found: dict[str, tuple[int, float]] = {}
+    for timing in outcome.timings:
+        calls, seconds = found.get(timing.stage, (0, 0.0))
+        found[str(timing.stage)] = calls + 1, seconds + timing.duration_s
+    return found
 
 
 def _texts(outcome: Outcome) -> Iterator[str]:

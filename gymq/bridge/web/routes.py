@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeVar, get_args
 
@@ -9,13 +10,15 @@ import msgspec
 from aiohttp import web
 
 from gymq.bridge.context import ReadContext
-from gymq.bridge.failures import invalid, not_found
+from gymq.bridge.failures import BridgeError, invalid, not_found
 from gymq.bridge.http import JSON, read_body
+from gymq.bridge.web.actions import Description, RunActions, refused_change
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
 from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
+from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, Site
 from gymq.bus.streams import TASKS
@@ -26,13 +29,16 @@ from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_progress import tasks_in_flight
 from gymq.runs.readable import exact_record
+from gymq.telemetry.log_files import newest_lines
 
 MOST_INDEX = 2**53
+MOST_MORE = 6  # runs beside the two that are compared
 
 _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+_decode_description = msgspec.json.Decoder(Description).decode
 _decode_texts = msgspec.json.Decoder(Annotated[list[RichText], msgspec.Meta(max_length=MOST_TEXTS)]).decode
 T = TypeVar("T")
 C = TypeVar("C", bound=str)
@@ -43,6 +49,8 @@ class WebRoutes:
         self._context = context
         self._site = Site()
         self._views = RunViews(context.bus)
+        self._runs = RunList(context.bus)
+        self._actions = RunActions(context.bus)
         self._list = RolloutList(context.bus)
         self._indexes = RunIndexes(context.bus)
         self._store = OutcomeStore(context.bus)
@@ -62,6 +70,14 @@ class WebRoutes:
             web.get(f"{_RUN}/tasks", self.tasks),
             web.get(f"{_RUN}/table", self.table),
             web.get(f"{_RUN}/compared/{{other}}", self.compared),
+            web.get(f"{_RUN}/charts", self.charts),
+            web.get(f"{_RUN}/failing", self.failing),
+            web.get(f"{_RUN}/export", self.export),
+            web.post(f"{_RUN}/cancel", self.cancel),
+            web.post(f"{_RUN}/requeue", self.requeue),
+            web.post(f"{_RUN}/description", self.describe),
+            web.get("/ui/api/logs", self.logs),
+            web.get("/ui/api/site", self.site),
             web.get(f"{_ROLLOUT}/neighbours", self.neighbours),
             web.get(_ROLLOUT, self.rollout),
             web.get(f"{_ROLLOUT}/live", self.rollout_live),
@@ -84,9 +100,11 @@ class WebRoutes:
 
     async def runs(self, request: web.Request) -> web.Response:
         self._context.admit(request)
-        skip = _given(request.query, "skip", _index) or 0
-        found, count = await self._views.newest(skip, request.query.get("text", ""))
-        return _answer({"runs": found, "num_runs": count})
+        query = request.query
+        skip = _given(query, "skip", _index) or 0
+        sort = _choice(query, "sort", *RUN_SORTS)
+        is_descending = _choice(query, "order", "down", "up") == "down"
+        return _answer(await self._runs.page(skip, query.get("text", ""), sort, is_descending=is_descending))
 
     async def cluster(self, request: web.Request) -> web.Response:
         self._context.admit(request)
@@ -137,12 +155,90 @@ class WebRoutes:
         return _answer(await self._indexes.tasks(_run(request), sort, is_uniform=shown == "uniform", skip=skip))
 
     async def compared(self, request: web.Request) -> web.Response:
-        """Return this run and another task by task, with the paired difference."""
+        """Return this run and others task by task, with the paired differences."""
         self._context.admit(request)
-        query, other = request.query, _token(request.match_info["other"])
+        query = request.query
+        more = [name for name in query.get("more", "").split(",") if name]
+        if len(more) > MOST_MORE:
+            raise invalid(f"more: {MOST_MORE + 2} runs at most are compared")
+        others = [_token(name) for name in (request.match_info["other"], *more)]
         sort = _choice(query, "sort", "task", "worse", "better")
         skip = _given(query, "skip", _index) or 0
-        return _answer(await self._indexes.comparison(_run(request), other, sort, skip))
+        return _answer(await self._indexes.comparison(_run(request), others, sort, skip))
+
+    async def charts(self, request: web.Request) -> web.Response:
+        self._context.admit(request)
+        return _answer(await self._indexes.charts(_run(request)))
+
+    async def failing(self, request: web.Request) -> web.Response:
+        """Return the failures of a run by class and message."""
+        self._context.admit(request)
+        return _answer(await self._indexes.failure_groups(_run(request)))
+
+    async def logs(self, request: web.Request) -> web.Response:
+        """Return the newest log lines of a worker or about a rollout."""
+        self._context.admit(request)
+        folder, query = self._context.logs, request.query
+        if folder is None:
+            return _answer({"lines": [], "is_here": False})
+        worker, rollout = query.get("worker") or None, query.get("rollout") or None
+        lines = await asyncio.to_thread(newest_lines, folder, worker=worker, rollout=rollout)
+        return _answer({"lines": lines, "is_here": True})
+
+    async def site(self, request: web.Request) -> web.Response:
+        """Return what this viewer can do beside showing."""
+        self._context.admit(request)
+        return _answer({"may_change": self._context.may_change, "has_logs": self._context.logs is not None})
+
+    async def export(self, request: web.Request) -> web.StreamResponse:
+        """Return all rollouts of a run as JSONL."""
+        self._context.admit(request)
+        run = _run(request)
+        lines = self._actions.lines(run)
+        first = await anext(lines)
+        headers = {"Content-Disposition": f'attachment; filename="{run}.jsonl"', "Cache-Control": "no-store"}
+        stream = web.StreamResponse(headers={**headers, "Content-Type": "application/jsonl"})
+        await stream.prepare(request)
+        await stream.write(first + b"\n")
+        async for line in lines:
+            await stream.write(line + b"\n")
+        return stream
+
+    async def cancel(self, request: web.Request) -> web.Response:
+        self._admit_change(request)
+        return _answer({"num_queued": await self._actions.cancel(_run(request))})
+
+    async def requeue(self, request: web.Request) -> web.Response:
+        """Requeue the failed rollouts of a run."""
+        self._admit_change(request)
+        return _answer(await self._actions.requeue_failures(_run(request)))
+
+    async def describe(self, request: web.Request) -> web.Response:
+        """Store a note and tags with a run."""
+        self._admit_change(request)
+        body = await self._body(request)
+        try:
+            description = _decode_description(body)
+        except msgspec.DecodeError as error:
+            raise invalid(f"the body is not a note with tags: {error}") from None
+        changed = await self._actions.describe(_run(request), description)
+        return _answer({"note": changed.note, "tags": changed.tags})
+
+    def _admit_change(self, request: web.Request) -> None:
+        """Check whether a request may change a run.
+
+        Raises:
+            BridgeError: as `ReadContext.admit`; 403 this viewer only shows; 415 it is not JSON, which pages of other
+                origins cannot send without permission.
+        """
+        self._context.admit(request)
+        if not self._context.may_change:
+            raise refused_change()
+        if request.content_type != JSON:
+            raise BridgeError(415, "not_json", f"the request needs the header `Content-Type: {JSON}`")
+
+    async def _body(self, request: web.Request) -> bytes:
+        return await read_body(request, max_bytes=MAX_BYTES, timeout_s=self._context.settings.body_timeout_s)
 
     async def neighbours(self, request: web.Request) -> web.Response:
         """Return the rollouts before and after one."""
@@ -178,7 +274,7 @@ class WebRoutes:
     async def rendered(self, request: web.Request) -> web.Response:
         """Return texts that the page has as trees of elements, in order; null for one to be shown as it is."""
         self._context.admit(request)
-        body = await read_body(request, max_bytes=MAX_BYTES, timeout_s=self._context.settings.body_timeout_s)
+        body = await self._body(request)
         try:
             sources = _decode_texts(body)
         except msgspec.DecodeError as error:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 from typing import Literal, NamedTuple
 
 import msgspec
 
+from gymq.bridge.web.failure_groups import FailureGroups, failure_groups
 from gymq.bridge.web.rollout_list import YIELD_EVERY, RolloutRow, Wanted, row
+from gymq.bridge.web.run_charts import RunCharts, run_charts
 from gymq.bus import Bus
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.stats.intervals import Estimate, paired_difference
@@ -67,23 +69,32 @@ class TasksPage(msgspec.Struct, frozen=True):
 
 
 class TaskPair(msgspec.Struct, frozen=True):
-    """A task that both of two runs have."""
+    """A task that both of two runs have, and what further runs have of it."""
 
     task_index: int
     prompt: str
     left: TaskRow
     right: TaskRow
     difference: float | None  # of the mean rewards, right minus left
+    more: list[TaskRow | None]  # of the further runs, in their order
 
 
-class RunComparison(msgspec.Struct, frozen=True):
-    """Two runs task by task."""
+class RunDifference(msgspec.Struct, frozen=True):
+    """A run beside the one that it is compared with, over the tasks that both have."""
 
-    difference: Estimate | None  # of the mean reward of a task, right minus left, over the tasks that both have
+    run: str
+    difference: Estimate | None  # of the mean reward of a task, this run minus the other
     num_better: int
     num_worse: int
     num_equal: int
     num_tasks: int  # that both have
+
+
+class RunComparison(msgspec.Struct, frozen=True):
+    """Runs task by task."""
+
+    differences: list[RunDifference]  # of each run to the first one
+    num_tasks: int  # that the first two have
     tasks: list[TaskPair]
     is_whole: bool
 
@@ -148,32 +159,66 @@ class RunIndexes:
             shown = sorted(shown, key=lambda task: (-_spread(task), task.task_index))
         return TasksPage(shown[skip : skip + TASKS_PAGE], len(tasks), len(uniform), is_whole)
 
-    async def comparison(self, left: str, right: str, sort: str, skip: int) -> RunComparison:
-        """Return two runs task by task: by index, or those first for which `right` is worse or better.
+    async def charts(self, run: str) -> RunCharts:
+        """Return the charts of a run.
 
         Raises:
             BusError, BadToken
         """
-        (left_rows, is_left_whole), (right_rows, is_right_whole) = await self._read(left), await self._read(right)
-        others = {task.task_index: task for task in _tasks(right_rows)}
+        rows, is_whole = await self._read(run)
+        return await asyncio.to_thread(run_charts, rows, is_whole=is_whole)
+
+    async def failure_groups(self, run: str) -> FailureGroups:
+        """Return the failures of a run by class and message.
+
+        Raises:
+            BusError, BadToken
+        """
+        rows, is_whole = await self._read(run)
+        return failure_groups(rows, is_whole=is_whole)
+
+    async def comparison(
+        self, left: str, others: Sequence[str], sort: str, skip: int, limit: int = TASKS_PAGE
+    ) -> RunComparison:
+        """Return runs task by task: by index, or those first for which the second run is worse or better.
+
+        Args:
+            others: the runs beside `left`, at least one.
+
+        Raises:
+            BusError, BadToken
+        """
+        found = [await self._read(run) for run in (left, *others)]
+        of_left, *beside = [{task.task_index: task for task in _tasks(rows)} for rows, _ in found]
         pairs = [
-            TaskPair(one.task_index, one.prompt, one, others[one.task_index], _difference(one, others[one.task_index]))
-            for one in _tasks(left_rows)
-            if one.task_index in others
+            TaskPair(
+                index, one.prompt, one, beside[0][index], _difference(one, beside[0][index]), _more(index, beside[1:])
+            )
+            for index, one in of_left.items()
+            if index in beside[0]
         ]
-        differences = [pair.difference for pair in pairs if pair.difference is not None]
         if sort != "task":
             sign = -1 if sort == "better" else 1
             pairs.sort(key=lambda pair: (pair.difference is None, sign * (pair.difference or 0.0), pair.task_index))
         return RunComparison(
-            paired_difference(differences),
-            sum(difference > 0 for difference in differences),
-            sum(difference < 0 for difference in differences),
-            sum(difference == 0 for difference in differences),
+            [_run_difference(run, of_left, tasks) for run, tasks in zip(others, beside, strict=True)],
             len(pairs),
-            pairs[skip : skip + TASKS_PAGE],
-            is_left_whole and is_right_whole,
+            pairs[skip : skip + limit],
+            all(is_whole for _, is_whole in found),
         )
+
+    async def everything(self, run: str) -> tuple[list[RolloutRow], list[TaskRow]]:
+        """Return all rollouts of a run, `MOST_ROWS` at most, and its tasks.
+
+        Raises:
+            BusError, BadToken
+        """
+        num_read = -1
+        while True:
+            rows, is_whole = await self._read(run)
+            if is_whole or len(rows) == num_read:
+                return _sorted(rows, "task", is_descending=False), _tasks(rows)
+            num_read = len(rows)
 
     async def _read(self, run: str) -> tuple[list[RolloutRow], bool]:
         """Return the rows that are known after reading on for a while, and whether they are all there are."""
@@ -240,6 +285,23 @@ def _task(task_index: int, rows: list[RolloutRow]) -> TaskRow:
 def _spread(task: TaskRow) -> float:
     rewards = [reward for _, reward in task.rollouts if reward is not None]
     return max(rewards) - min(rewards) if rewards else -1.0
+
+
+def _run_difference(run: str, of_left: Mapping[int, TaskRow], tasks: Mapping[int, TaskRow]) -> RunDifference:
+    common = [(of_left[index], tasks[index]) for index in of_left if index in tasks]
+    found = [difference for pair in common if (difference := _difference(*pair)) is not None]
+    return RunDifference(
+        run,
+        paired_difference(found),
+        sum(difference > 0 for difference in found),
+        sum(difference < 0 for difference in found),
+        sum(difference == 0 for difference in found),
+        len(common),
+    )
+
+
+def _more(task_index: int, further: Sequence[Mapping[int, TaskRow]]) -> list[TaskRow | None]:
+    return [tasks.get(task_index) for tasks in further]
 
 
 def _difference(left: TaskRow, right: TaskRow) -> float | None:

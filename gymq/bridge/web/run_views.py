@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, field
@@ -18,11 +17,11 @@ from gymq.protocol.messages import Profile, Run
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.overview import RunOverview, run_overview
+from gymq.runs.run_states import State, read_queued, state_of
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import read_profile
 from gymq.stats.running import RunningProfile, Slow
 
-PAGE = 25  # runs on a page of the list
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often
 MOST_KEPT = 32  # runs whose view is kept
 MOST_FAILURES = 20
@@ -43,13 +42,15 @@ class RunView(msgspec.Struct, frozen=True):
     """All numbers of a run."""
 
     overview: RunOverview
-    sequence: int  # stream sequence of the last outcome that is counted
     num_stored: int  # rollouts that have an outcome, failures included
-    is_done: bool  # whether every rollout has one; False while their number is unknown
-    open_tasks: int  # tasks whose rollouts have not all come; 0 once the run is done
-    histograms: dict[str, list[Bar] | None]  # of the rewards of each agent; None: too many different ones
-    slowest: list[Slow]
+    state: State
+    num_queued: int  # tasks that are queued or in flight
     failing: list[Failing]  # the newest first
+    is_done: bool = False  # whether every rollout has one; False while their number is unknown
+    sequence: int = 0  # stream sequence of the last outcome that is counted
+    open_tasks: int = 0  # tasks whose rollouts have not all come; 0 once the run is done
+    histograms: dict[str, list[Bar] | None] = {}  # of the rewards of each agent; None: too many different ones
+    slowest: list[Slow] = []
 
 
 @dataclass
@@ -63,20 +64,11 @@ class RunViews:
     """Reads runs; several pages that look at one run cost as much as one."""
 
     def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._js = bus.js
         self._runs = Runs(bus)
         self._letters = DeadLetters(bus)
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
-
-    async def newest(self, skip: int, text: str) -> tuple[list[RunOverview], int]:
-        """Return a page of the runs whose name contains `text`, newest first, and how many such runs there are.
-
-        Raises:
-            BusError
-        """
-        records = [record for record in await self._runs.records() if text in record.run]
-        shown = records[skip : skip + PAGE]
-        return [run_overview(record, await read_profile(self._js, record.run)) for record in shown], len(records)
 
     async def view(self, run: str) -> RunView:
         """Return a run's state, at most a second old.
@@ -129,27 +121,34 @@ class RunViews:
         record = record or Run(run=run, created_at=0.0)
         at = None if checkpoint is None else checkpoint.at
         known = before if before is not None and before.overview.updated_at == at else None
-        if known is not None and known.is_done:
-            return known
-        num_stored = await self._runs.num_stored(run)
-        if known is not None and known.num_stored == num_stored:
+        num_stored, queued = await self._runs.num_stored(run), await read_queued(self._bus)
+        state, num_queued = state_of(record, num_stored, at, queued), queued.tasks.get(run, 0)
+        now = (num_stored, state, num_queued, record.note, record.tags)
+        if known is not None and now == _changing(known):
             return known
         failing = await self._failing(run, MOST_FAILURES)
-        return await asyncio.to_thread(_view, record, checkpoint, num_stored, failing)
+        is_done = record.num_rollouts is not None and num_stored >= record.num_rollouts
+        view = RunView(run_overview(record, checkpoint), num_stored, state, num_queued, failing, is_done)
+        return view if checkpoint is None else await asyncio.to_thread(_profiled, view, checkpoint)
 
 
-def _view(record: Run, checkpoint: Profile | None, num_stored: int, failing: list[Failing]) -> RunView:
-    overview = run_overview(record, checkpoint)
-    is_done = record.num_rollouts is not None and num_stored >= record.num_rollouts
-    profile = None
-    if checkpoint is not None:
-        with contextlib.suppress(ValueError):  # another version saved it; the profiler counts all of it again
-            profile = RunningProfile.from_state(checkpoint.state)
-    if checkpoint is None or profile is None:
-        return RunView(overview, 0, num_stored, is_done, 0, {}, [], failing)
-    counts = {name: profile.reward_counts(name) for name in overview.agents}
-    histograms = {name: None if values is None else histogram(values) for name, values in counts.items()}
-    # A task whose failures may be retried stays open in the profile, even when no retry follows.
-    open_tasks = 0 if is_done else checkpoint.snapshot.get("open_tasks", 0)
-    slowest = list(profile.slowest())
-    return RunView(overview, checkpoint.sequence, num_stored, is_done, open_tasks, histograms, slowest, failing)
+def _changing(view: RunView) -> tuple[int, State, int, str, list[str]]:
+    """Return what changes between two checkpoints."""
+    return view.num_stored, view.state, view.num_queued, view.overview.note, view.overview.tags
+
+
+def _profiled(view: RunView, checkpoint: Profile) -> RunView:
+    """Return a view with what the checkpoint of the run knows beside its totals."""
+    try:
+        profile = RunningProfile.from_state(checkpoint.state)
+    except ValueError:  # another version saved it; the profiler counts all of it again
+        return view
+    counts = {name: profile.reward_counts(name) for name in view.overview.agents}
+    return msgspec.structs.replace(
+        view,
+        sequence=checkpoint.sequence,
+        # A task whose failures may be retried stays open in the profile, even when no retry follows.
+        open_tasks=0 if view.is_done else checkpoint.snapshot.get("open_tasks", 0),
+        histograms={name: None if values is None else histogram(values) for name, values in counts.items()},
+        slowest=list(profile.slowest()),
+    )

@@ -50,6 +50,10 @@ class Site:
     def names(self) -> list[str]:
         return sorted(self._files)
 
+    def text(self, name: str) -> str:
+        """Return one file."""
+        return self._files[name].decode()
+
     def response(self, name: str) -> web.Response:
         """Return the response with one file.
 

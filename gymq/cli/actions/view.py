@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from gymq.bridge.viewer import Viewer
+from gymq.bridge.web.export import ViewerExport
 from gymq.bus import Bus, streams
-from gymq.cli.cluster import STORE, connected, stored_server
+from gymq.cli.cluster import FOLDER, STORE, connected, require_run, stored_server
 from gymq.cli.errors import UsageError
 from gymq.cli.interrupts import until_interrupted
 from gymq.cli.view_file import import_rollouts
@@ -38,6 +39,43 @@ async def run_viewer(file: Path | None, host: str, port: int | None, nats: str |
                 print(f"{viewer.url}\nCtrl-C stops it", flush=True)
                 await asyncio.Event().wait()
         await _follow(host, port, nats)
+
+
+async def export_viewer(
+    file: Path | None, nats: str | None, folder: Path, runs: Sequence[str] | None, log_level: str
+) -> int:
+    """Write stored runs into a folder that needs no server.
+
+    Raises:
+        UsageError: the folder holds something else, or one of the runs is not stored.
+    """
+    logs.configure("view", log_level)
+    _clear(folder)
+    async with AsyncExitStack() as stack:
+        if file is not None:
+            bus = await stack.enter_async_context(_imported(file))
+        else:
+            url, server = await stack.enter_async_context(stored_server(nats))
+            bus = await stack.enter_async_context(connected(url, name=NAME, role="bridge"))
+            if server is not None:
+                await stack.enter_async_context(_profiled(bus))
+        for run in runs or ():
+            await require_run(bus, run)
+        num_runs, num_rollouts = await ViewerExport(bus, folder).write(runs)
+    print(f"{num_runs:,} runs with {num_rollouts:,} rollouts in {folder / 'index.html'}")
+    return 0
+
+
+def _clear(folder: Path) -> None:
+    """Remove what an earlier export wrote.
+
+    Raises:
+        UsageError: the folder holds something else.
+    """
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "viewer.js").is_file()):
+        raise UsageError(f"{folder} is not empty: name a new folder, or one that --export wrote before")
+    for file in (folder / "data").glob("*.js"):
+        file.unlink()
 
 
 @asynccontextmanager
@@ -68,7 +106,8 @@ async def _follow(host: str, port: int | None, nats: str | None) -> None:
         ):
             if server is not None:
                 await stack.enter_async_context(_profiled(bus))
-            viewer = await stack.enter_async_context(Viewer(bus, host, port))
+            shown_here = Viewer(bus, host, port, logs=None if nats else FOLDER / "logs", may_change=True)
+            viewer = await stack.enter_async_context(shown_here)
             if shown is None:
                 shown = viewer.url
                 print(f"{shown}\nCtrl-C stops it", flush=True)

@@ -53,6 +53,16 @@ export async function text(parts, signal) {
   return (await request(parts, null, signal, "application/json")).text();
 }
 
+// Has the browser store a file.
+export async function download(parts, name, signal) {
+  const whole = await (await request(parts, null, signal, "application/jsonl")).blob();
+  const made = document.createElement("a");
+  made.href = URL.createObjectURL(whole);
+  made.download = name;
+  made.click();
+  setTimeout(() => URL.revokeObjectURL(made.href), 60000);
+}
+
 const pause = (ms, signal) => new Promise((done) => {
   const timer = setTimeout(done, ms);
   signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });

@@ -3,6 +3,7 @@
 import { Refused, setKey } from "./api.js";
 import { compareRollout, compareView } from "./compare.js";
 import { el, link, show } from "./dom.js";
+import { logsView } from "./logs.js";
 import { rolloutView } from "./rollout.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
@@ -40,8 +41,12 @@ async function open() {
       place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
       await compareRollout(main, rest[0], rest[1], index(rest[2]), index(rest[3]), query, signal);
     } else if (view === "compare" && rest.length === 2) {
-      place([["compare", rest[0], rest[1]], `${rest[0]} | ${rest[1]}`]);
-      await compareView(main, rest[0], rest[1], query, signal);
+      const runs = [...rest, ...(query.get("more") || "").split(",").filter(Boolean)];
+      place([["compare", rest[0], rest[1]], runs.join(" | ")]);
+      await compareView(main, runs, query, signal);
+    } else if (view === "logs") {
+      place([["logs"], "logs"]);
+      await logsView(main, query, signal);
     } else {
       place();
       await runsView(main, query, signal);

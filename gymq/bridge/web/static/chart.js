@@ -1,4 +1,4 @@
-// Two drawings: pass@k over k with its intervals, and the rewards as a histogram.
+// Drawings: pass@k over k with its intervals, values as a histogram, and figures over the course of a run.
 
 import { el, svg } from "./dom.js";
 import { count, decimals, percent } from "./format.js";
@@ -56,13 +56,13 @@ export function histograms(series) {
   });
 }
 
-function histogram(bars, number) {
+function histogram(bars, number, title = "rewards") {
   const height = 180;
   const total = bars.reduce((sum, bar) => sum + bar.count, 0);
   const most = Math.max(...bars.map((bar) => bar.count));
   const slot = (WIDTH - LEFT - RIGHT) / bars.length;
   const single = bars.every((bar) => bar.low === bar.high);
-  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": "rewards" });
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": title });
   const base = height - BOTTOM + 8;
   drawing.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: base, y2: base, class: "grid" }));
   bars.forEach((bar, index) => {
@@ -71,7 +71,7 @@ function histogram(bars, number) {
     const left = LEFT + index * slot + (slot - wide) / 2;
     const told = single ? decimals(bar.low) : `${decimals(bar.low)} to ${decimals(bar.high)}`;
     drawing.append(svg("rect", { x: left, y: base - tall, width: wide, height: Math.max(tall, bar.count ? 1 : 0), rx: 2, class: `bar ${tone(number)}` },
-      svg("title", null, `reward ${told}: ${count(bar.count)} rollouts, ${percent((100 * bar.count) / total)}`)));
+      svg("title", null, `${title === "rewards" ? "reward" : title} ${told}: ${count(bar.count)} rollouts, ${percent((100 * bar.count) / total)}`)));
     if (single) {
       drawing.append(svg("text", { x: left + wide / 2, y: base + 16, class: "tick middle" }, decimals(bar.low)));
       drawing.append(svg("text", { x: left + wide / 2, y: base - tall - 6, class: "tick middle" }, percent((100 * bar.count) / total)));
@@ -90,6 +90,37 @@ const swatch = (number) => el("span", { class: `swatch ${tone(number)}` });
 function legend(names) {
   return el("div", { class: "legend" }, names.map((name, number) => el("span", { class: "entry" }, swatch(number), name)));
 }
+
+// points: [{ at, value, low, high, told }] with `at` in any unit; a line with the band of its intervals
+export function course(points, { label, name, low = 0, high, told }) {
+  const known = points.filter((point) => point.value !== null && point.value !== undefined);
+  if (!known.length) return el("p", { class: "quiet" }, "nothing yet");
+  const height = 190, base = height - BOTTOM + 8;
+  const first = points[0].at, last = points[points.length - 1].at;
+  const most = high ?? (Math.max(...known.map((point) => point.high ?? point.value), low) || 1);
+  const least = Math.min(low, ...known.map((point) => point.low ?? point.value));
+  const x = (at) => LEFT + (last > first ? (at - first) / (last - first) : 0.5) * (WIDTH - LEFT - RIGHT);
+  const y = (value) => TOP + (1 - (value - least) / ((most - least) || 1)) * (base - TOP);
+  const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": label });
+  for (const value of [least, (least + most) / 2, most]) {
+    drawing.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }));
+    drawing.append(svg("text", { x: LEFT - 6, y: y(value) + 4, class: "tick end" }, decimals(value, 2)));
+  }
+  const banded = known.filter((point) => point.low !== null && point.low !== undefined);
+  if (banded.length > 1) {
+    const edge = (side) => banded.map((point) => `${x(point.at)},${y(point[side])}`);
+    drawing.append(svg("polygon", { points: [...edge("high"), ...edge("low").reverse()].join(" "), class: "band tone0" }));
+  }
+  for (const point of banded.length > 1 ? [] : banded) drawing.append(svg("line", { x1: x(point.at), x2: x(point.at), y1: y(point.low), y2: y(point.high), class: "whisker tone0" }));
+  drawing.append(svg("polyline", { points: known.map((point) => `${x(point.at)},${y(point.value)}`).join(" "), class: "curve tone0" }));
+  for (const point of known) drawing.append(svg("circle", { cx: x(point.at), cy: y(point.value), r: 3, class: "point tone0" }, svg("title", null, told(point))));
+  drawing.append(svg("text", { x: LEFT, y: base + 16, class: "tick" }, name(points[0])));
+  if (points.length > 1) drawing.append(svg("text", { x: WIDTH - RIGHT, y: base + 16, class: "tick end" }, name(points[points.length - 1])));
+  return drawing;
+}
+
+// Values as bars of the bridge's histogram.
+export const lengths = (bars, title, number) => histogram(bars, number, title);
 
 export const curveOf = (name, agent) => ({
   name,

@@ -1,4 +1,4 @@
-// Two runs side by side: their difference, their numbers, task by task, and their curves.
+// Runs side by side: their differences, their numbers, task by task, and their curves.
 
 import { get } from "./api.js";
 import { curveOf, histograms, passCurve } from "./chart.js";
@@ -10,62 +10,63 @@ import { dots, scaleOf } from "./tasks.js";
 
 const TASKS = 60; // on a page
 
-export async function compareView(main, left, right, query, signal) {
-  const [a, b] = await Promise.all([left, right].map((run) => get(["runs", run], null, signal)));
+// runs: names, at least two; the others are compared with the first, task by task with the second
+export async function compareView(main, runs, query, signal) {
+  const views = await Promise.all(runs.map((run) => get(["runs", run], null, signal)));
   const list = el("section", { class: "card" }), paired = el("div", { role: "status" });
-  const agents = [...new Set([a, b].flatMap((view) => Object.keys(view.overview.agents)))].sort();
+  const agents = [...new Set(views.flatMap((view) => Object.keys(view.overview.agents)))].sort();
   const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${agent}: ${text}` : text, el("span", { class: "quiet" }, note));
   const drawings = (agent) => {
-    const known = [[left, a], [right, b]].filter(([, view]) => view.overview.agents[agent]);
+    const known = runs.map((run, at) => [run, views[at]]).filter(([, view]) => view.overview.agents[agent]);
     const curves = known.map(([run, view]) => curveOf(run, view.overview.agents[agent])).filter((curve) => curve.points.length);
     return el("div", { class: "columns" },
       el("section", { class: "card" }, titled(agent, "pass@k", " in %"), passCurve(curves)),
       el("section", { class: "card" }, titled(agent, "rewards", ""), histograms(known.map(([run, view]) => ({ name: run, bars: view.histograms[agent] })))));
   };
   show(main,
-    el("section", { class: "card" }, el("h1", null, "Side by side"), paired, numbers(agents, left, a, right, b)),
+    el("section", { class: "card" }, el("h1", null, "Side by side"), paired, numbers(agents, runs, views)),
     list,
     agents.map(drawings));
-  await tasks(list, paired, left, right, query, signal);
+  await tasks(list, paired, runs, query, signal);
 }
 
-function numbers(agents, left, a, right, b) {
+function numbers(agents, runs, views) {
   const failures = (view) => Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
-  const ks = (agent) => [...new Set([a, b].flatMap((view) => Object.keys(view.overview.agents[agent]?.pass_at_k || {})))].map(Number).sort((x, y) => x - y);
+  const ks = (agent) => [...new Set(views.flatMap((view) => Object.keys(view.overview.agents[agent]?.pass_at_k || {})))].map(Number).sort((x, y) => x - y);
   // Of several agents only the first and the last k, the whole curves are below.
   const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
   const told = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${decimals(estimate.interval.low, 1)} to ${decimals(estimate.interval.high, 1)})` : ""}` : "–");
-  const rows = [["rewarded", count(a.overview.num_rewarded), count(b.overview.num_rewarded)],
-    ["failed attempts", count(failures(a)), count(failures(b))],
-    ["mean reward", decimals(a.overview.mean_reward), decimals(b.overview.mean_reward)],
-    ...agents.flatMap((agent) => shown(agent).map((k) => [agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`,
-      ...[a, b].map((view) => told(view.overview.agents[agent]?.pass_at_k[k]))])),
-    ["policy", a.overview.models.join(", "), b.overview.models.join(", ")]];
-  return el("div", { class: "scroll" }, el("table", null,
-    el("thead", null, el("tr", null, el("th"), el("th", null, link(["run", left], left)), el("th", null, link(["run", right], right)))),
+  const row = (name, cell) => [name, ...views.map(cell)];
+  const rows = [row("rewarded", (view) => count(view.overview.num_rewarded)), row("failed attempts", (view) => count(failures(view))),
+    row("mean reward", (view) => decimals(view.overview.mean_reward)),
+    ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`, (view) => told(view.overview.agents[agent]?.pass_at_k[k])))),
+    row("policy", (view) => view.overview.models.join(", "))];
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "numbers of the runs" }, el("table", null,
+    el("thead", null, el("tr", null, el("th", null, el("span", { class: "unseen" }, "number")), runs.map((run) => el("th", null, link(["run", run], run))))),
     el("tbody", null, rows.map(([name, ...cells]) => el("tr", null, el("td", { class: "quiet label" }, name), cells.map((cell) => el("td", null, cell)))))));
 }
 
 const ORDERS = [["worse", "where the second run is worse"], ["better", "where the second run is better"], ["task", "in order"]];
 
-async function tasks(box, paired, left, right, query, signal) {
-  const sort = query.get("sort") || "worse", skip = Number(query.get("skip") || 0);
-  const here = (changed) => address(["compare", left, right], { sort, ...changed });
+async function tasks(box, paired, runs, query, signal) {
+  const [left, right, ...others] = runs;
+  const sort = query.get("sort") || "worse", skip = Number(query.get("skip") || 0), more = others.join(",");
+  const here = (changed) => address(["compare", left, right], { sort, more, ...changed });
   show(box, el("p", { class: "quiet" }, "reading …"));
   for (;;) {
-    const found = await get(["runs", left, "compared", right], { sort, skip }, signal);
-    drawPaired(paired, found, left, right);
-    const scale = scaleOf(found.tasks.flatMap((pair) => [pair.left, pair.right]));
+    const found = await get(["runs", left, "compared", right], { sort, skip, more }, signal);
+    show(paired, found.differences.map((one, at) => difference(one, left, at ? address(["compare", left, one.run], { more: runs.slice(1).filter((run) => run !== one.run).join(",") }) : null)));
+    const scale = scaleOf(found.tasks.flatMap((pair) => [pair.left, pair.right, ...pair.more].filter(Boolean)));
     const choice = el("select", { "aria-label": "order of tasks", onchange: (event) => { location.hash = here({ sort: event.target.value, skip: "" }); } },
       ORDERS.map(([value, text]) => el("option", { value, selected: value === sort }, text)));
+    const cells = (run, task) => [el("td", { class: "number" }, decimals(task?.mean)), el("td", null, task ? dots(run, task, scale) : null)];
     show(box, el("div", { class: "row" }, el("h2", null, "Task by task"), choice),
       found.tasks.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", null,
-        el("thead", null, el("tr", null, ["task", "difference", left, "", right, "", "prompt"].map((name, at) => el("th", { class: [1, 2, 4].includes(at) ? "number" : null }, name)))),
+        el("thead", null, el("tr", null, el("th", null, "task"), el("th", { class: "number" }, "difference"), runs.map((run) => el("th", { colspan: 2 }, run)), el("th", null, "prompt"))),
         el("tbody", null, found.tasks.map((pair) => el("tr", null,
           el("td", null, el("a", { href: address(["compare", left, right, pair.task_index, pair.left.rollouts[0][0]], { sort }) }, pair.task_index)),
           el("td", { class: `number ${pair.difference > 0 ? "good" : pair.difference < 0 ? "bad" : "quiet"}` }, signed(pair.difference)),
-          el("td", { class: "number" }, decimals(pair.left.mean)), el("td", null, dots(left, pair.left, scale)),
-          el("td", { class: "number" }, decimals(pair.right.mean)), el("td", null, dots(right, pair.right, scale)),
+          [pair.left, pair.right, ...pair.more].map((task, at) => cells(runs[at], task)),
           el("td", null, el("span", { class: "clip" }, pair.prompt))))))) : el("p", { class: "quiet" }, "the runs have no task in common"),
       el("div", { class: "pager" }, skip > 0 ? el("a", { class: "button", href: here({ skip: Math.max(0, skip - TASKS) || "" }) }, "back") : null,
         skip + TASKS < found.num_tasks ? el("a", { class: "button", href: here({ skip: skip + TASKS }) }, "next") : null,
@@ -77,18 +78,17 @@ async function tasks(box, paired, left, right, query, signal) {
 
 const signed = (value) => (value === null || value === undefined ? "–" : `${value > 0 ? "+" : ""}${decimals(value)}`);
 
-// The one number for which two runs are compared.
-function drawPaired(box, found, left, right) {
-  const { difference } = found;
-  if (!difference) return show(box, el("p", { class: "quiet" }, "no task has rewards in both runs"));
-  const { value, interval } = difference;
+// The one number for which runs are compared; `first` leads to this run as the second one.
+function difference({ run, difference: found, num_better: better, num_worse: worse, num_equal: equal, num_tasks: common }, left, first) {
+  if (!found) return el("p", { class: "quiet" }, `no task has rewards in both ${run} and ${left}`);
+  const { value, interval } = found;
   const isClear = interval && (interval.low > 0 || interval.high < 0);
-  return show(box,
-    el("p", null, `Mean reward of `, el("b", null, right), ` minus that of `, el("b", null, left), `, task by task:`),
+  return el("div", { class: "difference" },
+    el("p", null, "Mean reward of ", first ? el("a", { href: first }, run) : el("b", null, run), " minus that of ", el("b", null, left), ", task by task:"),
     el("p", { class: "paired" }, el("span", { class: `value ${value > 0 ? "good" : value < 0 ? "bad" : ""}` }, signed(value)),
       el("span", { class: "quiet" }, interval ? ` ${signed(interval.low)} to ${signed(interval.high)} (95 %)` : " no interval: there are too few tasks, or all show the same"),
       interval ? el("span", { class: `badge ${isClear ? (value > 0 ? "rollout" : "failure") : ""}` }, isClear ? "a difference" : "may be chance") : null),
-    el("p", { class: "quiet" }, `better in ${count(found.num_better)}, worse in ${count(found.num_worse)}, equal in ${count(found.num_equal)} of ${count(found.num_tasks)} tasks that both have`));
+    el("p", { class: "quiet" }, `better in ${count(better)}, worse in ${count(worse)}, equal in ${count(equal)} of ${count(common)} tasks that both have`));
 }
 
 // One rollout of each run, beside each other; previous and next stay within the comparison.

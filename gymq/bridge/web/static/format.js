@@ -11,6 +11,13 @@ export function decimals(number, digits = 3) {
 
 export const percent = (number) => (number === null || number === undefined ? "–" : `${Number(number).toFixed(1)} %`);
 
+export function bytes(number) {
+  const units = ["B", "KiB", "MiB", "GiB", "TiB"];
+  let value = number, unit = 0;
+  while (value >= 1024 && unit < units.length - 1) { value /= 1024; unit += 1; }
+  return `${value < 10 && unit ? value.toFixed(1) : Math.round(value)} ${units[unit]}`;
+}
+
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
   if (value < 0.01) return `${(value * 1000).toFixed(1)} ms`;

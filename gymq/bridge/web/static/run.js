@@ -1,42 +1,55 @@
-// One run: its numbers as they change, then its rollouts, its tasks, what fails, its curves and its agents.
+// One run: its numbers as they change, then its rollouts, its tasks, what fails, its charts and its configuration.
 
+import { actionBar, description, site } from "./actions.js";
 import { get, listen } from "./api.js";
-import { curveOf, histograms, passCurve } from "./chart.js";
+import { chartList } from "./charts.js";
 import { address, el, link, show } from "./dom.js";
 import { count, decimals, percent, seconds, time } from "./format.js";
+import { failureList } from "./failures.js";
+import { tree } from "./json.js";
 import { bind } from "./keys.js";
+import { rich } from "./rich.js";
 import { rolloutList } from "./rollouts.js";
 import { taskGrid } from "./tasks.js";
 
-const TABS = [["rollouts", "Rollouts"], ["tasks", "Tasks"], ["failures", "Failures"], ["charts", "Charts"], ["agents", "Agents"]];
+const TABS = [["rollouts", "Rollouts"], ["tasks", "Tasks"], ["failures", "Failures"], ["charts", "Charts"], ["configuration", "Configuration"]];
 const AGAIN_MS = 3000; // between two readings of what a run that goes on has in its lists
 
 export async function runView(main, run, query, signal, live) {
   const tab = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "rollouts";
-  const head = el("section", { class: "card" });
+  const known = await site(signal);
+  const actions = actionBar(run, known, signal), described = description(run, known, signal);
+  const numbers = el("div"), state = el("span", { class: "badge" }), since = el("p", { class: "quiet" });
+  const head = el("section", { class: "card" },
+    el("div", { class: "row" }, el("h1", null, run), state, el("span", { class: "push" }), actions.node),
+    actions.told, since, described.node, numbers);
   const tabs = el("nav", { class: "tabs", "aria-label": "parts of the run" });
   const body = el("section", { class: "card" });
   const hand = el("section", { class: "card", hidden: true });
   show(main, head, hand, el("div", { class: "tabbed" }, tabs, body));
   const rate = new Rate();
-  let again = null, isStale = false, numRead = 0;
+  let again = null, isStale = false, numRead = 0, newest = null;
 
+  // Each draws into the body and returns a function that draws it again with what is new.
   const parts = {
     rollouts: (view) => rolloutList(body, run, query, Object.keys(view.overview.agents), signal),
     tasks: () => taskGrid(body, run, query, signal),
-  };
-  const drawn = {
-    failures: (view) => drawFailing(body, run, view),
-    charts: (view) => drawCharts(body, run, view),
-    agents: (view) => drawAgents(body, view),
+    failures: (view) => failureList(body, run, view, signal),
+    charts: (view) => { const again = chartList(body, run, signal); again(view); return again; },
+    configuration: (view) => configuration(body, run, view, signal),
   };
   const draw = (view) => {
     rate.note(view);
-    drawHead(head, run, view, rate);
+    actions.update(view);
+    described.update(view);
+    state.className = `badge ${view.state}`;
+    state.textContent = view.state;
+    since.textContent = startOf(view);
+    drawNumbers(numbers, view, rate);
+    newest = view;
     const failures = Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
     show(tabs, TABS.map(([name, title]) => el("a", { href: address(["run", run], { tab: name === "rollouts" ? "" : name }), "aria-current": name === tab ? "page" : null },
       title, name === "failures" && failures ? el("span", { class: "badge failure" }, count(failures)) : null)));
-    if (drawn[tab]) return drawn[tab](view);
     if (!again) again = parts[tab](view);
     else if (view.num_stored !== numRead) isStale = true;
     numRead = view.num_stored;
@@ -52,11 +65,11 @@ export async function runView(main, run, query, signal, live) {
   look().catch(() => {});
   const timer = setInterval(() => {
     look().catch(() => {});
-    if (isStale) again();
+    if (isStale) again(newest);
     isStale = false;
   }, AGAIN_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
-  await listen(["runs", run, "live"], { run: (view) => { live(!view.is_done); draw(view); }, away: () => live(false) }, signal);
+  await listen(["runs", run, "live"], { run: (view) => { live(["queued", "running"].includes(view.state)); draw(view); }, away: () => live(false) }, signal);
 }
 
 function keysOf(body) {
@@ -72,21 +85,24 @@ function keysOf(body) {
   };
 }
 
-function drawCharts(body, run, view) {
-  const names = Object.keys(view.overview.agents);
-  const series = names.filter((name) => view.overview.agents[name].rollouts).map((name) => curveOf(name, view.overview.agents[name]));
-  const slow = el("div");
-  drawSlow(slow, run, view.slowest);
-  show(body, el("div", { class: "columns" },
-    el("div", null, el("h2", null, "pass@k", el("span", { class: "quiet" }, " in %, with 95 % intervals over tasks")), passCurve(series)),
-    el("div", null, el("h2", null, "Rewards"), histograms(names.map((name) => ({ name, bars: view.histograms[name] }))))), slow);
-}
-
-function drawAgents(body, view) {
-  const { overview } = view;
-  show(body, agentsTable(overview.agents),
-    el("dl", { class: "facts wide" }, [["models", overview.models.join(", ") || "unknown"], ["rollouts in all", count(overview.num_rollouts)]].map(([name, value]) =>
-      el("div", null, el("dt", null, name), el("dd", null, value)))));
+function configuration(body, run, view, signal) {
+  const sample = el("div");
+  const facts = (pairs) => el("dl", { class: "facts wide" }, pairs.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
+  const draw = (now) => show(body, el("h2", null, "Agents"), agentsTable(now.overview.agents),
+    el("h2", { class: "spaced" }, "Run"), facts([["models", now.overview.models.join(", ") || "unknown"], ["rollouts in all", count(now.overview.num_rollouts)],
+      ["last change", time(now.overview.updated_at)]]), sample);
+  const look = async () => {
+    const { rows } = await get(["runs", run, "table"], { result: "rewarded" }, signal);
+    if (!rows.length) return;
+    const { task_index: task, rollout_index: rollout } = rows[0];
+    const found = await get(["rollouts", run, task, rollout], null, signal);
+    show(sample, el("h2", { class: "spaced" }, "Model calls", el("span", { class: "quiet" }, ` as in ${task} / ${rollout}`)),
+      tree(found.params || {}), found.instructions ? [el("h2", { class: "spaced" }, "Instructions"), rich(found.instructions)] : null,
+      found.tools?.length ? [el("h2", { class: "spaced" }, "Tools"), found.tools.map((tool) => tree(tool, tool.name || tool.type, false))] : null);
+  };
+  draw(view);
+  look().catch(() => {});
+  return (now) => { if (!body.querySelector("details[open]")) draw(now); };
 }
 
 class Rate {
@@ -110,27 +126,30 @@ class Rate {
   }
 }
 
-export const stateOf = (view) => (view.is_done ? "done" : view.num_stored ? "running" : "queued");
+function startOf({ overview }) {
+  const models = overview.models.map((model) => model.replace(/^policy_model = /, ""));
+  return `started ${time(overview.created_at)}${models.length ? `, policy: ${models.join(", ")}` : ""}`;
+}
 
-function drawHead(head, run, view, rate) {
+function drawNumbers(box, view, rate) {
   const { overview } = view;
   const failures = Object.values(overview.failures).reduce((sum, one) => sum + one, 0);
   const agents = Object.values(overview.agents);
-  const perSecond = rate.perSecond(), left = rate.left(view), state = stateOf(view);
+  const isOpen = ["queued", "running"].includes(view.state);
+  const perSecond = rate.perSecond(), left = rate.left(view);
   const only = agents.length === 1 ? agents[0] : null;
   const interval = (estimate, told) => (estimate?.interval ? `${told(estimate.interval.low)} to ${told(estimate.interval.high)}` : null);
   const tiles = [["rewarded", count(overview.num_rewarded), overview.num_rollouts ? `of ${count(overview.num_rollouts)}` : null],
     ["mean reward", decimals(overview.mean_reward), interval(only?.mean_reward, decimals)],
     only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => decimals(value, 1))] : null,
-    only ? ["tokens a rollout", decimals(only.members.output_tokens?.mean, 0), null] : null,
+    only?.members.output_tokens ? ["tokens a rollout", decimals(only.members.output_tokens.mean, 0), null] : null,
     ["failed attempts", count(failures), null],
-    view.is_done ? null : ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), left ? `done in ${seconds(left)}` : "while you watch"],
-    view.is_done ? null : ["open tasks", count(view.open_tasks), null]].filter(Boolean);
+    isOpen ? ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), left ? `done in ${seconds(left)}` : "while you watch"] : null,
+    view.state === "interrupted" ? ["missing", count(overview.num_rollouts - view.num_stored), "the same gymq collect resumes it"] : null,
+    isOpen ? ["queued or in flight", count(view.num_queued), null] : null].filter(Boolean);
   const fill = el("span", { class: "fill" });
   fill.style.width = overview.num_rollouts ? `${Math.min(100, (100 * view.num_stored) / overview.num_rollouts)}%` : "0";
-  show(head,
-    el("div", { class: "row" }, el("h1", null, run), el("span", { class: `badge ${state}` }, state), link([], "compare", { class: "button", href: address([], { with: run }) })),
-    el("p", { class: "quiet" }, `started ${time(overview.created_at)}`, overview.models.length ? `, policy: ${overview.models.join(", ")}` : ""),
+  show(box,
     overview.num_rollouts ? el("span", { class: "track wide", role: "img", "aria-label": `${count(view.num_stored)} of ${count(overview.num_rollouts)} rollouts done` }, fill) : null,
     el("div", { class: "tiles" }, tiles.map(([name, value, note]) =>
       el("div", { class: "tile" }, el("div", { class: "quiet" }, name), el("div", { class: "value" }, value), note ? el("div", { class: "quiet small" }, note) : null))));
@@ -148,27 +167,4 @@ function agentsTable(agents) {
         decimals(agent.members.output_tokens?.mean, 0), decimals(agent.members.reward?.std),
       ].map((cell) => el("td", { class: "number" }, cell)));
     }))));
-}
-
-function drawFailing(box, run, view) {
-  const classes = Object.entries(view.overview.failures).sort((a, b) => b[1] - a[1]);
-  show(box, el("h2", null, "Failed attempts by class"),
-    classes.length ? el("div", { class: "chips" }, classes.map(([name, number]) =>
-      el("a", { class: "chip bad", href: address(["run", run], { failure: name }) }, `${name} ${count(number)}`))) : el("p", { class: "quiet" }, "no failures"),
-    view.failing.length ? el("ul", { class: "plain" }, view.failing.map((one) => {
-      const [, task, rollout] = one.rollout.split("/");
-      return el("li", null, link(["rollout", run, task, rollout], `${task} / ${rollout}`), " ",
-        el("span", { class: "bad" }, one.failure_class), " ", el("span", { class: "quiet clip lines" }, one.reason));
-    })) : null);
-}
-
-function drawSlow(box, run, slowest) {
-  const most = slowest.length ? slowest[0][0] : 1;
-  show(box, el("h2", null, "Slowest"), slowest.length ? el("ul", { class: "plain" }, slowest.map(([duration, task, rollout, agent, reward]) => {
-    const fill = el("span", { class: "fill" });
-    fill.style.width = `${(100 * duration) / most}%`;
-    return el("li", { class: "slow" }, link(["rollout", run, task, rollout], `${task} / ${rollout}`, { title: agent }),
-      el("span", { class: "track" }, fill), el("span", { class: "number" }, seconds(duration)),
-      reward === null ? el("span", { class: "bad" }, "failed") : el("span", { class: "quiet" }, decimals(reward)));
-  })) : el("p", { class: "quiet" }, "no rollout is done yet"));
 }

@@ -1,87 +1,117 @@
-// The runs, the newest first, and the workers.
+// The runs, sorted and searched, and the workers.
 
 import { get } from "./api.js";
 import { address, el, link, show } from "./dom.js";
-import { count, decimals, percent, time } from "./format.js";
+import { bytes, count, decimals, percent, seconds, time } from "./format.js";
 
 const PAGE = 25;
+const AGAIN_MS = 4000;
+const COLUMNS = [["run", "run"], ["state", "state"], [null, "rollouts", true], ["reward", "reward", true], ["pass_at_1", "pass@1", true],
+  ["tokens", "tokens", true], ["duration_s", "duration", true], [null, "model"], ["started", "started"]];
+const FIRST_UP = ["run", "state"]; // columns that a first click sorts upwards
 
 export async function runsView(main, query, signal) {
-  const skip = Number(query.get("skip") || 0);
-  const text = query.get("text") || "";
-  const compare = query.get("with") || "";
+  const wanted = { text: query.get("text") || "", with: query.get("with") || "", sort: query.get("sort") || "started", order: query.get("order") || "down", skip: Number(query.get("skip") || 0) };
+  const here = (changed) => address([], { ...wanted, sort: wanted.sort === "started" ? "" : wanted.sort, order: wanted.order === "down" ? "" : wanted.order, skip: wanted.skip || "", ...changed });
   const list = el("div", null, el("p", { class: "quiet" }, "reading …"));
   const cluster = el("section", { class: "card" }, el("h2", null, "Workers"), el("p", { class: "quiet" }, "asking …"));
-  const search = el("input", { type: "search", value: text, placeholder: "name of a run", "aria-label": "name of a run" });
-  const form = el("form", { class: "filters", onsubmit: (event) => {
+  const search = el("input", { type: "search", value: wanted.text, placeholder: "name, tag or model", "aria-label": "name, tag or model" });
+  const form = el("form", { class: "filters", role: "search", onsubmit: (event) => {
     event.preventDefault();
-    location.hash = address([], { text: search.value, with: compare });
+    location.hash = here({ text: search.value, skip: "" });
   } }, search, el("button", { type: "submit" }, "find"));
-  show(main, el("section", { class: "card" }, el("div", { class: "row" }, el("h1", null, compare ? `Compare ${compare} with …` : "Runs"), form), list), compare ? null : cluster);
-
+  const chosen = new Set(wanted.with ? wanted.with.split(",") : []);
+  const compare = el("a", { class: "button" }, "compare");
+  const marked = () => {
+    compare.hidden = chosen.size < 2;
+    compare.href = address(["compare", ...[...chosen].slice(0, 2)], { more: [...chosen].slice(2).join(",") });
+    compare.textContent = `compare ${chosen.size}`;
+  };
+  show(main, el("section", { class: "card" }, el("div", { class: "row" }, el("h1", null, "Runs"), compare, form),
+    wanted.with ? el("p", { class: "quiet" }, `mark the runs to compare ${wanted.with} with`) : null, list), cluster);
+  marked();
+  const toggle = (run, isOn) => {
+    if (isOn) chosen.add(run); else chosen.delete(run);
+    marked();
+  };
   const refresh = async () => {
-    const { runs, num_runs } = await get(["runs"], { skip, text }, signal);
-    show(list, runs.length ? table(runs, compare) : el("p", { class: "quiet" }, text ? `no run has ${text} in its name` : "no runs yet: gymq collect starts one"),
-      pager(skip, num_runs, text, compare));
+    const { runs, num_runs } = await get(["runs"], { text: wanted.text, sort: wanted.sort, order: wanted.order, skip: wanted.skip || "" }, signal);
+    show(list, runs.length ? table(runs, wanted, here, chosen, toggle) : el("p", { class: "quiet" }, wanted.text ? `no run has ${wanted.text} in its name, tags or model` : "no runs yet: gymq collect starts one"),
+      pager(wanted.skip, num_runs, here));
   };
   const look = async () => {
     const { workers, queues } = await get(["cluster"], null, signal);
     show(cluster, el("h2", null, "Workers"), workersTable(workers, queues));
   };
   await refresh();
-  if (!compare) await look();
-  const timer = setInterval(() => { refresh().catch(() => {}); if (!compare) look().catch(() => {}); }, 4000);
+  await look();
+  const timer = setInterval(() => {
+    if (!list.contains(document.activeElement)) refresh().catch(() => {});
+    look().catch(() => {});
+  }, AGAIN_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 
-function table(runs, compare) {
-  const head = ["run", "started", "rewarded", "failures", "reward", "pass@1", "policy"];
-  return el("div", { class: "scroll" }, el("table", null,
-    el("thead", null, el("tr", null, head.map((name, at) => el("th", { class: at >= 2 && at <= 5 ? "number" : null }, name)))),
-    el("tbody", null, runs.map((run) => {
-      const failures = Object.values(run.failures).reduce((sum, one) => sum + one, 0);
-      const first = Object.values(run.agents).map((agent) => agent.pass_at_k["1"]).filter(Boolean);
-      const target = compare ? ["compare", compare, run.run] : ["run", run.run];
-      return el("tr", null,
-        el("td", null, link(target, run.run)),
-        el("td", { class: "quiet nowrap" }, time(run.created_at)),
-        el("td", { class: "number" }, count(run.num_rewarded), run.num_rollouts ? el("span", { class: "quiet" }, ` of ${count(run.num_rollouts)}`) : null),
-        el("td", { class: failures ? "number bad" : "number quiet" }, failures ? count(failures) : "–"),
-        el("td", { class: "number" }, decimals(run.mean_reward)),
-        el("td", { class: "number" }, first.length === 1 ? percent(first[0].value) : first.length ? `${first.length} agents` : "–"),
-        el("td", { class: "quiet" }, run.models.join(", ")));
-    }))));
+function table(runs, wanted, here, chosen, toggle) {
+  const heading = ([name, title, isNumber]) => {
+    if (!name) return el("th", { class: isNumber ? "number" : null }, title);
+    const isHere = name === wanted.sort, first = FIRST_UP.includes(name) ? "up" : "down";
+    const order = isHere ? (wanted.order === "up" ? "down" : "up") : first;
+    return el("th", { class: isNumber ? "number" : null, "aria-sort": isHere ? (wanted.order === "up" ? "ascending" : "descending") : null },
+      el("a", { href: here({ sort: name, order, skip: "" }), class: "sorter" }, title, isHere ? (wanted.order === "up" ? " ↑" : " ↓") : ""));
+  };
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", { class: "runs" },
+    el("thead", null, el("tr", null, el("th", null, el("span", { class: "unseen" }, "compare")), COLUMNS.map(heading))),
+    el("tbody", null, runs.map((row) => runCells(row, chosen, toggle)))));
 }
 
-function pager(skip, total, text, compare) {
+function runCells({ overview: run, state, num_stored: stored, pass_at_1: first, output_tokens: tokens, duration_s: duration }, chosen, toggle) {
+  const failures = Object.values(run.failures).reduce((sum, one) => sum + one, 0);
+  const agents = Object.keys(run.agents).length;
+  const mark = el("input", { type: "checkbox", checked: chosen.has(run.run), "aria-label": `compare ${run.run}`, onchange: (event) => toggle(run.run, event.target.checked) });
+  return el("tr", null, el("td", null, mark),
+    el("td", { class: "run-cell" }, link(["run", run.run], run.run), run.tags.map((tag) => el("a", { class: "chip tag", href: address([], { text: tag }) }, tag)),
+      run.note ? el("span", { class: "clip quiet small" }, run.note) : null),
+    el("td", null, el("span", { class: `badge ${state}` }, state)),
+    el("td", { class: "number" }, count(stored), run.num_rollouts ? el("span", { class: "quiet" }, ` of ${count(run.num_rollouts)}`) : null,
+      run.num_rollouts && state !== "done" ? bar(stored / run.num_rollouts) : null,
+      failures ? el("a", { class: "bad small block-line", href: address(["run", run.run], { tab: "failures" }) }, `${count(failures)} failed`) : null),
+    el("td", { class: "number" }, decimals(run.mean_reward)),
+    el("td", { class: "number" }, first !== null ? percent(first) : agents > 1 ? el("span", { class: "quiet" }, `${agents} agents`) : "–"),
+    el("td", { class: "number" }, tokens === null ? "–" : count(Math.round(tokens))),
+    el("td", { class: "number nowrap" }, duration === null ? "–" : seconds(duration)),
+    el("td", { class: "quiet" }, el("span", { class: "clip" }, run.models.map((model) => model.replace(/^policy_model = /, "")).join(", "))),
+    el("td", { class: "quiet nowrap" }, time(run.created_at)));
+}
+
+function bar(part) {
+  const fill = el("span", { class: "fill" });
+  fill.style.width = `${Math.min(100, 100 * part)}%`;
+  return el("span", { class: "track" }, fill);
+}
+
+function pager(skip, total, here) {
   if (total <= PAGE) return null;
-  const at = (to) => address([], { skip: to || "", text, with: compare });
   return el("div", { class: "pager" },
-    skip > 0 ? el("a", { href: at(Math.max(0, skip - PAGE)) }, "newer") : null,
+    skip > 0 ? el("a", { class: "button", href: here({ skip: Math.max(0, skip - PAGE) || "" }) }, "back") : null,
     el("span", { class: "quiet" }, `${count(skip + 1)} to ${count(Math.min(skip + PAGE, total))} of ${count(total)}`),
-    skip + PAGE < total ? el("a", { href: at(skip + PAGE) }, "older") : null);
+    skip + PAGE < total ? el("a", { class: "button", href: here({ skip: skip + PAGE }) }, "next") : null);
 }
 
 function workersTable(workers, queues) {
   if (!workers.length) return el("p", { class: "quiet" }, "no worker answers");
   const most = Math.max(1, ...workers.map((worker) => worker.load));
   const waiting = {};
-  for (const queue of queues) {
-    const of = (waiting[queue.agent] ||= { waiting: 0, in_hand: 0 });
-    of.waiting += queue.waiting;
-    of.in_hand += queue.in_hand;
-  }
-  return el("div", { class: "scroll" }, el("table", null,
-    el("thead", null, el("tr", null, ["instance", "kind", "load", "", "sessions", "requests", "errors", "tasks waiting"].map((name, at) =>
-      el("th", { class: at === 2 || at > 3 ? "number" : null }, name)))),
-    el("tbody", null, workers.map((worker) => {
-      const fill = el("span", { class: "fill" });
-      fill.style.width = `${(100 * worker.load) / most}%`;
-      return el("tr", null,
-        el("td", { title: worker.worker }, worker.name), el("td", { class: "quiet" }, worker.kind),
-        el("td", { class: "number" }, count(worker.load)), el("td", { class: "meter" }, el("span", { class: "track" }, fill)),
-        el("td", { class: "number" }, count(worker.sessions)), el("td", { class: "number" }, count(worker.requests)),
-        el("td", { class: worker.errors ? "number bad" : "number quiet" }, worker.errors ? count(worker.errors) : "–"),
-        el("td", { class: "number" }, worker.kind === "agents" && waiting[worker.name] ? count(waiting[worker.name].waiting) : ""));
-    }))));
+  for (const queue of queues) waiting[queue.agent] = (waiting[queue.agent] || 0) + queue.waiting;
+  const heads = [["instance"], ["kind"], ["load", true], [""], ["sessions", true], ["requests", true], ["errors", true], ["memory", true], ["tasks waiting", true], ["logs"]];
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "workers" }, el("table", null,
+    el("thead", null, el("tr", null, heads.map(([name, isNumber]) => el("th", { class: isNumber ? "number" : null }, name)))),
+    el("tbody", null, workers.map((worker) => el("tr", null,
+      el("td", { title: worker.worker }, worker.name), el("td", { class: "quiet" }, worker.kind),
+      el("td", { class: "number" }, count(worker.load)), el("td", { class: "meter" }, bar(worker.load / most)),
+      el("td", { class: "number" }, count(worker.sessions)), el("td", { class: "number" }, count(worker.requests)),
+      el("td", { class: worker.errors ? "number bad" : "number quiet" }, worker.errors ? count(worker.errors) : "–"),
+      el("td", { class: "number nowrap" }, worker.memory_bytes === null ? "–" : bytes(worker.memory_bytes)),
+      el("td", { class: "number" }, worker.kind === "agents" && worker.name in waiting ? count(waiting[worker.name]) : ""),
+      el("td", null, el("a", { href: address(["logs"], { worker: worker.worker }), "aria-label": `logs of ${worker.name}` }, "logs")))))));
 }

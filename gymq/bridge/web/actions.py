@@ -1,0 +1,117 @@
+"""What a reader may do with a run: cancel it, requeue its failures, describe it, take it along."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Annotated
+
+import msgspec
+
+from gymq.bridge.failures import BridgeError, not_found
+from gymq.bus import Bus
+from gymq.data.jsonl import JsonlError
+from gymq.data.run_files import failure_row, output_row
+from gymq.protocol import subjects
+from gymq.protocol.messages import Outcome, Run, VerifiedRollout, encode
+from gymq.queue.client import QueueClient
+from gymq.queue.dead_letters import DeadLetters
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.replay import NotReplayed, Replay, Replayed
+
+MOST_REPLAYED = 200  # letters of one request; the page asks again while there are more
+PATIENCE_S = 30.0
+
+Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
+
+
+class Description(msgspec.Struct, forbid_unknown_fields=True):
+    """What people say about a run."""
+
+    note: Annotated[str, msgspec.Meta(max_length=4000)] = ""
+    tags: Annotated[list[Tag], msgspec.Meta(max_length=20)] = []
+
+
+class Requeued(msgspec.Struct, frozen=True):
+    """What became of a run's dead letters."""
+
+    requeued: int
+    rewarded: int  # had a reward by now
+    kept: int
+    reasons: list[str]  # why letters are kept, each once
+
+
+class RunActions:
+    """Changes runs, over one bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._runs = Runs(bus)
+
+    async def cancel(self, run: str) -> int:
+        """Cancel a run, and return how many of its rollouts were queued or in flight.
+
+        Raises:
+            BridgeError: 404; there is no such run.
+            BusError, BadToken
+        """
+        if not await self._runs.exists(run):
+            raise not_found(f"there is no run {run}")
+        return await QueueClient(self._bus).cancel(run)
+
+    async def requeue_failures(self, run: str) -> Requeued:
+        """Requeue the failed rollouts of a run, at most `MOST_REPLAYED`.
+
+        Raises:
+            BusError, BadToken
+        """
+        replay, counts, reasons = Replay(self._bus), dict.fromkeys(Replayed, 0), dict[str, int]()
+        for entry in await DeadLetters(self._bus).newest(MOST_REPLAYED, run):
+            try:
+                counts[await replay.replay(entry)] += 1
+            except NotReplayed as problem:
+                reasons[str(problem)] = reasons.get(str(problem), 0) + 1
+        return Requeued(counts[Replayed.AGAIN], counts[Replayed.REWARDED], sum(reasons.values()), list(reasons))
+
+    async def describe(self, run: str, description: Description) -> Run:
+        """Store a note and tags with the record of a run.
+
+        Raises:
+            BridgeError: 404; there is no such run.
+            BusError, BadToken
+        """
+        record = await self._runs.record(run)
+        if record is None:
+            raise not_found(f"there is no record of run {run}, so it cannot be described")
+        tags = list(dict.fromkeys(description.tags))
+        changed = msgspec.structs.replace(record, note=description.note, tags=tags)
+        await self._bus.js.publish_with_retry(subjects.run_record(run), encode(changed), {}, patience_s=PATIENCE_S)
+        return changed
+
+    async def lines(self, run: str) -> AsyncIterator[bytes]:
+        """Yield the rollouts of a run as the lines of the files that a collection writes, failures included.
+
+        Raises:
+            BridgeError: 404; it has no rollouts.
+            BusError, BadToken
+        """
+        number = 0
+        async for _, outcome in OutcomeStore(self._bus).read(run):
+            number += 1
+            yield _line(outcome)
+        if not number:
+            raise not_found(f"run {run} has no rollouts")
+
+
+def _line(outcome: Outcome) -> bytes:
+    if isinstance(outcome, VerifiedRollout):
+        return output_row(outcome)
+    try:
+        return failure_row(outcome, 0)
+    except JsonlError:  # it failed because its row is no object
+        return failure_row(msgspec.structs.replace(outcome, row=b"{}"), 0)
+
+
+def refused_change() -> BridgeError:
+    """Return the error for a change where the viewer only shows."""
+    return BridgeError(403, "read_only", "this viewer only shows: it serves a file, or listens for other machines")

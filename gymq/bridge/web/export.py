@@ -1,0 +1,165 @@
+"""Stored runs as a folder that a browser shows without a server: to keep it, or to send it to somebody."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq.bridge.web import bundle
+from gymq.bridge.web.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
+from gymq.bridge.web.rendering import MOST_TEXTS, Rendering, RichText
+from gymq.bridge.web.rollout_view import View, stored_view, tokens_of_item
+from gymq.bridge.web.run_index import RunIndexes
+from gymq.bridge.web.run_list import RunList, RunRow
+from gymq.bridge.web.run_views import RunViews
+from gymq.bridge.web.site import Site
+from gymq.bus import Bus
+from gymq.protocol.tokens import encode_json
+from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.readable import exact_record
+
+MOST_COMPARED = 6  # runs of which all pairs are compared
+MOST_TASKS = 1_000_000
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+_FILES = ("style.css", "icon.svg")
+
+
+class ViewerExport:
+    """Writes runs of a bus into a folder."""
+
+    def __init__(self, bus: Bus, folder: Path) -> None:
+        """Prepare an export.
+
+        Args:
+            folder: where to write; an existing file of the same name is replaced.
+        """
+        self._folder = folder
+        self._list = RunList(bus)
+        self._views = RunViews(bus)
+        self._indexes = RunIndexes(bus)
+        self._store = OutcomeStore(bus)
+        self._rendering = Rendering()
+
+    async def write(self, runs: Sequence[str] | None = None) -> tuple[int, int]:
+        """Write the page, and all it can show of some runs.
+
+        Args:
+            runs: their names; None: all that are stored.
+
+        Returns:
+            How many runs and how many rollouts were written.
+
+        Raises:
+            BusError, OSError
+        """
+        site = Site()
+        (self._folder / "data").mkdir(parents=True, exist_ok=True)
+        (self._folder / "index.html").write_text(bundle.page(site))
+        (self._folder / "viewer.js").write_text(bundle.script(site))
+        for name in _FILES:
+            (self._folder / name).write_text(site.text(name))
+        listed = [row async for row in self._list.all() if runs is None or row.overview.run in runs]
+        self._put("runs", {"runs": listed})
+        try:
+            num_rollouts = sum([await self._run(number, row) for number, row in enumerate(listed)])
+        finally:
+            self._rendering.close()
+        if len(listed) <= MOST_COMPARED:
+            await self._compare([row.overview.run for row in listed])
+        return len(listed), num_rollouts
+
+    async def _run(self, number: int, row: RunRow) -> int:
+        run = row.overview.run
+        rows, tasks = await self._indexes.everything(run)
+        parts = {
+            "view": await self._views.view(run),
+            "rows": rows,
+            "tasks": tasks,
+            "charts": await self._indexes.charts(run),
+            "failing": await self._indexes.failure_groups(run),
+        }
+        self._put(f"run-{number}", parts)
+        async for _, outcome in self._store.read(run):
+            view = stored_view(outcome)
+            stored = {
+                "view": view,
+                "tokens": dict(_tokens(outcome, view)),
+                "record": exact_record(outcome).decode(),
+                "rendered": await self._rendered(view),
+            }
+            self._put(f"rollout-{number}-{outcome.task_index}-{outcome.rollout_index}", stored)
+        return len(rows)
+
+    async def _rendered(self, view: View) -> list[tuple[str, str, Any]]:
+        """Return the trees of the texts that the page may ask for; what is missing is shown as it is."""
+        sources = list(dict.fromkeys(_sources(view)))
+        trees: list[Any] = []
+        for start in range(0, len(sources), MOST_TEXTS):
+            texts = [RichText(text, language) for language, text in sources[start : start + MOST_TEXTS]]
+            trees += await self._rendering.render(texts)
+        return [(*source, tree) for source, tree in zip(sources, trees, strict=True) if tree is not None]
+
+    async def _compare(self, runs: Sequence[str]) -> None:
+        for left, name in enumerate(runs):
+            for right, other in enumerate(runs):
+                if left != right:
+                    found = await self._indexes.comparison(name, [other], "task", 0, MOST_TASKS)
+                    self._put(f"compared-{left}-{right}", found)
+
+    def _put(self, name: str, value: Any) -> None:
+        # As a text of JSON: an object of JavaScript would take a field `__proto__` for its prototype.
+        text = _encode(_encode(value).decode())
+        (self._folder / "data" / f"{name}.js").write_bytes(b'gymqStored("' + name.encode() + b'", ' + text + b");\n")
+
+
+def _tokens(outcome: Any, view: View) -> Iterator[tuple[str, Any]]:
+    for position, item in enumerate(view.get("items", [])):
+        if "generation_token_ids" in item.get("tokens", {}):
+            yield str(position), tokens_of_item(outcome, position)
+
+
+def _sources(view: View) -> Iterator[tuple[str, str]]:
+    """Yield language (empty: Markdown) and text of what the page renders of a rollout."""
+    for name in ("instructions", "input", "expected", "answer", "verdict", "judge_calls"):
+        yield from _texts(view.get(name), "")
+    yield from _texts(view.get("failure"), "")
+    for item in view.get("items", []):
+        if item.get("type") == "reasoning":
+            parts = [*(item.get("summary") or []), *(item.get("content") or [])]
+            yield "", "\n".join(str(part.get("text", "")) for part in parts if isinstance(part, dict))
+        yield from _texts(item, "")
+
+
+def _texts(value: Any, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, dict):
+        for key, entry in value.items():
+            yield from _texts(entry, str(key))
+    elif isinstance(value, list | tuple):
+        for entry in value:
+            yield from _texts(entry, name)
+    elif isinstance(value, str):
+        yield from _of_text(value, name)
+
+
+def _of_text(text: str, name: str) -> Iterator[tuple[str, str]]:
+    language = LANGUAGE_OF_FIELD.get(name.lower())
+    if language is not None:
+        yield language, text
+    if TRACEBACK in text:
+        yield TRACEBACK_LANGUAGE, text
+    if name in ("arguments", "output"):
+        yield from _inside(text)
+    yield "", text
+
+
+def _inside(text: str) -> Iterable[tuple[str, str]]:
+    """Return the texts in the JSON that a call's arguments or its result may be."""
+    try:
+        decoded = msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return [("json", text)]
+    return _texts(decoded, "") if isinstance(decoded, dict | list) else []

@@ -1,0 +1,105 @@
+"""The list of runs: what each is doing, how far it is, and what it has cost."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+import msgspec
+
+from gymq.bus import Bus
+from gymq.protocol.messages import Run
+from gymq.runs.overview import RunOverview, run_overview
+from gymq.runs.run_states import Queued, State, is_empty, read_queued, state_of
+from gymq.runs.stored_runs import Runs
+from gymq.runtime.profiler import read_profile
+
+PAGE = 25
+MOST_SORTED = 500  # runs, the newest, that are sorted by what only their checkpoints say
+
+RUN_SORTS = ("started", "run", "state", "reward", "pass_at_1", "tokens", "duration_s")
+
+
+class RunRow(msgspec.Struct, frozen=True):
+    """A run in the list."""
+
+    overview: RunOverview
+    state: State
+    num_stored: int
+    pass_at_1: float | None  # in percent; None: there are several agents, or no rewards yet
+    output_tokens: float | None
+    duration_s: float | None  # from its start to the last rollout
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    runs: list[RunRow]
+    num_runs: int
+
+
+class RunList:
+    """Lists the runs of a bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._runs = Runs(bus)
+
+    async def page(self, skip: int, text: str, sort: str, *, is_descending: bool) -> RunPage:
+        """Return a page of the runs that have a text in their name, tags, note or models.
+
+        Raises:
+            BusError
+        """
+        queued = await read_queued(self._bus)
+        records = [one for one in await self._runs.records() if not is_empty(one, queued) and _has(one, text)]
+        if sort == "started":
+            shown = (records if is_descending else records[::-1])[skip : skip + PAGE]
+            return RunPage([await self._row(one, queued) for one in shown], len(records))
+        if sort == "run":
+            shown = sorted(records, key=lambda one: one.run, reverse=is_descending)[skip : skip + PAGE]
+            return RunPage([await self._row(one, queued) for one in shown], len(records))
+        rows = [await self._row(one, queued) for one in records[:MOST_SORTED]]
+        return RunPage(_sorted(rows, sort, is_descending=is_descending)[skip : skip + PAGE], len(rows))
+
+    async def all(self) -> AsyncIterator[RunRow]:
+        """Yield all runs, the newest first.
+
+        Raises:
+            BusError
+        """
+        queued = await read_queued(self._bus)
+        for record in await self._runs.records():
+            if not is_empty(record, queued):
+                yield await self._row(record, queued)
+
+    async def _row(self, record: Run, queued: Queued) -> RunRow:
+        overview = run_overview(record, await read_profile(self._bus.js, record.run))
+        num_stored = overview.num_rewarded
+        if num_stored != record.num_rollouts:  # failures are counted by attempts
+            num_stored = await self._runs.num_stored(record.run)
+        agents = list(overview.agents.values())
+        first = agents[0].pass_at_k.get(1) if len(agents) == 1 else None
+        tokens = [fields.mean * fields.count for one in agents if (fields := one.fields.get("output_tokens"))]
+        duration_s = overview.updated_at - record.created_at if overview.updated_at and record.created_at else None
+        return RunRow(
+            overview=overview,
+            state=state_of(record, num_stored, overview.updated_at, queued),
+            num_stored=num_stored,
+            pass_at_1=None if first is None else first.value,
+            output_tokens=sum(tokens) if tokens else None,
+            duration_s=duration_s if duration_s and duration_s > 0 else None,
+        )
+
+
+def _has(record: Run, text: str) -> bool:
+    wanted = text.lower()
+    return any(wanted in part.lower() for part in (record.run, record.note, *record.tags, *record.models))
+
+
+def _sorted(rows: Sequence[RunRow], sort: str, *, is_descending: bool) -> list[RunRow]:
+    """Return rows by a field; those without a value are last."""
+    if sort == "state":
+        return sorted(rows, key=lambda row: row.state, reverse=is_descending)
+    fields = {"reward": "mean_reward", "tokens": "output_tokens"}
+    name = fields.get(sort, sort)
+    values = [(getattr(row.overview if sort == "reward" else row, name), row) for row in rows]
+    known = sorted((one for one in values if one[0] is not None), key=lambda one: one[0], reverse=is_descending)
+    return [row for _, row in known] + [row for value, row in values if value is None]

@@ -1,0 +1,74 @@
+// The charts of a run: pass@k, rewards, and how both, lengths and times went over its course and by policy version.
+
+import { get } from "./api.js";
+import { course, curveOf, histograms, lengths, passCurve } from "./chart.js";
+import { el, link, show } from "./dom.js";
+import { count, decimals, percent, seconds, time } from "./format.js";
+
+const AGAIN_MS = 300;
+
+// Draws into `box` and returns a function that draws again with what is new.
+export function chartList(box, run, signal) {
+  let view = null;
+  const draw = async () => {
+    for (;;) {
+      const found = await get(["runs", run, "charts"], null, signal);
+      show(box, curves(view), courses(found), stages(found), slowest(run, view.slowest));
+      if (found.is_whole || signal.aborted) return;
+      await new Promise((done) => { setTimeout(done, AGAIN_MS); });
+    }
+  };
+  const failed = (error) => { if (error.name !== "AbortError") show(box, el("p", { class: "bad" }, error.message)); };
+  return (now) => { view = now ?? view; return draw().catch(failed); };
+}
+
+const titled = (title, note, ...nodes) => el("div", null, el("h2", null, title, note ? el("span", { class: "quiet" }, ` ${note}`) : null), nodes);
+
+function curves(view) {
+  const names = Object.keys(view.overview.agents);
+  const series = names.filter((name) => view.overview.agents[name].rollouts).map((name) => curveOf(name, view.overview.agents[name]));
+  return el("div", { class: "columns" },
+    titled("pass@k", "in %, with 95 % intervals over tasks", passCurve(series)),
+    titled("Rewards", "", histograms(names.map((name) => ({ name, bars: view.histograms[name] })))));
+}
+
+const told = ({ part }) => `${count(part.rollouts)} rollouts, ${count(part.failed)} failed, ${count(part.truncated)} truncated${part.reward ? `; mean reward ${decimals(part.reward.value)}` : ""}`;
+const pointOf = (at, one, value) => ({ at, value, ...one });
+const clock = (unix) => new Date(unix * 1000).toLocaleTimeString("en-GB");
+
+function courses({ over_time: bins, versions, lengths: found, num_replies: replies, num_truncated: truncated, is_whole: isWhole }) {
+  const rewards = bins.map((bin) => pointOf((bin.start + bin.end) / 2, { ...bin, low: bin.part.reward?.interval?.low, high: bin.part.reward?.interval?.high }, bin.part.reward?.value));
+  const rates = bins.map((bin) => pointOf((bin.start + bin.end) / 2, bin, bin.part.rollouts / (bin.end - bin.start)));
+  const cut = bins.map((bin) => pointOf((bin.start + bin.end) / 2, bin, bin.part.rollouts ? (100 * bin.part.truncated) / bin.part.rollouts : null));
+  const name = (point) => (point.start ? clock(point.at) : "");
+  const policies = versions.map((one, at) => pointOf(at, { ...one, low: one.part.reward?.interval?.low, high: one.part.reward?.interval?.high }, one.part.reward?.value));
+  const note = isWhole ? "" : "reading …";
+  return el("div", { class: "columns" },
+    bins.length ? titled("Mean reward over time", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward over time", name, told: (point) => `${name(point)}: ${told(point)}` })) : null,
+    policies.length ? titled("Mean reward by policy version", note, course(policies, { label: "mean reward by policy version", name: (point) => point.version, told: (point) => `${point.version}: ${told(point)}` })) : null,
+    bins.length ? titled("Throughput", "rollouts that ended, a second", course(rates, { label: "rollouts a second over time", name, told: (point) => `${name(point)}: ${decimals(point.value, 2)} rollouts/s` })) : null,
+    titled("Truncated replies", `${count(truncated)} of ${count(replies)} (${percent((100 * truncated) / (replies || 1))}) reached the limit of output tokens`,
+      truncated && bins.length ? course(cut, { label: "truncated replies in percent over time", name, told: (point) => `${name(point)}: ${percent(point.value)}` }) : el("p", { class: "quiet" }, truncated ? "" : "none")),
+    Object.entries(found).map(([what, bars], at) => titled(`${what[0].toUpperCase()}${what.slice(1)}`, "of a rollout", lengths(bars, what, at + 2))));
+}
+
+function stages({ stages: found }) {
+  const entries = Object.entries(found);
+  if (!entries.length) return null;
+  return titled("Latency by stage", "", el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "latency by stage" }, el("table", null,
+    el("thead", null, el("tr", null, ["stage", "calls", "a call", "a rollout: median", "90 %", "longest"].map((name, at) => el("th", { class: at ? "number" : null }, name)))),
+    el("tbody", null, entries.map(([stage, { calls, call_s: each, rollout }]) => el("tr", null,
+      el("td", null, el("span", { class: `swatch ${stage}` }), stage),
+      [count(calls), seconds(each), seconds(rollout.median), seconds(rollout.p90), seconds(rollout.max)].map((cell) => el("td", { class: "number" }, cell))))))));
+}
+
+function slowest(run, found) {
+  const most = found.length ? found[0][0] : 1;
+  return titled("Slowest", "", found.length ? el("ul", { class: "plain" }, found.map(([duration, task, rollout, agent, reward]) => {
+    const fill = el("span", { class: "fill" });
+    fill.style.width = `${(100 * duration) / most}%`;
+    return el("li", { class: "slow" }, link(["rollout", run, task, rollout], `${task} / ${rollout}`, { title: agent }),
+      el("span", { class: "track" }, fill), el("span", { class: "number" }, seconds(duration)),
+      reward === null ? el("span", { class: "bad" }, "failed") : el("span", { class: "quiet" }, decimals(reward)));
+  })) : el("p", { class: "quiet" }, "no rollout is done yet"));
+}

@@ -1,0 +1,53 @@
+// The failures of a run by class and message, with the workers that had them and what those logged.
+
+import { get } from "./api.js";
+import { address, el, link, show } from "./dom.js";
+import { count } from "./format.js";
+import { foldedLogs } from "./logs.js";
+
+const AGAIN_MS = 300;
+
+// Draws into `box` and returns a function that draws again with what is new.
+export function failureList(box, run, view, signal) {
+  const draw = async () => {
+    for (;;) {
+      const found = await get(["runs", run, "failing"], null, signal);
+      show(box, classes(run, view.overview.failures), groups(run, found, signal), attempts(run, view.failing));
+      if (found.is_whole || signal.aborted) return;
+      await new Promise((done) => { setTimeout(done, AGAIN_MS); });
+    }
+  };
+  const failed = (error) => { if (error.name !== "AbortError") show(box, el("p", { class: "bad" }, error.message)); };
+  draw().catch(failed);
+  // What a reader has opened stays.
+  return (now) => { view = now; return box.querySelector("details[open]") ? null : draw().catch(failed); };
+}
+
+function classes(run, failures) {
+  const sorted = Object.entries(failures).sort((a, b) => b[1] - a[1]);
+  return [el("h2", null, "Failed attempts by class"), sorted.length
+    ? el("div", { class: "chips" }, sorted.map(([name, number]) => el("a", { class: "chip bad", href: address(["run", run], { failure: name }) }, `${name} ${count(number)}`)))
+    : el("p", { class: "quiet" }, "no failures")];
+}
+
+function groups(run, { groups: found, num_failed: number, is_whole: isWhole }, signal) {
+  if (!found.length) return null;
+  return [el("h2", { class: "spaced" }, "By message", el("span", { class: "quiet" }, ` ${count(number)} rollouts without a reward${isWhole ? "" : ", reading …"}`)),
+    found.map((group) => el("div", { class: "block output" },
+      el("div", { class: "row" }, el("b", null, count(group.count)), el("span", { class: "bad" }, group.failure_class), el("span", { class: "quiet" }, group.stage ? `at ${group.stage}` : ""),
+        group.workers.length ? el("span", { class: "quiet small" }, "worker ", group.workers.map(([worker, times], at) => [at ? ", " : "",
+          el("a", { href: address(["logs"], { worker }) }, worker), times < group.count ? ` (${count(times)})` : ""])) : null),
+      el("p", { class: "lines" }, group.message),
+      el("div", { class: "chips" }, group.rollouts.map(([task, rollout]) => el("a", { class: "chip", href: address(["rollout", run, task, rollout], { by: "failure" }) }, `${task} / ${rollout}`)),
+        group.count > group.rollouts.length ? el("a", { class: "chip", href: address(["run", run], { failure: group.failure_class }) }, `all of ${group.failure_class}`) : null),
+      foldedLogs("log lines about the first", { rollout: `${run}/${group.rollouts[0].join("/")}` }, signal)))];
+}
+
+function attempts(run, failing) {
+  if (!failing.length) return null;
+  return [el("h2", { class: "spaced" }, "Newest"), el("ul", { class: "plain" }, failing.map((one) => {
+    const [, task, rollout] = one.rollout.split("/");
+    return el("li", null, link(["rollout", run, task, rollout], `${task} / ${rollout}`), " ",
+      el("span", { class: "bad" }, one.failure_class), " ", el("span", { class: "quiet clip lines" }, one.reason));
+  }))];
+}
