@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import NamedTuple
 
 import pydantic
@@ -13,7 +14,6 @@ from gymq.bridge import Bridge, BridgeSettings, settings_of
 from gymq.bridge.directory import config_of_workers, directory_of
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cli.cluster import FOLDER
 from gymq.cli.errors import UsageError
 from gymq.cluster.host import raise_open_files
 from gymq.config import Config
@@ -37,8 +37,11 @@ class BridgeAddress(NamedTuple):
 
 
 @asynccontextmanager
-async def bridge_for(config: Config, url: str) -> AsyncIterator[BridgeAddress]:
+async def bridge_for(config: Config, url: str, logs: Path) -> AsyncIterator[BridgeAddress]:
     """Run a bridge while the block runs.
+
+    Args:
+        logs: folder of the workers' logs, which the viewer shows.
 
     Raises:
         UsageError: a setting or a port does not do, or there is nothing to serve.
@@ -55,7 +58,7 @@ async def bridge_for(config: Config, url: str) -> AsyncIterator[BridgeAddress]:
             if not config.instances:
                 raise UsageError("no worker runs in this cluster: start some, or name them with --config FILE")
         directory = directory_of(config, settings.host, settings.port, has_options=is_configured)
-        async with Bridge(bus, directory, settings, logs=FOLDER / "logs"):
+        async with Bridge(bus, directory, settings, logs=logs):
             yield BridgeAddress(f"http://{bracketed(directory.head_host)}:{settings.port}", len(config.instances))
     finally:
         await bus.close()

@@ -23,6 +23,7 @@ from gymq.server import EmbeddedServer, find_running
 
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
+LOGS = FOLDER / "logs"
 CONNECT_S = 5.0  # somebody waits at the terminal
 
 
@@ -67,7 +68,7 @@ async def cluster_url(
         if config.tree.get("bridge") is not None:
             from gymq.cli.bridging import bridge_for  # a web server, which no other command needs
 
-            bridge = await stack.enter_async_context(bridge_for(config, cluster.url))
+            bridge = await stack.enter_async_context(bridge_for(config, cluster.url, LOGS))
             address = ClusterAddress(cluster.url, bridge.viewer_url)
         try:
             yield address

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gymq.cli.bridging import bridge_for
-from gymq.cli.cluster import running_url
+from gymq.cli.cluster import LOGS, running_url
 from gymq.cli.interrupts import until_interrupted
 from gymq.config import Config
 from gymq.telemetry import logs
@@ -14,7 +14,7 @@ from gymq.telemetry import logs
 async def serve(config: Config, nats: str | None, log_level: str) -> None:
     logs.configure("bridge", log_level)
     with until_interrupted():
-        async with bridge_for(config, await running_url(nats)) as address:
+        async with bridge_for(config, await running_url(nats), LOGS) as address:
             print(f"{address}\nCtrl-C stops it", flush=True)
             try:
                 await asyncio.Event().wait()

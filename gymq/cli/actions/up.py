@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import get_args
 
 from gymq.cli.bridging import bridge_for
+from gymq.cli.cluster import LOGS
 from gymq.cli.configuration import check_instances
 from gymq.cli.errors import UsageError
 from gymq.cli.health import health_at
@@ -58,7 +59,7 @@ async def run_cluster(
                 await stack.enter_async_context(health_at(*health, cluster))
             await stack.enter_async_context(cluster)
             if has_bridge:
-                print(await stack.enter_async_context(bridge_for(config, cluster.url)), flush=True)
+                print(await stack.enter_async_context(bridge_for(config, cluster.url, LOGS)), flush=True)
             where = f"{len(cluster.children)} processes at {redact(cluster.url)}"
             print(f"{num_workers} workers in {where}; Ctrl-C stops them", flush=True)
             if has_server and not has_bridge:

@@ -12,7 +12,7 @@ from pathlib import Path
 from gymq.bridge.viewer import Viewer
 from gymq.bridge.web.export import ViewerExport
 from gymq.bus import Bus, streams
-from gymq.cli.cluster import FOLDER, STORE, connected, require_run, stored_server
+from gymq.cli.cluster import LOGS, STORE, connected, require_run, stored_server
 from gymq.cli.errors import UsageError
 from gymq.cli.interrupts import until_interrupted
 from gymq.cli.view_file import import_rollouts
@@ -106,7 +106,7 @@ async def _follow(host: str, port: int | None, nats: str | None) -> None:
         ):
             if server is not None:
                 await stack.enter_async_context(_profiled(bus))
-            shown_here = Viewer(bus, host, port, logs=None if nats else FOLDER / "logs", may_change=True)
+            shown_here = Viewer(bus, host, port, logs=None if nats else LOGS, may_change=True)
             viewer = await stack.enter_async_context(shown_here)
             if shown is None:
                 shown = viewer.url
