@@ -27,9 +27,10 @@ ROW = {
 }
 
 
-async def test_without_a_configuration_the_workers_that_run_are_served(world: World) -> None:
+async def test_without_a_configuration_the_workers_that_run_are_served(world: World, tmp_path: Path) -> None:
     port = free_port("127.0.0.1")
-    async with bridge_for(Config({"bridge": {"port": port, "name": world.name("found")}}, []), world.url) as address:
+    config = Config({"bridge": {"port": port, "name": world.name("found")}}, [])
+    async with bridge_for(config, world.url, tmp_path) as address:
         assert address.viewer_url == f"http://127.0.0.1:{port}/ui/"
         world.head = f"http://127.0.0.1:{port}"
         async with new_client(world) as client:

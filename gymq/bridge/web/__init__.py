@@ -1,4 +1,4 @@
-"""The viewer of a bridge: runs, their statistics, their rollouts, live. It changes runs only where a reader asks for it."""
+"""The viewer of a bridge: runs, their statistics, their rollouts, live. Runs change only where a reader asks for it."""
 
 from gymq.bridge.web.routes import WebRoutes
 
