@@ -17,7 +17,7 @@ MOST_WORKERS = 8
 _NUMBER = re.compile(r"[0-9]+")
 
 
-class FailureGroup(msgspec.Struct, frozen=True):
+class FailureKind(msgspec.Struct, frozen=True):
     """Rollouts that ended without a reward for the same reason, as far as their messages say."""
 
     failure_class: str
@@ -28,13 +28,13 @@ class FailureGroup(msgspec.Struct, frozen=True):
     rollouts: list[tuple[int, int]]  # examples: task and rollout index
 
 
-class FailureGroups(msgspec.Struct, frozen=True):
-    groups: list[FailureGroup]  # the largest first
+class FailureKinds(msgspec.Struct, frozen=True):
+    groups: list[FailureKind]  # the largest first
     num_failed: int  # rollouts
     is_whole: bool
 
 
-def failure_groups(rows: Iterable[RolloutRow], *, is_whole: bool) -> FailureGroups:
+def failure_groups(rows: Iterable[RolloutRow], *, is_whole: bool) -> FailureKinds:
     """Return the failed among some rollouts by class, stage and message; messages may differ in their numbers."""
     found: dict[tuple[str, str, str], list[RolloutRow]] = {}
     for row in rows:
@@ -42,15 +42,15 @@ def failure_groups(rows: Iterable[RolloutRow], *, is_whole: bool) -> FailureGrou
             reason = _NUMBER.sub("#", row.words.partition("\n")[0])
             found.setdefault((row.failure_class, row.stage, reason), []).append(row)
     groups = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
-    return FailureGroups(
+    return FailureKinds(
         [_group(failure_class, stage, those) for (failure_class, stage, _), those in groups[:MOST_GROUPS]],
         sum(len(those) for those in found.values()),
         is_whole,
     )
 
 
-def _group(failure_class: str, stage: str, rows: list[RolloutRow]) -> FailureGroup:
-    return FailureGroup(
+def _group(failure_class: str, stage: str, rows: list[RolloutRow]) -> FailureKind:
+    return FailureKind(
         failure_class=failure_class,
         stage=stage,
         message=rows[0].words,

@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from gymq.bridge.web.failure_groups import FailureGroups, failure_groups
+from gymq.bridge.web.failure_groups import FailureKinds, failure_groups
 from gymq.bridge.web.rollout_list import YIELD_EVERY, RolloutRow, Wanted, row
 from gymq.bridge.web.run_charts import RunCharts, run_charts
 from gymq.bus import Bus
@@ -168,7 +168,7 @@ class RunIndexes:
         rows, is_whole = await self._read(run)
         return await asyncio.to_thread(run_charts, rows, is_whole=is_whole)
 
-    async def failure_groups(self, run: str) -> FailureGroups:
+    async def failure_groups(self, run: str) -> FailureKinds:
         """Return the failures of a run by class and message.
 
         Raises:
