@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gymq.resources import Environment as Environment
     from gymq.resources import Resources as Resources
     from gymq.resources import Row as Row
+    from gymq.resources import RowsWanted as RowsWanted
     from gymq.resources import Verdict as Verdict
     from gymq.resources import VerifyRequest as VerifyRequest
     from gymq.resources import tool as tool
@@ -87,6 +88,7 @@ _HOME = {
     "Rollout": "agent",
     "RolloutError": "failures",
     "Row": "resources",
+    "RowsWanted": "resources",
     "RunResult": "collection.results",
     "ScriptedModel": "testing",
     "Session": "agent",

@@ -6,7 +6,7 @@ import inspect
 import json
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, SupportsFloat, get_type_hints, overload
 
@@ -88,6 +88,25 @@ Judged = Verdict | SupportsFloat
 """What `verify` may return: a verdict, or a number that is the reward."""
 
 Need = Literal["judge", "sandbox", "network"]  # a model to ask, a place to run a model's code, the internet
+
+
+@dataclass(frozen=True)
+class RowsWanted:
+    """Rows that a class is asked to make.
+
+    Attributes:
+        count: how many.
+        seed: the same seed gives the same rows, on any machine.
+        tokens: how long each prompt may be, as `count_tokens` counts; None: as long as the class likes.
+        kinds: names of the class's `row_kinds`, for the rows in turn.
+        count_tokens: returns the tokens of a text.
+    """
+
+    count: int
+    seed: int
+    tokens: int | None
+    kinds: tuple[str, ...]
+    count_tokens: Callable[[str], int]
 
 
 class ModelCaller(Protocol):
@@ -187,6 +206,7 @@ class Resources(Worker, Generic[RowT, StateT]):
     tools: ClassVar[dict[str, Tool]] = {}
     stateful: ClassVar[bool] = False
     replayable: ClassVar[bool] = False  # the same calls always lead to the same state and answers
+    row_kinds: ClassVar[tuple[str, ...]] = ()  # of the rows that `make_rows` can make
     session_ttl_s: float = 900.0  # an idle session is closed after this many seconds
     max_sessions: int = 100_000  # in one process
     verify_timeout_s: float = 60.0  # for `verify_in_process`
@@ -211,6 +231,15 @@ class Resources(Worker, Generic[RowT, StateT]):
     def __getstate__(self) -> dict[str, Any]:
         """Return what a process gets to run `verify`: everything but connections and processes."""
         return {name: value for name, value in vars(self).items() if name not in ("models", "processes")}
+
+    @classmethod
+    def make_rows(cls, wanted: RowsWanted) -> Iterator[dict[str, Any]]:
+        """Make rows, for `gymq data make`. Import what only this needs inside.
+
+        Raises:
+            OptionsError: there are no rows as they are wanted.
+        """
+        raise NotImplementedError
 
     async def verify(self, request: VerifyRequest[RowT, StateT]) -> Judged:
         """Score a response. It shares its event loop with all rollouts of the process, so it must not compute for long.

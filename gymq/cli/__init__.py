@@ -20,6 +20,7 @@ COMMANDS = {
     "bridge": "Serve a running cluster over HTTP, with the interface of NeMo Gym.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "demo": "Run the demo: four environments and a simulated model, without key or network.",
+    "data": "Make data sets of environments.",
     "profile": "Show the statistics of a run, live or from files.",
     "status": "Show server, streams, workers, queues and runs.",
     "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",

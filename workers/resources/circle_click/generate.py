@@ -1,22 +1,20 @@
-"""Make rows: pictures with three to five circles of one size that do not touch, and the colour to click.
-
-python -m gymq.workers.resources.circle_click.generate 100 > circles.jsonl
-"""
+"""Make rows: pictures with three to five circles of one size that do not touch, and the colour to click."""
 
 from __future__ import annotations
 
-import argparse
 import base64
 import io
-import json
 import math
 import random
+from collections.abc import Iterator
 from typing import Any
+
+import gymq
 
 try:
     from PIL import Image, ImageDraw
 except ImportError:
-    raise SystemExit('Pillow is not installed: pip install "gymq[resources]"') from None
+    raise gymq.OptionsError('Pillow is not installed: pip install "gymq[resources]"') from None
 
 SIDE = 1000  # pixels of a picture, which is square
 COLORS = ("red", "blue", "green", "orange", "purple", "brown", "gray", "black", "pink", "cyan")
@@ -35,14 +33,13 @@ CLICK = {
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Print rows of circle_click, one JSON object a line.")
-    parser.add_argument("rows", type=int, help="how many rows")
-    parser.add_argument("--seed", type=int, default=0, help="other seeds give other rows; default 0")
-    arguments = parser.parse_args()
-    rng = random.Random(arguments.seed)
-    for _ in range(arguments.rows):
-        print(json.dumps(make_row(rng)))
+def make_rows(wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
+    """Yield tasks; they have no length in tokens."""
+    if wanted.tokens is not None:
+        raise gymq.OptionsError("a picture has no length in tokens")
+    rng = random.Random(wanted.seed)
+    for _ in range(wanted.count):
+        yield make_row(rng)
 
 
 def make_row(rng: random.Random) -> dict[str, Any]:
@@ -90,7 +87,3 @@ def data_uri(picture: Image.Image) -> str:
     png = io.BytesIO()
     picture.quantize(16).save(png, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"
-
-
-if __name__ == "__main__":
-    main()

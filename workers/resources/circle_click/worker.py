@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pydantic
@@ -31,6 +31,13 @@ class CircleClick(gymq.Resources[CirclesRow]):
     """Reward 1 if the first click hits the circle of the target colour."""
 
     reward_range = (0.0, 1.0)
+
+    @classmethod
+    def make_rows(cls, wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
+        """Make pictures."""
+        from gymq.workers.resources.circle_click.generate import make_rows
+
+        return make_rows(wanted)
 
     @gymq.tool
     async def click(self, x: Any, y: Any) -> dict[str, Any]:
