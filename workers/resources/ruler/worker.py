@@ -1,0 +1,46 @@
+"""ruler: the 13 synthetic tasks of RULER over long contexts. The reply has to contain the references."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import pydantic
+
+import gymq
+
+# A reply needs any of the references in these, and its share of them in the others.
+ANY_OF = ("qa_1", "qa_2")
+
+SUBSETS = (
+    *("niah_single_1", "niah_single_2", "niah_single_3", "niah_multikey_1", "niah_multikey_2", "niah_multikey_3"),
+    *("niah_multivalue", "niah_multiquery", "vt", "cwe", "fwe", *ANY_OF),
+)
+
+
+class RulerRow(gymq.Row):
+    outputs: Annotated[list[str], pydantic.Field(min_length=1)]  # the references
+    length: int  # tokens of the sample
+    subset: str
+
+
+class Ruler(gymq.Resources[RulerRow]):
+    """Reward is the share of the references that the reply contains, in any case; for questions 1 for any of them."""
+
+    reward_range = (0.0, 1.0)
+    row_kinds = tuple(subset for subset in SUBSETS if subset not in ANY_OF)  # those need SQuAD and HotpotQA
+
+    @classmethod
+    def make_rows(cls, wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
+        """Make rows of the subsets that need no data of others."""
+        from gymq.workers.resources.ruler.generate import make_rows
+
+        return make_rows(wanted)
+
+    async def verify(self, request: gymq.VerifyRequest[RulerRow]) -> gymq.Verdict:
+        row = request.row
+        reply = request.reply_text.strip().lower()
+        found = [reference.lower() in reply for reference in row.outputs]
+        reward = float(any(found)) if row.subset in ANY_OF else sum(found) / len(found)
+        # A field for each subset, so that its mean is that of its own rows.
+        return gymq.Verdict(reward, **({row.subset: reward} if row.subset in SUBSETS else {}))

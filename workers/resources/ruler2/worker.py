@@ -1,0 +1,76 @@
+"""ruler2: the twelve tasks of RULER's second edition. The reply is compared with texts, or read for a letter."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pydantic
+from gymq.workers.resources.ruler2.letters import chosen_letter
+from gymq.workers.resources.ruler2.texts import MATCH_TYPES, text_score
+
+import gymq
+
+log = logging.getLogger(__name__)
+
+LETTERS = "multichoice"
+TEXTS = "ruler2"
+
+_CONTROL = re.compile(r"[\x00-\x1f]")
+
+
+class Ruler2Row(gymq.Row):
+    expected_answer: Any  # references, or a letter
+    eval_type: str = TEXTS
+    match_type: str = "all"
+    task: str | None = None
+    length: int | None = None
+
+    @pydantic.model_validator(mode="after")
+    def _check_match_type(self) -> Ruler2Row:
+        if self.eval_type != LETTERS and self.match_type not in MATCH_TYPES:
+            raise ValueError(f"match_type must be {', '.join(MATCH_TYPES[:-1])} or {MATCH_TYPES[-1]}")
+        return self
+
+
+class Ruler2(gymq.Resources[Ruler2Row]):
+    """Reward is how well the reply fits the expected texts, word by word, or 1 for the expected letter."""
+
+    reward_range = (0.0, 1.0)
+    row_kinds = ("mk_niah_basic", "mv_niah_basic")  # the other tasks need MMLU and HotpotQA
+
+    @classmethod
+    def make_rows(cls, wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
+        """Make rows of the tasks that need no data of others."""
+        from gymq.workers.resources.ruler2.generate import make_rows
+
+        return make_rows(wanted)
+
+    async def start(self) -> None:
+        if importlib.util.find_spec("rapidfuzz") is None:
+            raise gymq.OptionsError('rapidfuzz is not installed: pip install "gymq[resources]"')
+        self._warned_of: set[str] = set()
+
+    async def verify(self, request: gymq.VerifyRequest[Ruler2Row]) -> gymq.Verdict:
+        row = request.row
+        reply = request.reply_text
+        letter = None
+        if row.eval_type == LETTERS:
+            letter = chosen_letter(reply)
+            reward = float(letter == str(row.expected_answer).strip().upper())
+        else:
+            self._warn_if_unknown(row.eval_type)
+            given = row.expected_answer
+            references = [str(reference) for reference in (given if isinstance(given, list) else [given])]
+            match_type = next(one for one in MATCH_TYPES if one == row.match_type)
+            reward = text_score(reply, references, match_type)
+        shown = _CONTROL.sub("\n", reply.strip()).strip()
+        return gymq.Verdict(reward, predicted_answer=shown, extracted_answer=letter)
+
+    def _warn_if_unknown(self, eval_type: str) -> None:
+        if eval_type != TEXTS and eval_type not in self._warned_of:
+            self._warned_of.add(eval_type)
+            log.warning("%s: unknown eval_type %r, compared as texts", self.name, eval_type[:80])
