@@ -64,7 +64,7 @@ def test_a_response_of_100_000_tokens_is_exact_and_small() -> None:
     assert item["prompt_token_ids"].tolist() == ids
     assert item["generation_token_ids"].tolist() == ids
     assert item["generation_log_probs"].tolist() == log_probs
-    assert len(body) < 100_000 * 12
+    assert len(body) < 100_000 * 12 + 1000
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), float("-inf")])
