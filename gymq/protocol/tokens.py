@@ -245,18 +245,25 @@ def pack(response: dict[str, Any]) -> None:
         ValueError: an id is not a 32-bit integer, a log prob is not a finite number, or the counts differ.
     """
     for position, item in enumerate(response.get("output") or ()):
-        if "generation_token_ids" not in item and "prompt_token_ids" not in item:
-            continue
-        where = f"output[{position}]"
-        for field in ID_FIELDS:
-            if isinstance(item.get(field), list):
-                item[field] = _pack_ids(item[field], f"{where}.{field}")
-        log_probs = item.get(LOG_PROB_FIELD)
-        if isinstance(log_probs, list):
-            item[LOG_PROB_FIELD] = _pack_log_probs(log_probs, f"{where}.{LOG_PROB_FIELD}")
-        num_tokens = len(item.get("generation_token_ids") or ())
-        if log_probs is not None and len(log_probs) != num_tokens:
-            raise ValueError(f"{where}: {len(log_probs)} log probs for {num_tokens} generated tokens")
+        if "generation_token_ids" in item or "prompt_token_ids" in item:
+            pack_fields(item, f"output[{position}]")
+
+
+def pack_fields(holder: dict[str, Any], where: str) -> None:
+    """Replace the token lists of one item or message, as `pack` does.
+
+    Args:
+        where: its path, for errors.
+    """
+    for field in ID_FIELDS:
+        if isinstance(holder.get(field), list):
+            holder[field] = _pack_ids(holder[field], f"{where}.{field}")
+    log_probs = holder.get(LOG_PROB_FIELD)
+    if isinstance(log_probs, list):
+        holder[LOG_PROB_FIELD] = _pack_log_probs(log_probs, f"{where}.{LOG_PROB_FIELD}")
+    num_tokens = len(holder.get("generation_token_ids") or ())
+    if log_probs is not None and len(log_probs) != num_tokens:
+        raise ValueError(f"{where}: {len(log_probs)} log probs for {num_tokens} generated tokens")
 
 
 def count(response: dict[str, Any]) -> int:
@@ -281,10 +288,10 @@ def _pack_log_probs(values: list[Any], where: str) -> array[float]:
         exact = _doubles(values)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{where}: log probs must be numbers") from None
-    if not all(map(math.isfinite, exact)):
+    if not math.isfinite(sum(exact)) and not all(map(math.isfinite, exact)):
         raise ValueError(f"{where}: log probs must be finite")
     packed = array("f", exact)
-    return packed if packed.tolist() == exact.tolist() else exact
+    return packed if array("d", packed).tobytes() == exact.tobytes() else exact
 
 
 def _doubles(values: list[Any]) -> array[float]:

@@ -236,7 +236,7 @@ class Endpoint:
 
     def _parsed(self, url: str, head: Head, body: bytes) -> dict[str, Any]:
         try:
-            parsed = _decode(body)
+            parsed = self._decoded(url, body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             if head.content_type == "text/html":
                 text = f"{url}: answered with {head.content_type}, not JSON: check the URL, most end with /v1"
@@ -251,6 +251,10 @@ class Endpoint:
             retryable = code != _QUOTA_USED_UP and not code.startswith("invalid")
             raise Refused(message, reason=reason, code=code, retryable=retryable)
         return parsed
+
+    def _decoded(self, _url: str, body: bytes) -> Any:
+        """Return the value in the JSON of an answer; an endpoint with long answers decodes only what it reads."""
+        return _decode(body)
 
     def _nonsense(self, url: str, reason: str) -> gymq.RolloutError:
         return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, self.redacted(f"{url}: {reason}"), retryable=True)

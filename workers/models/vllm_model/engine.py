@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 from gymq.workers.models.openai_model.endpoint import Endpoint, Head
 from gymq.workers.models.openai_model.retry import UNREACHABLE, Trouble
 from gymq.workers.models.vllm_model.asked import ContextOverflow, is_context_overflow
+from gymq.workers.models.vllm_model.completion_body import decode_completion
 from gymq.workers.models.vllm_model.options import VLLMOptions
 
 import gymq
@@ -50,6 +53,12 @@ class Engine(Endpoint):
             if isinstance(trouble, Trouble) and trouble.policy is UNREACHABLE:
                 raise Unreachable(error.message) from None
             raise
+
+    def _decoded(self, url: str, body: bytes) -> Any:
+        if url.endswith("/chat/completions"):
+            with contextlib.suppress(msgspec.ValidationError):  # readers of the whole say better what is wrong
+                return decode_completion(body)
+        return super()._decoded(url, body)
 
     def _error(self, url: str, head: Head, body: bytes) -> Exception:
         if is_context_overflow(head.status, text := body.decode(errors="replace")):

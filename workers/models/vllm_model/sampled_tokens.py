@@ -16,11 +16,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from gymq.workers.models.vllm_model.completion_body import LogProbs
 
+from gymq.protocol.tokens import pack_fields
 from gymq.responses import InvalidReply, InvalidRequest, token_fields
 
 _ID_PREFIX = "token_id:"
 _LOG_PROB_TOLERANCE = 1e-6  # between two texts of the same float32
+
+_decode_ids = msgspec.json.Decoder(list[int]).decode
 
 
 @dataclass
@@ -33,12 +37,20 @@ class SampledTokens:
     routed_experts: Any = field(default=None)
 
     def put_on(self, completion: dict[str, Any]) -> None:
-        """Put the tokens on the first message, and remove the forms in which the engine gave them, in place."""
+        """Put the tokens on the first message, and remove the forms in which the engine gave them, in place.
+
+        Raises:
+            InvalidReply: one is no 32-bit integer, or not finite.
+        """
         choice = completion["choices"][0]
         message = choice["message"]
         message["prompt_token_ids"] = self.prompt_token_ids
         message["generation_token_ids"] = self.generation_token_ids
         message["generation_log_probs"] = self.generation_log_probs
+        try:
+            pack_fields(message, "")  # at once: no check after this looks at each of thousands of numbers again
+        except ValueError as error:
+            raise InvalidReply("choices[0].message", str(error).lstrip(".")) from None
         if self.routed_experts is not None:
             message["routed_experts"] = self.routed_experts
         for holder, name in ((choice, "logprobs"), (choice, "token_ids"), (completion, "prompt_token_ids")):
@@ -122,6 +134,11 @@ def _log_prob_list(choice: dict[str, Any]) -> tuple[list[float] | None, list[int
     """The log probs of a choice, and the ids that its tokens are named by; None for what it does not have."""
     where = "choices[0].logprobs.content"
     holder = choice.get("logprobs")
+    if isinstance(holder, LogProbs):
+        if holder.content is None:
+            return None, None
+        log_probs, names = [entry.logprob for entry in holder.content], [entry.token for entry in holder.content]
+        return log_probs, _named_ids(names, where)
     entries = holder.get("content") if isinstance(holder, dict) else holder
     if entries is None:
         return None, None
@@ -130,12 +147,25 @@ def _log_prob_list(choice: dict[str, Any]) -> tuple[list[float] | None, list[int
         names = [entry["token"] for entry in entries]
     except (LookupError, TypeError, ValueError):
         raise InvalidReply(where, "expected a list of objects with `token` and `logprob`") from None
-    named = [isinstance(name, str) and name.startswith(_ID_PREFIX) for name in names]
-    if not all(named):
-        if any(named):
-            raise InvalidReply(where, f"some tokens are named {_ID_PREFIX}<n> and some are not")
-        return log_probs, None
-    return log_probs, _ids([name.removeprefix(_ID_PREFIX) for name in names], where)
+    return log_probs, _named_ids(names, where)
+
+
+def _named_ids(names: list[Any], where: str) -> list[int] | None:
+    """Return the ids that tokens are named by; None if they have other names."""
+    try:
+        text = ",".join(names)
+    except TypeError:
+        text = ""
+    # All at once: to look at one name after another takes longer than to decode the reply.
+    num_with_prefix = text.startswith(_ID_PREFIX) + text.count(f",{_ID_PREFIX}")
+    if num_with_prefix == len(names) == text.count(_ID_PREFIX) and text.count(",") == max(0, len(names) - 1):
+        try:
+            return _decode_ids(f"[{text.replace(_ID_PREFIX, '')}]")
+        except msgspec.DecodeError:
+            raise InvalidReply(where, "expected a list of token ids") from None
+    if _ID_PREFIX in text:
+        raise InvalidReply(where, f"some tokens are named {_ID_PREFIX}<n> and some are not")
+    return None
 
 
 def _ids(value: Any, path: str) -> list[int] | None:

@@ -73,7 +73,7 @@ async def test_an_overflow_is_an_incomplete_reply(start: Start, server: StandIn)
 async def test_ids_come_from_names_and_the_tokenizer_of_the_engine(start: Start, server: StandIn) -> None:
     server.answers = [as_json(continued(" 4", logprobs=LOGPROBS)), as_json({"tokens": [1, 2, 3]})]
     reply = await ask(await start(use_completions_api=True, return_token_id_information=True), input=[USER])
-    assert {name: reply["output"][-1][name] for name in TOKENS} == TOKENS
+    assert {name: list(reply["output"][-1][name]) for name in TOKENS} == TOKENS
     completions, tokenize = server.asked
     assert (completions.body["logprobs"], completions.body["return_tokens_as_token_ids"]) == (0, True)
     assert (tokenize.target, tokenize.body) == ("/tokenize", {"model": "served", "prompt": "2 + 2 ="})
@@ -85,7 +85,7 @@ async def test_ids_in_the_reply_save_the_second_call(start: Start, server: Stand
         use_completions_api=True, return_token_id_information=True, request_prompt_and_generation_token_ids=True
     )
     reply = await ask(worker, input=[USER])
-    assert {name: reply["output"][-1][name] for name in TOKENS} == TOKENS
+    assert {name: list(reply["output"][-1][name]) for name in TOKENS} == TOKENS
     assert (len(server.asked), server.asked[0].body["return_token_ids"]) == (1, True)
 
 
@@ -101,7 +101,7 @@ async def test_the_engine_renders_its_template_to_tokens_that_are_then_continued
     rendered, completions = server.asked
     assert rendered.body == {"model": "served", "messages": [USER], "chat_template_kwargs": {"short": True}}
     assert (completions.body["prompt"], completions.body["add_special_tokens"]) == ([1, 2, 3], False)
-    assert {name: reply["output"][-1][name] for name in TOKENS} == TOKENS
+    assert {name: list(reply["output"][-1][name]) for name in TOKENS} == TOKENS
 
 
 async def test_a_tokenizer_of_its_own_renders_without_the_engine(start: Start, server: StandIn, tmp_path: Path) -> None:

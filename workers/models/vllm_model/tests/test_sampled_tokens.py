@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+from array import array
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens
+from gymq.workers.models.vllm_model.completion_body import decode_completion
+from gymq.workers.models.vllm_model.sampled_tokens import SampledTokens, read_tokenized, read_tokens
 
 from gymq.responses import InvalidReply
 
@@ -69,6 +73,9 @@ def differing(name: str, value: Any) -> dict[str, Any]:
         ({"logprobs": TEXTS}, "not named token_id"),
         ({"logprobs": {"content": [NAMED["content"][0], TEXTS["content"][1]]}}, "some are not"),
         ({"logprobs": {"content": [{"token": "token_id:x", "logprob": 0.0}]}}, "expected a list of token ids"),
+        ({"logprobs": {"content": [{"token": "token_id:1,2", "logprob": 0.0}]}}, "some are not"),
+        ({"logprobs": {"content": [{"token": "token_id:1token_id:2", "logprob": 0.0}]}}, "some are not"),
+        ({"logprobs": {"content": [{"token": "token_id:", "logprob": 0.0}] * 2}}, "expected a list of token ids"),
         ({"logprobs": {"content": [{"token": "token_id:1"}]}}, "`token` and `logprob`"),
         ({"prompt": [1, 2], "logprobs": NAMED}, r"choices\[0\].token_ids: missing"),
         ({"token_ids": [11, 12], "logprobs": NAMED}, "prompt_token_ids: missing"),
@@ -91,8 +98,41 @@ def test_sources_that_are_partial_or_differ_are_refused(sources: Any, fault: str
 def test_the_tokens_end_up_on_the_message_and_nowhere_else() -> None:
     reply = completion(**INLINE, logprobs=NAMED, routed_experts="opaque")
     read_tokens(reply).put_on(reply)
-    message = {"role": "assistant", "content": "ab", **BUNDLE, "routed_experts": "opaque"}
+    ids = {name: array("i", BUNDLE[name]) for name in ("prompt_token_ids", "generation_token_ids")}
+    log_probs = array("f", BUNDLE["generation_log_probs"])
+    message = {
+        "role": "assistant",
+        "content": "ab",
+        **ids,
+        "generation_log_probs": log_probs,
+        "routed_experts": "opaque",
+    }
     assert reply == {"choices": [{"index": 0, "message": message}]}
+
+
+def outcome(read_from: Callable[[dict[str, Any]], SampledTokens], reply: dict[str, Any]) -> object:
+    try:
+        return read_from(reply)
+    except InvalidReply as error:
+        return str(error)
+
+
+def test_the_body_of_a_completion_is_read_like_any_other() -> None:
+    named = {"content": [{**entry, "bytes": [1], "top_logprobs": []} for entry in NAMED["content"]]}
+    for logprobs in (named, TEXTS, {"content": []}, {"content": None}, None):
+        whole = completion(**INLINE, bundle=BUNDLE, logprobs=logprobs, finish_reason="stop")
+        whole |= {"id": "c1", "created": 5, "usage": {"total_tokens": 4}}
+        decoded = decode_completion(json.dumps(whole).encode())
+        assert outcome(read_tokens, decoded) == outcome(read_tokens, whole)
+        assert {**decoded, "choices": None} == {**whole, "choices": None}
+        (choice,) = decoded["choices"]
+        assert {**choice, "logprobs": None} == {**whole["choices"][0], "logprobs": None}
+
+
+def test_an_id_that_no_engine_has_is_refused() -> None:
+    reply = completion(**{**INLINE, "token_ids": [11, 2**31]}, logprobs=TEXTS)
+    with pytest.raises(InvalidReply, match="generation_token_ids: token ids must be 32-bit integers"):
+        read_tokens(reply).put_on(reply)
 
 
 @pytest.mark.parametrize("answer", [{}, {"tokens": None}, {"tokens": ["a"]}, {"tokens": 3}])

@@ -67,14 +67,14 @@ async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server
     worker = await start(return_token_id_information=True)
     first = await ask(worker)
     assert [item["type"] for item in first["output"]] == ["reasoning", "function_call"]
-    assert {name: first["output"][1][name] for name in TOKENS} == TOKENS
+    assert {name: list(first["output"][1][name]) for name in TOKENS} == TOKENS
     pack(first)
     output = {"type": "function_call_output", "call_id": "call_1", "output": "2"}
     second = await ask(worker, input=[USER, *first["output"], output])
-    assert second["output"][0]["prompt_token_ids"] == [1, 2, 3, 11, 12, 4]
+    assert list(second["output"][0]["prompt_token_ids"]) == [1, 2, 3, 11, 12, 4]
     history = server.asked[2].body["messages"]
     assert server.asked[3].body == {"model": "served", "messages": history}
-    assert {name: history[1][name] for name in TOKENS} == TOKENS
+    assert {name: list(history[1][name]) for name in TOKENS} == TOKENS
     assert (history[1]["reasoning"], history[1]["content"]) == ("One and one.", "")
 
 
@@ -122,7 +122,7 @@ async def test_ids_in_the_reply_save_the_second_call(start: Start, server: Stand
     server.answers = [as_json(reply)]
     worker = await start(return_token_id_information=True, request_prompt_and_generation_token_ids=True)
     item = (await ask(worker))["output"][-1]
-    assert {name: item[name] for name in TOKENS} == TOKENS
+    assert {name: list(item[name]) for name in TOKENS} == TOKENS
     assert len(server.asked) == 1
     assert server.asked[0].body["return_token_ids"] is True
 
@@ -258,7 +258,7 @@ async def test_a_chat_request_is_answered_in_chat(start: Start, server: StandIn)
     assert (body["temperature"], body["top_logprobs"], "nonsense" in body) == (0.5, 0, False)
     (choice,) = reply["choices"]
     assert choice["message"]["content"] == "<think>Hm.</think>2"
-    assert {name: choice["message"][name] for name in TOKENS} == TOKENS
+    assert {name: list(choice["message"][name]) for name in TOKENS} == TOKENS
     assert "logprobs" not in choice
     assert "reasoning_content" not in choice["message"]
 
