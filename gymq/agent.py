@@ -612,7 +612,7 @@ class Agent(Worker):
     """Turns a task into a verified rollout. Most agents define `converse`; one with another order defines `run`."""
 
     Options = AgentOptions
-    max_concurrency = 4096  # rollouts in flight in one process
+    max_concurrency = 16_384  # rollouts in flight in one process; most of them wait
 
     def journals(self, rollout: Rollout) -> bool:
         """Return whether the rollout's effects are recorded, so that it resumes where it was if this process dies.

@@ -278,7 +278,7 @@ class JetStream:
 class Delivery:
     """One message of a consumer, to be settled exactly once."""
 
-    __slots__ = ("_bus", "_reply", "data", "num_delivered", "sequence", "subject")
+    __slots__ = ("_bus", "_reply", "data", "num_delivered", "num_pending", "sequence", "subject")
 
     def __init__(self, bus: Connection, message: Msg) -> None:
         self._bus = bus
@@ -290,6 +290,7 @@ class Delivery:
         delivered = 4 if len(fields) == 9 else 6
         self.num_delivered = int(fields[delivered])
         self.sequence = int(fields[delivered + 1])
+        self.num_pending = int(fields[delivered + 4])  # messages that the consumer had not delivered yet
 
     async def ack(self) -> None:
         """Acknowledge the message; if the acknowledgement is lost, the message is redelivered."""

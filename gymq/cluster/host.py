@@ -135,7 +135,9 @@ class Host:
             await runner.start()
             self._agents.append(runner)
             await self._list(
-                instance, [subjects.tasks_of_agent(worker.name)], lambda: {**runner.stats(), **self._report(bus, calls)}
+                instance,
+                [subjects.tasks_of_agent(worker.name)],
+                lambda: {**runner.stats(), **self._report(bus, calls, server)},
             )
             return
         if isinstance(worker, Model):
@@ -160,15 +162,16 @@ class Host:
                 "load": sum(service.load for service in own),
                 **({} if sessions is None else {"sessions": len(sessions)}),
                 **({} if model is None else model.stats()),
-                **self._report(bus, calls),
+                **self._report(bus, calls, server),
             }
 
         await self._list(instance, [service.subject for service in own], stats)
 
-    def _report(self, bus: Bus, calls: Calls) -> dict[str, Any]:
+    def _report(self, bus: Bus, calls: Calls, server: Server) -> dict[str, Any]:
         """Return what this process waits for and its memory, as each of its instances reports it."""
-        report = msgspec.structs.asdict(ProcessReport(calls.open.by_run(), dict(bus.unstored)))
-        return report | {"memory_bytes": _resident_bytes()}
+        queued = {reason: count for agent in self._agents for reason, count in agent.held_back().items()}
+        report = ProcessReport(calls.open.by_run(), dict(bus.unstored), server.held_back(), queued)
+        return msgspec.structs.asdict(report) | {"memory_bytes": _resident_bytes()}
 
     async def _list(self, instance: Instance, serves: list[str], stats: Any) -> None:
         assert self._bus is not None

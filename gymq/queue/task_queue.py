@@ -46,6 +46,11 @@ class TaskQueue:
         """Tasks in work."""
         return len(self._running)
 
+    @property
+    def num_held_back(self) -> int:
+        """Tasks in the queue that find no slot, as of the last delivery; 0 while slots are free."""
+        return sum(lane.num_pending for lane in self._lanes if lane.is_full)
+
     async def start(self) -> None:
         """Begin to take tasks.
 
@@ -131,6 +136,7 @@ class _Lane:
         self._start = start
         self._used = 0
         self._num_arrived = 0
+        self.num_pending = 0  # in the queue, as of the last delivery
         self._room = asyncio.Event()
         self._pull = Pull(bus, streams.TASKS, consumer, self._on_delivery)
         self._asking: asyncio.Task[None] | None = None
@@ -140,6 +146,10 @@ class _Lane:
         self._bus.on_reconnect(self._pull.reset)
         await self._pull.start()
         self._asking = asyncio.create_task(self._ask())
+
+    @property
+    def is_full(self) -> bool:
+        return self._used >= self._slots
 
     async def stop(self) -> None:
         if self._asking is not None:
@@ -153,6 +163,7 @@ class _Lane:
 
     def _on_delivery(self, delivery: Delivery) -> None:
         self._num_arrived += 1
+        self.num_pending = delivery.num_pending
         if self._start(delivery, self):
             self._used += 1
         self._room.set()

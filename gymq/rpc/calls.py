@@ -192,6 +192,7 @@ class Calls:
             pause_s = failures.pause_s(problem, interrupted)
             if pause_s is None and unserved and await self._is_full(subject, deadline):
                 failures.forget(problem)
+                open_call.waits_for = f"workers of {subject} take no more calls (max_concurrency)"
                 pause_s = failures.pause_s(problem, interrupted)
             if pause_s is None:
                 problem.num_lost = failures.num_lost

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -35,6 +35,7 @@ from gymq.protocol.messages import (
 )
 from gymq.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.rpc.rounds import Starter
+from gymq.rpc.waits import limit_reached
 from gymq.secrets.redaction import redact, without_credentials
 from gymq.telemetry import tracing
 
@@ -113,6 +114,11 @@ class Service:
     @property
     def waiting(self) -> int:
         return len(self._waiting)
+
+    @property
+    def held_back(self) -> int:
+        """Calls that wait because as many run as may."""
+        return len(self._waiting) if self._running >= self.limit else 0
 
     async def join(self) -> None:
         """Take calls, unless it already does or is leaving permanently."""
@@ -305,6 +311,13 @@ class Server:
         self.services.append(service)
         await service.join()
         return service
+
+    def held_back(self) -> dict[str, int]:
+        """Return how many calls wait, by the limit that holds them back."""
+        counts: Counter[str] = Counter()
+        for service in self.services:
+            counts[limit_reached(service.name, service.limit, "calls")] += service.held_back
+        return dict(+counts)
 
     async def leave(self, prefix: str = "") -> None:
         """Leave the queue groups of all subjects with a prefix."""

@@ -49,11 +49,18 @@ class CallsOfRun(msgspec.Struct, frozen=True):
     waits: Waits
 
 
+def limit_reached(instance: str, limit: int, what: str) -> str:
+    """Return the reason for which work waits that an instance could do, if it did more at a time."""
+    return f"{instance}: {limit:,} {what} at a time in a process (max_concurrency)"
+
+
 class ProcessReport(msgspec.Struct, frozen=True):
     """The waits of one process."""
 
     calls: dict[str, CallsOfRun] = {}  # by run
     storing: Waits = {}  # messages that the server does not take
+    limited: Waits = {}  # calls that arrived and wait for others of the process
+    queued: Waits = {}  # tasks that wait for a slot; the processes of an agent see the same ones
 
 
 class TokenCount(msgspec.Struct):
@@ -175,6 +182,8 @@ class ClusterWaits:
                 self._add_model(run, stats, stats.endpoints[0].data.model)
         for data in processes.values():
             self.waits.update(data.storing)
+            self.waits.update(data.limited)
+            self.waits |= Counter(data.queued)
             if (of_run := data.calls.get(run)) is not None:
                 self.waits.update(of_run.waits)
                 if self.slowest is None or of_run.slowest.seconds > self.slowest.seconds:

@@ -20,6 +20,7 @@ from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.task_queue import TaskQueue
 from gymq.queue.tasks import cancelled_outcome
 from gymq.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
+from gymq.rpc.waits import limit_reached
 from gymq.runtime.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.runtime.journal import Fenced, Journal
 from gymq.telemetry import tracing
@@ -53,8 +54,8 @@ class AgentRunner:
         self._in_flight: dict[asyncio.Task[Any], Task] = {}
         self._quarantine = quarantine or Quarantine()
         self._worker = worker
-        slots = agent.options.max_concurrency or agent.max_concurrency
-        self._queue = TaskQueue(bus, agent.name, slots, self._handle)
+        self._slots = agent.options.max_concurrency or agent.max_concurrency
+        self._queue = TaskQueue(bus, agent.name, self._slots, self._handle)
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -63,6 +64,11 @@ class AgentRunner:
             "processing_s": self.busy_s,
             "load": self._queue.load,
         }
+
+    def held_back(self) -> dict[str, int]:
+        """Return how many tasks wait for a slot, by the limit that holds them back."""
+        reason = limit_reached(self._attempts.agent.name, self._slots, "rollouts")
+        return {reason: count} if (count := self._queue.num_held_back) else {}
 
     async def start(self) -> None:
         """Begin to take tasks.

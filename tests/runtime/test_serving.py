@@ -387,3 +387,15 @@ async def test_a_drain_without_a_server_ends(own_bus: Bus, own_server: Any) -> N
     async with asyncio.timeout(DEADLINE_S):
         await replica.server.drain(1)
     await own_server.start()
+
+
+async def test_calls_that_wait_for_others_are_counted_by_their_limit(bus: Bus, other_bus: Bus, run: str) -> None:
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run, limit=2)
+    calls = Calls(bus)
+    asked = [asyncio.create_task(call(calls, run, ask(f"r{number}", wait=True))) for number in range(5)]
+    await until(lambda: replica.service.load == 5 and replica.service.running == 2)
+    assert replica.server.held_back() == {"test: 2 calls at a time in a process (max_concurrency)": 3}
+    replica.go.set()
+    await asyncio.gather(*asked)
+    assert replica.server.held_back() == {}

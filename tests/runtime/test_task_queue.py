@@ -9,7 +9,7 @@ from gymq.bus.jetstream import Delivery
 from gymq.protocol import subjects
 from gymq.queue import task_queue
 from gymq.queue.task_queue import TaskQueue
-from tests.support.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S, until
 
 
 @pytest.mark.parametrize("slots", [2, 3, 8])
@@ -37,5 +37,27 @@ async def test_a_slot_that_is_free_never_pauses_while_there_are_tasks(
     try:
         async with asyncio.timeout(DEADLINE_S):
             await all_done.wait()
+    finally:
+        await queue.drain(DEADLINE_S)
+
+
+async def test_tasks_that_find_no_slot_are_counted(bus: Bus, run: str) -> None:
+    await streams.ensure_agent(bus.js, run)
+    for number in range(5):
+        await bus.js.store(subjects.tasks(run, run), str(number).encode())
+    go = asyncio.Event()
+
+    async def handle(delivery: Delivery) -> None:
+        await go.wait()
+        await delivery.ack()
+
+    queue = TaskQueue(bus, run, 2, handle)
+    await queue.start()
+    try:
+        await until(lambda: queue.load == 2)
+        assert queue.num_held_back == 3
+        go.set()
+        await until(lambda: queue.load == 0)
+        assert queue.num_held_back == 0
     finally:
         await queue.drain(DEADLINE_S)

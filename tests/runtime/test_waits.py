@@ -78,12 +78,16 @@ def test_what_processes_report_is_added_up_and_counted_once_for_each_process():
     report = {
         "calls": {"r": {"slowest": {"kind": "model call", "seconds": 3.0}, "waits": {"x": 2}}},
         "storing": {"d": 1},
+        "limited": {"full": 4},
+        "queued": {"slots": 100},
     }
     slower = {
+        "limited": {"full": 5},
+        "queued": {"slots": 90},
         "calls": {
             "r": {"slowest": {"kind": "tool call", "seconds": 4.0}, "waits": {"x": 1}},
             "other": {"slowest": {"kind": "seed", "seconds": 9.0}, "waits": {"y": 1}},
-        }
+        },
     }
     found = ClusterWaits(
         "r",
@@ -99,7 +103,7 @@ def test_what_processes_report_is_added_up_and_counted_once_for_each_process():
         ],
     )
     assert found.agents == {"a1", "a2"}
-    assert found.waits == {"x": 3, "d": 1, "limited": 7}
+    assert found.waits == {"x": 3, "d": 1, "limited": 7, "full": 9, "slots": 100}
     assert found.slowest == SlowestCall("tool call", 4.0)
     assert found.retries == {("p1", "m"): 5, ("p2", "m"): 7, ("p2", "j"): 0}
     assert {name: (count.input, count.output) for name, count in found.tokens.items()} == {"m": (11, 22)}

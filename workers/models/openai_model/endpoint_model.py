@@ -50,6 +50,7 @@ class EndpointModel(gymq.Model):
     """Answers from the cache, else by `ask`."""
 
     Options: type[EndpointOptions] = EndpointOptions
+    max_concurrency = 16_384  # what waits for an endpoint costs little; `max_concurrent_requests` spares the endpoint
 
     _cache: ResponseCache | None = None
     _has_part = True

@@ -13,8 +13,12 @@ from gymq.workers.models.vllm_model.sampled_tokens import SampledTokens, read_to
 
 from gymq.responses import InvalidReply
 
-BUNDLE = {"prompt_token_ids": [1, 2], "generation_token_ids": [11, 12], "generation_log_probs": [-0.5, -0.25]}
-NAMED = {
+BUNDLE: dict[str, Any] = {
+    "prompt_token_ids": [1, 2],
+    "generation_token_ids": [11, 12],
+    "generation_log_probs": [-0.5, -0.25],
+}
+NAMED: dict[str, Any] = {
     "content": [
         {"token": "token_id:11", "logprob": -0.5, "top_logprobs": []},
         {"token": "token_id:12", "logprob": -0.25, "top_logprobs": []},
@@ -119,7 +123,8 @@ def outcome(read_from: Callable[[dict[str, Any]], SampledTokens], reply: dict[st
 
 def test_the_body_of_a_completion_is_read_like_any_other() -> None:
     named = {"content": [{**entry, "bytes": [1], "top_logprobs": []} for entry in NAMED["content"]]}
-    for logprobs in (named, TEXTS, {"content": []}, {"content": None}, None):
+    forms: list[Any] = [named, TEXTS, {"content": []}, {"content": None}, None]
+    for logprobs in forms:
         whole = completion(**INLINE, bundle=BUNDLE, logprobs=logprobs, finish_reason="stop")
         whole |= {"id": "c1", "created": 5, "usage": {"total_tokens": 4}}
         decoded = decode_completion(json.dumps(whole).encode())
