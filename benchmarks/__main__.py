@@ -11,7 +11,7 @@ from typing import Any
 
 import uvloop
 
-from benchmarks import floor, ours
+from benchmarks import endpoint, floor, ours
 from benchmarks.measure import Measured
 from benchmarks.workloads import WORKLOADS, Workload
 
@@ -35,7 +35,7 @@ def _compare(workload: Workload, pairs: int, *, brief: bool) -> None:
     floors, owns = [], []
     for _ in range(pairs):
         floors.append(_once(floor.run, workload))
-        owns.append(_once(ours.run, workload))
+        owns.append(_once(endpoint.run if workload.over_http else ours.run, workload))
     ratios = [own.cpu_s / bare.cpu_s for own, bare in zip(owns, floors, strict=True)]
     own, bare = _middle(owns), _middle(floors)
     if not brief:

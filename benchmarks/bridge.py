@@ -61,7 +61,7 @@ class Line:
     all_ms: float  # CPU of all processes, per request
 
 
-async def _serve_bridge(url: str, port: int, ready: object) -> None:
+async def serve_bridge(url: str, port: int, ready: object) -> None:
     bus = await Bus.connect(url, role="bridge", name="benchmark")
     place = InstanceAddress(AGENT, "agents", "simple_agent", HOST, free_port(HOST), {})
     settings = BridgeSettings(port=port, on_untrainable="allow")
@@ -84,7 +84,7 @@ async def _serve_bare(result: bytes, port: int, ready: object) -> None:
     await asyncio.Event().wait()
 
 
-def _in_process(serve: Callable[..., Awaitable[None]], *arguments: object) -> multiprocessing.Process:
+def in_process(serve: Callable[..., Awaitable[None]], *arguments: object) -> multiprocessing.Process:
     """Run a server in a process of its own; returns when it listens."""
     context = multiprocessing.get_context("spawn")
     ready = context.Event()
@@ -172,11 +172,11 @@ async def _compare(workload: Workload, plan: dict[int, int]) -> list[Line]:
             if not isinstance(outcome, VerifiedRollout):
                 raise RuntimeError(f"{outcome.failure_class} at {outcome.stage}: {outcome.message}")
 
-        bridge = _in_process(_serve_bridge, cluster.url, bridge_port)
+        bridge = in_process(serve_bridge, cluster.url, bridge_port)
         stack.callback(bridge.terminate)
         async with session.post(f"http://{HOST}:{bridge_port}/run", data=row, headers=JSON) as answer:
             result = await answer.read()
-        bare = _in_process(_serve_bare, result, bare_port)
+        bare = in_process(_serve_bare, result, bare_port)
         stack.callback(bare.terminate)
         ways: list[tuple[str, Post, int | None]] = [
             ("bare", _over_http(session, bare_port, row, keyed=keyed), bare.pid),

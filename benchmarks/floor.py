@@ -10,18 +10,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import sys
 import time
+from array import array
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import msgspec
 import nats
 import uvloop
 from nats.js import api
 
-from benchmarks.measure import Measured, cpu_s, family, resident_bytes
+from benchmarks import endpoint
+from benchmarks.measure import Measured, cpu_s, resident_bytes
 from benchmarks.workloads import Workload, model_reply
 from gymq.bus import Bus, streams
 from gymq.protocol.messages import compressed
@@ -39,9 +41,51 @@ class _Rate(msgspec.Struct):
     turns: int
     tokens: int
     latency_s: float
+    endpoint: str = ""  # that the model asks
+
+
+class _LogProb(msgspec.Struct, gc=False):
+    token: str
+    logprob: float
+
+
+class _LogProbs(msgspec.Struct):
+    content: list[_LogProb]
+
+
+class _Choice(msgspec.Struct):
+    message: dict[str, Any]
+    logprobs: _LogProbs | None = None
+    token_ids: list[int] | None = None
+
+
+class _Completion(msgspec.Struct):
+    choices: list[_Choice]
+    prompt_token_ids: list[int] | None = None
+
+
+_decode_completion = msgspec.json.Decoder(_Completion).decode
 
 
 async def _model(nc: Any, load: _Rate) -> None:
+    http = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) if load.endpoint else None
+
+    async def ask_endpoint(message: Any) -> None:
+        assert http is not None
+        params = _decode(message.data)["params"]
+        messages = [{"role": "tool" if "output" in item else "user", **item} for item in params.pop("input")]
+        body = msgspec.json.encode({**params, "model": "bench", "messages": messages})
+        async with http.post(f"{load.endpoint}/chat/completions", data=body) as answer:
+            completion = _decode_completion(await answer.read())
+        choice = completion.choices[0]
+        reply = model_reply(load.turns, 0, len(messages) - 1)
+        if choice.logprobs is not None and choice.token_ids is not None:
+            item = reply["output"][0]
+            item["prompt_token_ids"] = array("i", completion.prompt_token_ids or ())
+            item["generation_token_ids"] = array("i", choice.token_ids)
+            item["generation_log_probs"] = array("f", [entry.logprob for entry in choice.logprobs.content])
+        await nc.publish(message.reply, _encode({"type": "generated.v1", "response": reply}))
+
     async def answer(message: Any) -> None:
         request = _decode(message.data)
         if load.latency_s:
@@ -50,7 +94,9 @@ async def _model(nc: Any, load: _Rate) -> None:
         await nc.publish(message.reply, _encode({"type": "generated.v1", "response": reply}))
 
     async def on_message(message: Any) -> None:
-        if load.latency_s:
+        if load.endpoint:
+            asyncio.get_running_loop().create_task(ask_endpoint(message))
+        elif load.latency_s:
             asyncio.get_running_loop().create_task(answer(message))
         else:
             await answer(message)
@@ -159,13 +205,20 @@ async def _worker(role: str, url: str, load: _Rate) -> None:
 
 async def run(workload: Workload, folder: Path) -> Measured:
     """Send the workload's messages once, warm."""
+    if not workload.over_http:
+        return await _run(workload, folder, "", 0)
+    async with endpoint.engine() as (url, pid):
+        return await _run(workload, folder, url, pid)
+
+
+async def _run(workload: Workload, folder: Path, url: str, engine_pid: int) -> Measured:
     server = EmbeddedServer(folder / "jetstream")
     await server.start()
     bus = await Bus.connect(server.url, role="operator", name="floor")
     await streams.ensure(bus.js, ["bench_agent"])
     window = {"ack_policy": "all", "max_ack_pending": 100_000}
     await streams.ensure_consumer(bus.js, streams.ROLLOUTS, "profiler", window)
-    load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s)).decode()
+    load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s, url)).decode()
     workers = []
     for role in ROLES:
         command = (sys.executable, "-m", "benchmarks.floor", role, server.url, load)
@@ -176,7 +229,7 @@ async def run(workload: Workload, folder: Path) -> Measured:
     try:
         nc = await nats.connect(server.url, inbox_prefix=b"_INBOX_client", pending_size=64 << 20)
         await _client(nc, workload, "warm", max(64, workload.window // 8))
-        processes = family(os.getpid())
+        processes = endpoint.counted(engine_pid)
         before = cpu_s(processes)
         started = time.perf_counter()
         peak = resident_bytes(processes)

@@ -37,6 +37,7 @@ class Workload:
     turns: int = 1
     tokens: int = 0
     latency_s: float = 0.0
+    over_http: bool = False  # rows are posted to the bridge, and the model is an endpoint
 
     @property
     def stateful(self) -> bool:
@@ -57,6 +58,9 @@ WORKLOADS = {
         Workload("single-step", "one model call, one verify", 6000, 256),
         Workload("five-turns", "session, five model calls, four tool calls, verify", 2000, 256, turns=5),
         Workload("long-rollout", "8,192 tokens with ids and log probs, one verify", 640, 64, tokens=8192),
+        Workload("http-single-step", "as single-step, over HTTP on both sides", 4000, 64, over_http=True),
+        Workload("http-five-turns", "as five-turns, over HTTP on both sides", 1000, 64, turns=5, over_http=True),
+        Workload("http-long-rollout", "as long-rollout, over HTTP", 320, 64, tokens=8192, over_http=True),
         Workload("sleepy", "2,000 in flight, each model call takes 2 s", 6000, 2000, latency_s=2.0),
     )
 }
