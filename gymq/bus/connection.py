@@ -119,12 +119,13 @@ class Connection:
         self._nc = client
         self.role = role
         self.box = _random_token()
-        self.max_body_bytes = client.max_payload - HEADER_ROOM_BYTES
+        self.max_body_bytes = 0  # what the server takes, once it is connected
         self.reconnects = 0
         self._reconnected_at = -math.inf
         self._expected: dict[str, Callable[[Msg], None]] = {}
         self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
-        self._watchdog: asyncio.Task[None] | None = None
+        self._problems: list[str] = []  # of the tries to connect
+        self._watchdog: asyncio.Task[None] | None = None  # from when it is connected
         self._looking: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
         self.storing = asyncio.Semaphore(MOST_STORES)
@@ -145,44 +146,32 @@ class Connection:
         Raises:
             BusError: no server answers within `timeout_s`, the server refuses the credentials, or does not speak TLS.
         """
-        box: list[Self] = []
-        problems: list[str] = []  # of the tries to connect
-
-        async def on_error(error: Exception) -> None:
-            text = redact(f"{type(error).__name__} {error}")
-            if box:
-                log.warning("nats: %s", text)
-                box[0]._on_denied(text)
-            else:
-                problems.append(text)
-
-        async def on_reconnected() -> None:
-            if box:
-                box[0].reconnects += 1
-                box[0]._reconnected_at = time.monotonic()
-                log.warning("nats: reconnected")
-                for callback in box[0]._on_reconnect:
-                    try:
-                        callback()
-                    except Exception:
-                        log.exception("a callback after the reconnect failed")
-
-        async def on_closed() -> None:
-            if box:
-                box[0].lost.set()
-
-        client = _TlsClient() if tls.is_demanded(url) else _Client()
+        bus = cls(_TlsClient() if tls.is_demanded(url) else _Client(), role)
+        await bus._connect(url, name, timeout_s)
+        replies = subjects.reply(role, "*", bus.box, "*")
+        await bus._nc.subscribe(replies, cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
         try:
-            servers, login = credentials.login(credentials.url_of_role(url, role))
+            await bus.flush()
+            if any(_DENIED.search(problem) for problem in bus._problems):
+                raise BusError(f"NATS at {redact(url)} refuses {role!r}: the user of this password has another role")
+        except BusError:
+            await bus.close()
+            raise
+        bus._watchdog = asyncio.create_task(bus._watch())
+        return bus
+
+    async def _connect(self, url: str, name: str, timeout_s: float) -> None:
+        try:
+            servers, login = credentials.login(credentials.url_of_role(url, self.role))
             await asyncio.wait_for(
-                client.connect(
+                self._nc.connect(
                     servers,
                     **_options(login, tls.context(url)),
                     name=name,
-                    error_cb=on_error,
-                    reconnected_cb=on_reconnected,
-                    closed_cb=on_closed,
-                    inbox_prefix=f"{subjects.INBOX_PREFIX}{role}".encode(),
+                    error_cb=self._on_error,
+                    reconnected_cb=self._on_reconnected,
+                    closed_cb=self._on_closed,
+                    inbox_prefix=f"{subjects.INBOX_PREFIX}{self.role}".encode(),
                     connect_timeout=2,
                     max_reconnect_attempts=-1,
                     reconnect_time_wait=0.25,  # type: ignore[arg-type]
@@ -200,22 +189,33 @@ class Connection:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
             # A server that refuses may also just hang up, so its reason need not be the last that was heard.
-            refused = [problem for problem in problems if "Authorization" in problem]
-            reason = redact(str(error)) or (refused or problems or [f"no answer within {timeout_s:g} s"])[-1]
+            refused = [problem for problem in self._problems if "Authorization" in problem]
+            reason = redact(str(error)) or (refused or self._problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
-        bus = cls(client, role)
-        replies = subjects.reply(role, "*", bus.box, "*")
-        await client.subscribe(replies, cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
-        try:
-            await bus.flush()
-            if any(_DENIED.search(problem) for problem in problems):
-                raise BusError(f"NATS at {redact(url)} refuses {role!r}: the user of this password has another role")
-        except BusError:
-            await bus.close()
-            raise
-        box.append(bus)
-        bus._watchdog = asyncio.create_task(bus._watch())
-        return bus
+        self.max_body_bytes = self._nc.max_payload - HEADER_ROOM_BYTES
+
+    async def _on_error(self, error: Exception) -> None:
+        text = redact(f"{type(error).__name__} {error}")
+        if self._watchdog is None:
+            self._problems.append(text)
+        else:
+            log.warning("nats: %s", text)
+            self._on_denied(text)
+
+    async def _on_reconnected(self) -> None:
+        if self._watchdog is None:
+            return
+        self.reconnects += 1
+        self._reconnected_at = time.monotonic()
+        log.warning("nats: reconnected")
+        for callback in self._on_reconnect:
+            try:
+                callback()
+            except Exception:
+                log.exception("a callback after the reconnect failed")
+
+    async def _on_closed(self) -> None:
+        self.lost.set()
 
     async def close(self) -> None:
         """Send what is buffered, then disconnect."""
