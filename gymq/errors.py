@@ -20,3 +20,7 @@ exception is a fault of gymq or of an author's code and is reported with its tra
 
 class GymqError(Exception):
     """Report what could not be done, in one sentence for the person who can do something about it."""
+
+
+class BusError(GymqError):
+    """Report that NATS could not be reached, or refused; one sentence."""

@@ -26,7 +26,7 @@ from nats.aio.subscription import Subscription as Subscription
 from nats.protocol import parser
 
 from gymq.bus import tls
-from gymq.errors import GymqError
+from gymq.errors import BusError as BusError
 from gymq.protocol import subjects
 from gymq.secrets import credentials
 from gymq.secrets.redaction import redact
@@ -45,10 +45,6 @@ MOST_STORES = 256  # of a process that wait for the server at a time; more would
 Handler = Callable[[Msg], Awaitable[None]]
 
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')  # the client library lowers it
-
-
-class BusError(GymqError):
-    """NATS could not be reached, or refused; one sentence."""
 
 
 class TooLarge(BusError):

@@ -1,0 +1,287 @@
+"""A rollout in progress: the conversation with the model, and what the loop of an agent is written against."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from gymq import responses
+from gymq.agent.calls import Caller, RolloutCalls
+from gymq.agent.options import AgentOptions
+from gymq.agent.session import Session
+from gymq.failures import InvalidTask, RolloutError
+from gymq.protocol import subjects, tokens
+from gymq.protocol.messages import FailureClass, Generate, Generated, Seeded, Stage
+from gymq.protocol.tokens import encode_json
+from gymq.rpc.conversation import ConversationItems, Held
+
+
+class _RowHead(msgspec.Struct):
+    responses_create_params: dict[str, Any]
+
+
+_decode_head = msgspec.json.Decoder(_RowHead).decode
+_canonical = msgspec.json.Encoder(enc_hook=encode_json, order="sorted").encode
+
+
+class StalenessCheck(Protocol):
+    """Knows how many updates the policy is ahead."""
+
+    def check(self, policy_versions: Sequence[str]) -> None:
+        """Check the versions that answered so far, the first one first.
+
+        Raises:
+            RolloutError: STALE; the first of them is too many updates behind the newest.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The reply of the model to one call."""
+
+    response: responses.Response
+
+    @property
+    def output(self) -> list[responses.OutputItem]:
+        return self.response["output"]
+
+    @property
+    def function_calls(self) -> list[responses.FunctionCall]:
+        return responses.function_calls(self.response)
+
+    @property
+    def has_message(self) -> bool:
+        return any(item.get("type") == "message" and item.get("role") == "assistant" for item in self.output)
+
+    @property
+    def incomplete(self) -> bool:
+        """The engine cut the reply short; calls in it must not be run."""
+        return self.response.get("incomplete_details") is not None
+
+    @property
+    def overflowed(self) -> bool:
+        """The conversation no longer fits into the model's context: the reply was cut short before its first token."""
+        details = self.response.get("incomplete_details") or {}
+        usage = self.response.get("usage")
+        if details.get("reason") != "max_output_tokens" or (usage is not None and usage.get("output_tokens")):
+            return False
+        return all(map(responses.is_message, self.output)) and not responses.output_text(self.response)
+
+
+class Rollout(RolloutCalls):
+    """One rollout in progress: what an agent's loop is written against."""
+
+    def __init__(
+        self,
+        caller: Caller,
+        *,
+        rollout_id: str,
+        row: bytes,
+        options: AgentOptions,
+        deadline: float,
+        attempt: int = 0,
+        stateless: dict[str, Seeded] | None = None,
+        staleness: StalenessCheck | None = None,
+    ) -> None:
+        """Prepare a rollout of one task.
+
+        Args:
+            row: JSON text of the task's row.
+            deadline: on the event loop's clock, in seconds.
+            attempt: number of earlier attempts at this rollout.
+            stateless: what stateless resources replied to a seed, shared by rollouts: they need not be seeded again.
+            staleness: how many updates behind the policy the rollout may be; None: any number.
+
+        Raises:
+            InvalidTask: the row has no usable `responses_create_params`.
+        """
+        try:
+            params = responses.validate_params(_decode_head(row).responses_create_params, tool_names=True)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidTask(f"row: {error}") from None
+        except responses.InvalidRequest as error:
+            raise InvalidTask(f"responses_create_params.{error}") from None
+        super().__init__(
+            caller,
+            rollout_id=rollout_id,
+            row=row,
+            params=params,
+            options=options,
+            deadline=deadline,
+            stateless=stateless,
+        )
+        self.attempt = attempt
+        given = params["input"]
+        self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
+        self.output: list[Mapping[str, Any]] = []
+        self._held: Held | None = None  # of the conversation, by the worker that answered last
+        self._staleness = staleness
+        self._policy_versions: list[str] = []
+        self._envelope: Mapping[str, Any] | None = None
+        self._response: dict[str, Any] | None = None
+        self._usage: dict[str, Any] | None = None
+        self._num_asked: dict[str, int] = {}  # by what the model is asked, in short
+        self._is_responding = False
+
+    def session(self) -> Session:
+        """Return the rollout's session in its resources worker; use it with `async with`."""
+        if self.options.resources_server is None:
+            raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `resources_server` is not set")
+        return Session(self, self.options.resources_server.name)
+
+    @property
+    def may_call_tools(self) -> bool:
+        """Return whether the row offers tools, or its environment may offer them."""
+        server = self.options.resources_server
+        if self.params.get("tools") is not None or server is None:
+            return bool(self.params.get("tools"))
+        known = self.stateless.get(server.name)
+        return known is None or bool(known.tools)
+
+    def steps(self, max_steps: int | None) -> Iterator[int]:
+        """Count model calls from 1 up to `max_steps` (None or 0: without end)."""
+        step = 1
+        while not max_steps or step <= max_steps:
+            yield step
+            step += 1
+
+    async def respond(self) -> Reply:
+        """Ask the model to continue the conversation; its output is recorded.
+
+        Raises:
+            RolloutError: there is no reply, or another `respond` of the rollout is in flight.
+        """
+        self._check_not_responding("respond() was called")
+        conversation = ConversationItems([*self.input, *self.output], self._held)
+        params = {**self.params, "input": conversation}
+        self._is_responding = True
+        try:
+            reply = await self._ask(params, f"generate {len(params['input'])}")
+        finally:
+            self._is_responding = False
+        self._held = conversation.held
+        self.output += reply.output
+        return reply
+
+    async def ask(self, params: dict[str, Any], *, key: str | None = None) -> Reply:
+        """Ask the model anything, in the rollout's name. Its output is not recorded. Several may be in flight.
+
+        Args:
+            params: checked parameters of a Responses request, `input` a list of items.
+            key: what is asked, in short, for the journal; default: a digest of all of it. Those with the same key are
+                numbered in the order in which they start.
+
+        Raises:
+            RolloutError: there is no reply.
+        """
+        return await self._ask(params, f"generate {_digest(params)}" if key is None else f"ask {key}")
+
+    async def _ask(self, params: dict[str, Any], key: str) -> Reply:
+        if self.options.model_server is None:
+            raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
+        self.check_staleness()  # before more is spent on it
+        timeout_s = min(self.time_left(), self.options.model_timeout_s)
+        request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
+        subject = subjects.model(self.options.model_server.name)
+        number = self._num_asked.get(key, 0)
+        self._num_asked[key] = number + 1
+        try:
+            generated = await self.call(subject, request, Stage.MODEL, key=f"#{number} {key}" if number else key)
+        except BaseException:
+            if self._num_asked[key] == number + 1:
+                self._num_asked[key] = number  # nothing was recorded: who asks again asks the same
+            raise
+        assert isinstance(generated, Generated)
+        for version in generated.policy_versions or [""]:
+            if version not in self._policy_versions:
+                self._policy_versions.append(version)
+        response = checked_response(generated.response, params["input"])
+        self._usage = responses.add_usage(self._usage, response.get("usage"))
+        self._envelope = response
+        return Reply(cast(responses.Response, response))
+
+    def _check_not_responding(self, what: str) -> None:
+        if self._is_responding:
+            text = (
+                f"{what} while respond() of the same rollout is in flight, and both append to rollout.output; "
+                "ask the model in parallel with rollout.ask(params, key=...), and record the output that you keep"
+            )
+            raise RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT)
+
+    @property
+    def policy_versions(self) -> list[str]:
+        """The policy versions that answered, each once, the first one first; empty if the model has none."""
+        return [] if self._policy_versions == [""] else list(self._policy_versions)
+
+    def check_staleness(self) -> None:
+        """Check that the policy is not too many updates ahead of the rollout.
+
+        Raises:
+            RolloutError: STALE; the policy is ahead by more updates than the rollout allows.
+        """
+        if self._staleness is not None:
+            self._staleness.check(self._policy_versions)
+
+    def record(self, item: Mapping[str, Any]) -> None:
+        """Append an item, for example a tool's output, to the conversation.
+
+        Raises:
+            RolloutError: a `respond` of the rollout is in flight.
+        """
+        self._check_not_responding("record() was called")
+        self.output.append(item)
+
+    @property
+    def response(self) -> dict[str, Any]:
+        """Return what is verified and stored: the last reply's envelope around the output and the usage of all turns.
+
+        An agent whose rollouts have another form sets it.
+        """
+        if self._response is not None:
+            return self._response
+        if self._envelope is None:
+            raise RolloutError(FailureClass.AGENT_FAILED, "the model was never asked")
+        merged = {**self._envelope, "output": self.output}
+        if self._usage is not None:
+            merged["usage"] = self._usage
+        return merged
+
+    @response.setter
+    def response(self, response: Mapping[str, Any]) -> None:
+        self._response = dict(response)
+
+    @property
+    def has_response(self) -> bool:
+        return self._response is not None or self._envelope is not None
+
+
+def _digest(params: dict[str, Any]) -> str:
+    """Return a digest of the model's input, without the ids of items: a dialect without ids gets new ones each time."""
+    messages = [{name: value for name, value in item.items() if name != "id"} for item in params["input"]]
+    return hashlib.blake2b(_canonical({**params, "input": messages}), digest_size=12).hexdigest()
+
+
+def checked_response(response: Any, conversation: Sequence[object] = ()) -> dict[str, Any]:
+    """Return a model's reply, checked to be a Responses object whose tokens fit.
+
+    Args:
+        conversation: the items that it answers; a prompt may continue the last call among them.
+
+    Raises:
+        RolloutError: MODEL_FAILED; the reply is not a Responses object.
+    """
+    try:
+        checked = responses.validate_response(response)
+        tokens.link(checked["output"], tokens.last_tokens(conversation))
+    except responses.InvalidReply as error:
+        text = f"the model's reply is not a Responses object: {error}"
+    except ValueError as error:
+        text = f"the model's reply has tokens that do not fit: output{error}"
+    else:
+        return checked
+    raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL)
