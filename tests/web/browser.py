@@ -92,7 +92,8 @@ class Page:
         await self.until(f"document.body.innerText.includes({json.dumps(text)})")
 
     async def press(self, key: str) -> None:
-        await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "")
+        code = {"windowsVirtualKeyCode": 9, "code": "Tab"} if key == "Tab" else {}
+        await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "", **code)
         await self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     async def unfold(self) -> None:

@@ -103,7 +103,7 @@ function workersTable(workers, queues) {
   const most = Math.max(1, ...workers.map((worker) => worker.load));
   const waiting = {};
   for (const queue of queues) waiting[queue.agent] = (waiting[queue.agent] || 0) + queue.waiting;
-  const heads = [["instance"], ["kind"], ["load", true], [""], ["sessions", true], ["requests", true], ["errors", true], ["memory", true], ["tasks waiting", true], ["logs"]];
+  const heads = [["instance"], ["kind"], ["load", true], ["of the most"], ["sessions", true], ["requests", true], ["errors", true], ["memory", true], ["tasks waiting", true], ["logs"]];
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "workers" }, el("table", null,
     el("thead", null, el("tr", null, heads.map(([name, isNumber]) => el("th", { class: isNumber ? "number" : null }, name)))),
     el("tbody", null, workers.map((worker) => el("tr", null,

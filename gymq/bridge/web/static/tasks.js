@@ -33,7 +33,7 @@ export function taskGrid(box, run, query, signal) {
     choice("sort", "order", sort, [["task", "in order"], ["mean", "lowest mean first"], ["spread", "widest spread first"]]),
     choice("show", "which", shown, [["all", "all tasks"], ["uniform", "only those without variance"]])), note,
   el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", null,
-    el("thead", null, el("tr", null, ["task", "rollouts", "mean", "", "prompt"].map((name, at) => el("th", { class: at === 2 ? "number" : null }, name)))), body)), foot);
+    el("thead", null, el("tr", null, ["task", "rollouts", "mean", "variance", "prompt"].map((name, at) => el("th", { class: at === 2 ? "number" : null }, name)))), body)), foot);
   const draw = async () => {
     for (;;) {
       const found = await get(["runs", run, "tasks"], { sort, show: shown, skip }, signal);
