@@ -25,6 +25,7 @@ from gymq.bridge.origin import OriginCheck, is_loopback
 from gymq.bridge.resources_routes import ResourcesRoutes
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
+from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
 from gymq.rpc.calls import Calls
@@ -46,6 +47,9 @@ class Bridge:
         Args:
             bus: connected as the role `bridge`.
             logs: folder of the workers' logs, which the viewer shows.
+
+        Raises:
+            TokenizerError: the tokenizer of the settings cannot be read.
         """
         self._settings = settings
         self._routes = Routes(bus)
@@ -59,6 +63,7 @@ class Bridge:
             settings=settings,
             bus=bus,
             logs=logs,
+            token_texts=None if settings.tokenizer is None else TokenTexts(settings.tokenizer),
             directory=directory,
             calls=RoutedCalls(Calls(bus), self._routes),
             rollouts=rollouts,

@@ -13,6 +13,7 @@ from gymq.bridge.http import JSON, check_key, read_body
 from gymq.bridge.memory import MemoryBudget
 from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
+from gymq.bridge.token_texts import TokenTexts
 from gymq.bus import Bus
 from gymq.protocol.instances import Kind
 from gymq.rpc.routing import RoutedCalls
@@ -28,6 +29,7 @@ class ReadContext:
     bus: Bus
     draining: bool = False
     logs: Path | None = None  # folder of the workers' logs, where they are on this machine
+    token_texts: TokenTexts | None = None  # the tokenizer of the policy, if it is known
     may_change: bool = True  # whether runs may be cancelled, requeued and described
 
     def admit(self, request: web.Request) -> None:

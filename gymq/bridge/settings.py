@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic
@@ -32,6 +33,7 @@ class BridgeSettings(pydantic.BaseModel):
     call_timeout_s: Seconds = 600.0  # for one seed, tool call or verification
     heartbeat_s: Seconds | None = None  # blanks in front of a result while it is awaited; None: only where asked for
     on_untrainable: Untrainable = "error"  # what becomes of a rollout without token ids
+    tokenizer: Path | None = None  # file or folder with the policy's tokenizer: the viewer shows tokens as text
     metrics: bool = False  # whether `/metrics` is served
     drain_s: Annotated[float, pydantic.Field(ge=0)] = 30.0  # for requests in hand when the bridge stops
 

@@ -13,6 +13,7 @@ from gymq.bridge.head_routes import alive
 from gymq.bridge.http_server import HttpServer, PortTaken
 from gymq.bridge.origin import OriginCheck, is_loopback
 from gymq.bridge.settings import BridgeSettings
+from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
 from gymq.defaults import VIEWER_PORT
@@ -25,7 +26,14 @@ class Viewer:
     """Serves the viewer of a bus; use it with `async with`."""
 
     def __init__(
-        self, bus: Bus, host: str, port: int | None = None, *, logs: Path | None = None, may_change: bool = False
+        self,
+        bus: Bus,
+        host: str,
+        port: int | None = None,
+        *,
+        logs: Path | None = None,
+        token_texts: TokenTexts | None = None,
+        may_change: bool = False,
     ) -> None:
         """Prepare a viewer; it does not listen yet.
 
@@ -33,13 +41,18 @@ class Viewer:
             host: address to listen on.
             port: port to listen on; None: the first free one from `VIEWER_PORT` on.
             logs: folder of the workers' logs, where they are on this machine.
+            token_texts: the tokenizer of the policy, with which tokens are shown as text.
             may_change: whether runs may be cancelled, requeued and described; only where nobody else can connect, since
                 a viewer has no key.
         """
         self._host = host
         self._port = port
         self._context = ReadContext(
-            settings=BridgeSettings(host=host), bus=bus, logs=logs, may_change=may_change and is_loopback(host)
+            settings=BridgeSettings(host=host),
+            bus=bus,
+            logs=logs,
+            token_texts=token_texts,
+            may_change=may_change and is_loopback(host),
         )
         self._server = HttpServer(OriginCheck([host], host, with_key=False))
         self._web = WebRoutes(self._context)

@@ -22,6 +22,7 @@ def view(
     nats: NatsUrl = None,
     export: Path | None = None,
     run: list[str] | None = None,
+    tokenizer: Path | None = None,
     log_level: str = "error",
 ) -> int:
     """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in a file.
@@ -37,6 +38,7 @@ def view(
         nats: URL of a cluster whose runs to show.
         export: write what would be shown into this folder, as a page that a browser opens without a server, and end.
         run: a run to export; may be repeated; default: all of them.
+        tokenizer: tokenizer.json of the policy, or the folder with it: tokens are shown as text.
         log_level: debug, info, warning or error.
     """
     import asyncio
@@ -49,8 +51,8 @@ def view(
     if file is not None and nats is not None:
         raise UsageError("FILE and --nats cannot be given together: the viewer shows either a file or a cluster")
     if export is not None:
-        return asyncio.run(export_viewer(file, nats, export, run, log_level))
+        return asyncio.run(export_viewer(file, nats, export, run, tokenizer, log_level))
     if not is_loopback(host):
         print(f"gymq: warning: the viewer has no key: anyone who can reach {host} can read all runs", file=sys.stderr)
-    asyncio.run(run_viewer(file, host, port, nats, log_level))
+    asyncio.run(run_viewer(file, host, port, nats, tokenizer, log_level))
     return 0

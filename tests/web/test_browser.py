@@ -5,11 +5,13 @@ import json
 import time
 from array import array
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+from gymq.bridge.viewer import Viewer
 from gymq.protocol import subjects
 from gymq.protocol.messages import DeadLetter, FailureClass, Stage, Timing, Unresolved, encode
 from gymq.testing import function_call, reply
@@ -56,9 +58,9 @@ async def store_hostile(web: Web, run: str) -> None:
         "worker": hostile(17),
         "policy_versions": [hostile(18)],
     }
-    await web.announce(run, models=[hostile(19)])
+    await web.announce(run, models=[hostile(19)], note=hostile(23), tags=[hostile(24)], num_rollouts=3)
     await web.store(rollout(run, 0, row=row, response=response, verdict=verdict, agent="asker", **told))
-    await web.store(failure(run, 1, message=hostile(20)))
+    await web.store(failure(run, 1, message=hostile(20), worker=hostile(25)))
     unresolved: dict[str, Any] = {
         "failure_class": FailureClass.JUDGE_FAILED,
         "message": hostile(21),
@@ -71,8 +73,11 @@ async def store_hostile(web: Web, run: str) -> None:
 async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, page: Page) -> None:
     await store_hostile(web, run)
     views = {
-        "": [19],
-        f"run/{run}": [3, 11, 14, 19, 20, 21],
+        "": [19, 23, 24],
+        f"run/{run}": [3, 11, 14, 19, 20, 21, 23, 24],
+        f"run/{run}?tab=failures": [20, 21, 25],
+        f"run/{run}?tab=charts": [18],
+        f"run/{run}?tab=configuration": [12, 13, 19],
         f"run/{run}?tab=tasks": [11],
         f"rollout/{run}/0/0": [*range(1, 19)],
     }
@@ -447,6 +452,70 @@ async def test_a_judges_prompt_and_words_are_shown_as_such(web: Web, run: str, p
         "verdict": "accuracy 0.5",
     }
     assert await page.value("document.querySelector('.judge').innerText.includes('verdict_label [[A=B]]')")
+
+
+async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:
+    items: list[Any] = []
+    for number in range(200):
+        first, last = reply(function_call("look", {"at": number}), f"**turn** {number} and a `word`")["output"]
+        items += [first, {"type": "function_call_output", "call_id": first["call_id"], "output": "x " * 500}, last]
+    await web.store(rollout(run, 0, response=reply("done") | {"output": items}))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelectorAll('.turn').length >= 200")
+    await page.rendered()
+    # What is folded is not made, what is below the window is not rendered, and the browser lays neither out.
+    assert await page.value("document.querySelectorAll('main *').length") < 12_000
+    assert await page.value("document.querySelectorAll('.turn .rich.pending').length") > 150
+    assert await page.value("getComputedStyle(document.querySelector('.turn')).contentVisibility") == "auto"
+    await page.value("[...document.querySelectorAll('.turn')].at(-1).scrollIntoView()")
+    await page.until("[...document.querySelectorAll('.turn')].at(-1).querySelector('strong') !== null")
+
+
+async def test_log_lines_stay_text(web: Web, run: str, page: Page, tmp_path: Path) -> None:
+    entry = {
+        name: hostile(at) for at, name in enumerate(("time", "level", "worker", "rollout", "message", "traceback"))
+    }
+    (tmp_path / "w.log").write_text(json.dumps(entry) + "\n")
+    async with Viewer(web.world.bus, "127.0.0.1", logs=tmp_path) as viewer:
+        await page.open(f"{viewer.url}#/logs")
+        await page.shows("window.hit=4")
+        await page.value("document.querySelector('.log details').unfold()")
+        for number in range(6):
+            await page.until(f"document.querySelector('.log').textContent.includes('window.hit={number}')")
+        await is_unharmed(page)
+
+
+async def test_a_run_is_described_and_cancelled_from_its_page(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=4)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    press = "[...document.querySelectorAll('button')].find((one) => one.textContent.startsWith('{}')).click()"
+    await page.shows("add a note or tags")
+    await page.value(press.format("add a note"))
+    await page.value("document.querySelector('.describe textarea').value = 'a note'")
+    await page.value("document.querySelector('.describe input').value = 'one, two'")
+    await page.value("document.querySelector('.describe').requestSubmit()")
+    await page.until("[...document.querySelectorAll('.tag')].map((one) => one.textContent).join() === 'one,two'")
+    await page.value(press.format("cancel"))
+    await page.shows("Press again to cancel it")
+    await page.value(press.format("cancel it"))
+    await page.until("document.querySelector('.badge.cancelled') !== null")
+
+
+async def test_several_runs_are_marked_and_compared(web: Web, run: str, page: Page) -> None:
+    for name, reward in (("a", 0.0), ("b", 1.0), ("c", 0.5)):
+        await web.announce(f"{run}{name}", num_rollouts=2)
+        await web.store(*(rollout(f"{run}{name}", task, reward=reward) for task in range(2)))
+    await web.profile()
+    await page.open(f"{web.url}#/?text={run}&sort=run&order=up")
+    await page.until("document.querySelectorAll('.runs input').length === 3")
+    await page.value("document.querySelectorAll('.runs input').forEach((one) => one.click())")
+    await page.value("[...document.querySelectorAll('a')].find((one) => one.textContent === 'compare 3').click()")
+    await page.until("document.querySelectorAll('.difference').length === 2")
+    told = "[...document.querySelectorAll('.difference .value')].map((one) => one.textContent)"
+    assert await page.value(told) == ["+1", "+0.5"]
+    assert await page.value("document.querySelectorAll('main section table tbody tr .dots').length") == 6
 
 
 async def test_a_text_of_a_million_characters_is_shown_piece_by_piece(web: Web, run: str, page: Page) -> None:

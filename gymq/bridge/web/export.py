@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import bundle
 from gymq.bridge.web.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
 from gymq.bridge.web.rendering import MOST_TEXTS, Rendering, RichText
@@ -17,6 +18,7 @@ from gymq.bridge.web.run_list import RunList, RunRow
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import Site
 from gymq.bus import Bus
+from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.readable import exact_record
@@ -31,13 +33,15 @@ _FILES = ("style.css", "icon.svg")
 class ViewerExport:
     """Writes runs of a bus into a folder."""
 
-    def __init__(self, bus: Bus, folder: Path) -> None:
+    def __init__(self, bus: Bus, folder: Path, token_texts: TokenTexts | None = None) -> None:
         """Prepare an export.
 
         Args:
             folder: where to write; an existing file of the same name is replaced.
+            token_texts: the tokenizer of the policy, with which tokens are shown as text.
         """
         self._folder = folder
+        self._token_texts = token_texts
         self._list = RunList(bus)
         self._views = RunViews(bus)
         self._indexes = RunIndexes(bus)
@@ -87,7 +91,7 @@ class ViewerExport:
             view = stored_view(outcome)
             stored = {
                 "view": view,
-                "tokens": dict(_tokens(outcome, view)),
+                "tokens": dict(self._tokens(outcome, view)),
                 "record": exact_record(outcome).decode(),
                 "rendered": await self._rendered(view),
             }
@@ -110,16 +114,18 @@ class ViewerExport:
                     found = await self._indexes.comparison(name, [other], "task", 0, MOST_TASKS)
                     self._put(f"compared-{left}-{right}", found)
 
+    def _tokens(self, outcome: Outcome, view: View) -> Iterator[tuple[str, View]]:
+        for position, item in enumerate(view.get("items", [])):
+            if "generation_token_ids" in item.get("tokens", {}):
+                found = tokens_of_item(outcome, position)
+                if self._token_texts is not None:
+                    found["texts"] = self._token_texts.texts(found["ids"])
+                yield str(position), found
+
     def _put(self, name: str, value: Any) -> None:
         # As a text of JSON: an object of JavaScript would take a field `__proto__` for its prototype.
         text = _encode(_encode(value).decode())
         (self._folder / "data" / f"{name}.js").write_bytes(b'gymqStored("' + name.encode() + b'", ' + text + b");\n")
-
-
-def _tokens(outcome: Any, view: View) -> Iterator[tuple[str, Any]]:
-    for position, item in enumerate(view.get("items", [])):
-        if "generation_token_ids" in item.get("tokens", {}):
-            yield str(position), tokens_of_item(outcome, position)
 
 
 def _sources(view: View) -> Iterator[tuple[str, str]]:

@@ -269,7 +269,10 @@ class WebRoutes:
         """Return the tokens of one item of a rollout's output."""
         self._context.admit(request)
         item = _index(request.match_info["item"])
-        return _answer(tokens_of_item(await self._outcome(request), item))
+        found = tokens_of_item(await self._outcome(request), item)
+        if self._context.token_texts is not None:
+            found["texts"] = await asyncio.to_thread(self._context.token_texts.texts, found["ids"])
+        return _answer(found)
 
     async def rendered(self, request: web.Request) -> web.Response:
         """Return texts that the page has as trees of elements, in order; null for one to be shown as it is."""

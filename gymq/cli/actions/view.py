@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.viewer import Viewer
 from gymq.bridge.web.export import ViewerExport
 from gymq.bus import Bus, streams
@@ -31,25 +32,40 @@ START_TRIES = 120  # until a cluster that has just taken the store over answers
 NAME = "gymq view"
 
 
-async def run_viewer(file: Path | None, host: str, port: int | None, nats: str | None, log_level: str) -> None:
+async def run_viewer(
+    file: Path | None, host: str, port: int | None, nats: str | None, tokenizer: Path | None, log_level: str
+) -> None:
+    """Show what is stored until Ctrl-C.
+
+    Raises:
+        TokenizerError: the tokenizer cannot be read.
+    """
     logs.configure("view", log_level)
+    token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     with until_interrupted():
         if file is not None:
-            async with _imported(file) as bus, Viewer(bus, host, port) as viewer:
+            async with _imported(file) as bus, Viewer(bus, host, port, token_texts=token_texts) as viewer:
                 print(f"{viewer.url}\nCtrl-C stops it", flush=True)
                 await asyncio.Event().wait()
-        await _follow(host, port, nats)
+        await _follow(host, port, nats, token_texts)
 
 
 async def export_viewer(
-    file: Path | None, nats: str | None, folder: Path, runs: Sequence[str] | None, log_level: str
+    file: Path | None,
+    nats: str | None,
+    folder: Path,
+    runs: Sequence[str] | None,
+    tokenizer: Path | None,
+    log_level: str,
 ) -> int:
     """Write stored runs into a folder that needs no server.
 
     Raises:
         UsageError: the folder holds something else, or one of the runs is not stored.
+        TokenizerError: the tokenizer cannot be read.
     """
     logs.configure("view", log_level)
+    token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     _clear(folder)
     async with AsyncExitStack() as stack:
         if file is not None:
@@ -61,7 +77,7 @@ async def export_viewer(
                 await stack.enter_async_context(_profiled(bus))
         for run in runs or ():
             await require_run(bus, run)
-        num_runs, num_rollouts = await ViewerExport(bus, folder).write(runs)
+        num_runs, num_rollouts = await ViewerExport(bus, folder, token_texts).write(runs)
     print(f"{num_runs:,} runs with {num_rollouts:,} rollouts in {folder / 'index.html'}")
     return 0
 
@@ -95,7 +111,7 @@ async def _imported(file: Path) -> AsyncIterator[Bus]:
                 yield bus
 
 
-async def _follow(host: str, port: int | None, nats: str | None) -> None:
+async def _follow(host: str, port: int | None, nats: str | None, token_texts: TokenTexts | None) -> None:
     """Show the store of this folder, with a temporary server or with that of a cluster, whichever there is."""
     shown: str | None = None
     while True:
@@ -106,7 +122,7 @@ async def _follow(host: str, port: int | None, nats: str | None) -> None:
         ):
             if server is not None:
                 await stack.enter_async_context(_profiled(bus))
-            shown_here = Viewer(bus, host, port, logs=None if nats else LOGS, may_change=True)
+            shown_here = Viewer(bus, host, port, logs=None if nats else LOGS, token_texts=token_texts, may_change=True)
             viewer = await stack.enter_async_context(shown_here)
             if shown is None:
                 shown = viewer.url

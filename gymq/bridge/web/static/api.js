@@ -24,14 +24,16 @@ async function request(parts, query, signal, accept, body) {
     headers: { ...headers(), Accept: accept, ...(body === undefined ? {} : { "Content-Type": "application/json" }) },
   });
   let answer;
-  try {
-    answer = await ask().catch((error) => {
+  // A browser drops its connections where the networks of a machine change, and a bridge closes those that are idle.
+  for (const wait of [0, 200, 1000, null]) {
+    if (wait === null) throw new Refused(0, "the bridge does not answer");
+    if (wait) await new Promise((done) => { setTimeout(done, wait); });
+    try {
+      answer = await ask();
+      break;
+    } catch (error) {
       if (error.name === "AbortError") throw error;
-      return ask(); // the connection that was taken may have been closed meanwhile
-    });
-  } catch (error) {
-    if (error.name === "AbortError") throw error;
-    throw new Refused(0, "the bridge does not answer");
+    }
   }
   if (!answer.ok) {
     const body = await answer.json().catch(() => ({}));
