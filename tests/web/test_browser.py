@@ -472,9 +472,8 @@ async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(w
 
 
 async def test_log_lines_stay_text(web: Web, run: str, page: Page, tmp_path: Path) -> None:
-    entry = {
-        name: hostile(at) for at, name in enumerate(("time", "level", "worker", "rollout", "message", "traceback"))
-    }
+    names = ("time", "level", "worker", "rollout", "message", "traceback")
+    entry = {name: hostile(at) for at, name in enumerate(names)}
     (tmp_path / "w.log").write_text(json.dumps(entry) + "\n")
     async with Viewer(web.world.bus, "127.0.0.1", logs=tmp_path) as viewer:
         await page.open(f"{viewer.url}#/logs")
