@@ -300,10 +300,6 @@ def main() -> int:
     return event_loop.run(run(msgspec.json.decode(first_line, type=HostSpec), answer))
 
 
-if __name__ == "__main__":
-    sys.exit(main())
-
-
 def _resident_bytes() -> int | None:
     """Return the memory of this process in bytes; None where the system does not say."""
     try:
@@ -311,3 +307,7 @@ def _resident_bytes() -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return pages * resource.getpagesize()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

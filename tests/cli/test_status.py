@@ -61,6 +61,7 @@ def test_the_password_of_the_server_is_not_shown(gymq, cluster):
 def test_as_json_it_has_the_numbers(gymq, cluster):
     found = gymq("status", "--json").json
     assert {worker["name"]: worker["kind"] for worker in found["workers"]}["letters_agent"] == "agents"
+    assert all(worker["memory_bytes"] > 1_000_000 for worker in found["workers"] if worker["kind"] != "services")
     assert found["server"]["uptime_s"] > 0
     assert {stream["name"]: stream["messages"] for stream in found["streams"]}["ROLLOUTS"] >= 12
     (run,) = [run for run in found["runs"] if run["run"] == cluster.run]
