@@ -143,15 +143,27 @@ def raised_by_author(error: BaseException) -> str:
     Returns:
         A line with class and text, then for each of the last `MAX_FRAMES` frames a line `FILE:LINE in FUNCTION: CODE`.
     """
-    frames = traceback.extract_tb(error.__traceback__)
+    lines = [f"{type(error).__name__}: {error}"]
+    lines += [
+        f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
+        for frame in _frames_of_author(error)[-MAX_FRAMES:]
+    ]
+    return "\n".join(lines)
+
+
+def raised_at(error: BaseException) -> str:
+    """Return ` (FILE:LINE)` of the author's code that raised an error; empty if it was not the author's code."""
+    last = next(reversed(_frames_of_author(error)), None)
+    is_own = last is not None and not _is_installed(last.filename) and not last.filename.startswith(("<", _PACKAGE))
+    return f" ({last.filename}:{last.lineno})" if last is not None and is_own else ""
+
+
+def _frames_of_author(error: BaseException) -> list[traceback.FrameSummary]:
+    frames = [found for found in traceback.extract_tb(error.__traceback__) if not found.filename.startswith("<frozen ")]
     while frames and frames[0].filename.startswith(_PACKAGE) and not frames[0].filename.startswith(_SHIPPED):
         del frames[0]
     own = [found for found in frames if found.filename.startswith(_SHIPPED) or not _is_installed(found.filename)]
-    lines = [f"{type(error).__name__}: {error}"]
-    lines += [
-        f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}" for frame in (own or frames)[-MAX_FRAMES:]
-    ]
-    return "\n".join(lines)
+    return own or frames
 
 
 class RolloutError(GymqError):

@@ -27,6 +27,7 @@ from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
 from gymq.cluster import event_loop
 from gymq.errors import GymqError
+from gymq.failures import raised_at
 from gymq.loading import registry
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory, parent_death
@@ -58,7 +59,7 @@ class WorkerFailed(GymqError):
     """A worker whose own code fails while it is made or started; one line."""
 
     def __init__(self, what: str, error: BaseException) -> None:
-        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}")
+        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}{raised_at(error)}")
 
 
 class HostSpec(msgspec.Struct):

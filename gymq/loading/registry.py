@@ -15,6 +15,7 @@ from typing import Any, Literal, overload
 from gymq.agent import Agent
 from gymq.authoring import Worker
 from gymq.errors import GymqError
+from gymq.failures import raised_at
 from gymq.loading.contract import ContractError, check_contract
 from gymq.model import Model
 from gymq.processes import file_modules
@@ -124,8 +125,8 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def _said(error: BaseException) -> str:
-    """Return an error in one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+    """Return an error in one line, with the file and line that raised it."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{raised_at(error)}"
 
 
 def _class_in(module: ModuleType, base: type[Worker], class_name: str, wanted: str) -> type[Worker]:

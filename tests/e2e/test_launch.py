@@ -273,7 +273,7 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
     "raises at its start": (
         "async def start(self):\n        raise OSError('no\\ndata')",
         {},
-        "env cannot start: OSError: no data",
+        "env cannot start: OSError: no data ({file}:4)",
     ),
     "exits at its start": (
         "async def start(self):\n        raise SystemExit(3)",
@@ -301,7 +301,7 @@ async def test_a_worker_that_cannot_start_is_named_in_one_sentence(place: Place,
     resources = str(file) if text else "grader.py"
     place.configure(configuration(place.folder, resources, **options))
     sentence = await place.refused("up", "--config", "config.yaml")
-    assert said in sentence
+    assert said.format(file=file) in sentence
     assert sentence.startswith("gymq: ")
     assert sentence.count("\n") == 1
 
