@@ -6,7 +6,7 @@ from __future__ import annotations
 def demo(*, num_repeats: int = 16, log_level: str = "warning") -> int:
     """Run the demo: 225 tasks of four environments, with a simulated model. It needs no key and no network.
 
-    The rollouts are written to `runs/demo/rollouts.jsonl`; those of an earlier demo are replaced. An environment whose
+    The rollouts are written to `runs/demo/demo.jsonl`; those of an earlier demo are replaced. An environment whose
     Python packages are not installed is left out.
 
     Args:
@@ -24,7 +24,7 @@ def demo(*, num_repeats: int = 16, log_level: str = "warning") -> int:
     return collect(
         *(f"~{name}" for name in left_out),
         input=rows,
-        output=FOLDER / "rollouts.jsonl",
+        output=FOLDER / "demo.jsonl",
         sources=WorkerSources(config=(config,)),
         num_repeats=num_repeats,
         overwrite=True,
