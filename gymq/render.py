@@ -1,15 +1,18 @@
 """The look of what commands print: texts, quantities and tables.
 
-Text by models and strangers is made safe for a terminal. In tables names are whole at any width, and a pipe gets every
-line whole.
+Text by models and strangers is made safe for a terminal. Names are whole at any width, in tables and in sentences, and
+a pipe gets every line whole.
 """
 
 from __future__ import annotations
 
 import re
+import sys
+import textwrap
 from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from itertools import takewhile
+from typing import TextIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -22,6 +25,7 @@ from rich.text import Text
 PIPE_WIDTH = 10_000  # columns where the output is not a terminal
 STATUS_STYLES = {"ok": "green", "failed": "red", "none": "dim"}  # of a check
 _GAP = 2  # between two columns
+_HANGING = 2  # columns by which the further lines of a paragraph are indented
 _AGENT_SUFFIX = "_simple_agent"  # what the agent of most environments is called, behind their name
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 # Everything that moves the cursor, starts an escape sequence or turns the direction; line ends and tabs stay.
@@ -32,6 +36,25 @@ def printable(text: str, style: str = "") -> Text:
     """Return the text unchanged, markup not interpreted, with control characters shown as `<1b>`."""
     shown = _CONTROL.sub(lambda match: f"<{ord(match[0]):02x}>", text.replace("\r\n", "\n"))
     return Text(shown, style=style)
+
+
+def say(sentence: str) -> None:
+    """Print a sentence to standard error, as from the command."""
+    print_prose(f"gymq: {sentence}", sys.stderr)
+
+
+def print_prose(text: str, file: TextIO) -> None:
+    """Print text for people. A terminal gets lines that end between words; a word that is too long stays whole."""
+    shown = printable(text).plain
+    if file.isatty():
+        width = Console(file=file).width
+        shown = "\n".join(_broken_between_words(line, width) for line in shown.splitlines())
+    print(shown, file=file)
+
+
+def _broken_between_words(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip()) + _HANGING)
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def first_words(text: str, limit: int) -> Text:

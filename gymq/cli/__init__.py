@@ -14,6 +14,7 @@ from cyclopts.panel import CycloptsPanel
 
 from gymq.errors import GymqError
 from gymq.processes import memory
+from gymq.render import say
 
 COMMANDS = {
     "up": "Start a cluster on this machine and keep it running.",
@@ -86,7 +87,7 @@ def main() -> None:
     try:
         sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
     except GymqError as error:
-        print(f"gymq: {error}", file=sys.stderr)
+        say(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
         print("gymq: interrupted", file=sys.stderr)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from gymq.cluster.launch import Cluster
 from gymq.config import Config, Instance
 from gymq.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
+from gymq.render import say
 from gymq.runs.stored_runs import Runs
 from gymq.server import EmbeddedServer, find_running
 
@@ -74,7 +74,7 @@ async def cluster_url(
             yield address
         except asyncio.CancelledError:
             stopping = "rollouts in flight are finished or requeued; press Ctrl-C again to abort"
-            print(f"gymq: stopping: {stopping}", file=sys.stderr)
+            say(f"stopping: {stopping}")
             raise
 
 

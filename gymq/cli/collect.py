@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -102,7 +101,6 @@ def collect(
         agent = agents[0]
     if output is None:
         output = default_output(input, sources.config, sources.resources, sources.model)
-        print(f"gymq: rollouts are written to {output}", file=sys.stderr)
     options = CollectOptions(
         input=input,
         output=output,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from gymq.config.unknown import check_keys
 from gymq.loading.model_options import model_options
 from gymq.loading.registry import WorkerNotFound
 from gymq.loading.worker_source import instance_name
+from gymq.render import say
 
 POLICY = "policy_model"
 JUDGE = "judge"
@@ -76,7 +76,7 @@ def read_config(
         settings = load(files, [*added, *judges], initial=initial) if judges else settings
     if check:
         for warning in check_keys(settings):
-            print(f"gymq: {warning}", file=sys.stderr)
+            say(f"{warning}")
         if settings.tree.get("bridge") is not None:
             from gymq.cli.bridging import read_settings  # a web server, which no other command needs
 
@@ -122,7 +122,7 @@ def _load(
             if isinstance(error, UnknownInstances):
                 raise
             raise error from None
-    print(f"gymq: no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used", file=sys.stderr)
+    say(f"no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used")
     initial |= simulated
     return settings
 
@@ -146,7 +146,7 @@ def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
         return []
     needed = [option for option in options if option.is_required and option.model is None]
     for option in needed:
-        print(f"gymq: {option.instance.name}.{option.name} is not set, so {POLICY} judges; {hint}", file=sys.stderr)
+        say(f"{option.instance.name}.{option.name} is not set, so {POLICY} judges; {hint}")
     return [option.override(POLICY) for option in needed]
 
 
@@ -181,7 +181,7 @@ def check_instance(config: Config, found: Instance) -> None:
     except WorkerNotFound as error:
         raise WorkerNotFound(_no_such_file(config, found) or str(error)) from None
     for name in sorted(found.options.keys() & worker.Options.without_meaning):
-        print(f"gymq: {found.name}: {name} has no meaning here and is ignored", file=sys.stderr)
+        say(f"{found.name}: {name} has no meaning here and is ignored")
 
 
 def _no_such_file(config: Config, found: Instance) -> str | None:

@@ -26,9 +26,11 @@ class RunFacts(msgspec.Struct, frozen=True):
 
     def lines(self) -> Iterator[str]:
         """Yield sentences for people."""
-        tokens = [_tokens(TokenCount(self.input_tokens, self.output_tokens))]
-        tokens += [f"{name} {_tokens(count)}" for name, count in sorted(self.other_models.items()) if count.total]
-        yield f"took {shown_seconds(self.duration_s)}; tokens of rewarded rollouts: {'; '.join(tokens)}"
+        policy = TokenCount(self.input_tokens, self.output_tokens)
+        parts = [f"took {shown_seconds(self.duration_s)}"]
+        parts += [f"tokens of rewarded rollouts: {_tokens(policy)}"] if policy.total else []
+        parts += [f"{name} {_tokens(count)}" for name, count in sorted(self.other_models.items()) if count.total]
+        yield "; ".join(parts)
         if self.truncated:
             replies = "1 reply was" if self.truncated == 1 else f"{self.truncated:,} replies were"
             yield f"{replies} truncated at the limit of output tokens (--max-tokens)"

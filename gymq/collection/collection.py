@@ -147,6 +147,8 @@ class Collection:
             self.progress.run = manifest.run
             self.progress.total = manifest.num_rollouts
             self.progress.refused = manifest.num_refused
+            if not self._is_resumed:
+                self._report(f"run {manifest.run}: {manifest.num_rollouts:,} rollouts, written to {self.files.output}")
             await Cancellations(self._bus, self._on_cancel).start(manifest.run)
             if self._cancelled_at is not None:
                 raise CollectError(

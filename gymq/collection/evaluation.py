@@ -6,7 +6,6 @@ import asyncio
 import functools
 import inspect
 import logging
-import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
@@ -30,7 +29,7 @@ from gymq.config import fingerprint, record_instances
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
-from gymq.render import printable
+from gymq.render import say
 from gymq.server import find_running
 
 log = logging.getLogger("gymq.collection")
@@ -131,7 +130,7 @@ async def acollect(
         CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the first rows can be used.
     """
-    report = _say if progress else None
+    report = say if progress else None
     made_of_rows = _materialise_options(repeats, limit, sampling)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
@@ -228,10 +227,6 @@ def _materialise_options(repeats: int, limit: int | None, sampling: Mapping[str,
         return MaterialiseOptions(num_repeats=repeats, limit=limit, responses_create_params=params)
     except pydantic.ValidationError as error:
         raise ValueError(first_problem(error)) from None
-
-
-def _say(sentence: str) -> None:
-    print(f"gymq: {printable(sentence).plain}", file=sys.stderr)
 
 
 def _default_output(setup: Setup, rows: Any, model: ModelArgument, model_name: str | None) -> Path:

@@ -9,7 +9,7 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from rich.console import Console, Group, RenderableType
@@ -51,12 +51,29 @@ def show_progress(progress: CollectProgress, *, quiet: bool) -> Iterator[None]:
             draw = _update_line(view, display)
         elif _draws_in_place(console):
             # Not refreshed by a thread of rich: the figures are those of this event loop.
-            draw = _refresh(stack.enter_context(Live(view, console=console, auto_refresh=False)))
+            live = stack.enter_context(Live(view, console=console, auto_refresh=False))
+            stack.callback(_erase_unless_begun, live, progress)
+            draw = _refresh(live)
         else:
             draw = _print_lines(view, console)
         task = asyncio.get_running_loop().create_task(draw)
         stack.callback(task.cancel)
         yield
+
+
+@contextlib.contextmanager
+def show_steps(*, quiet: bool) -> Iterator[Callable[[str], None]]:
+    """Show on a terminal what happens before there is progress, while the block runs; nothing stays of it.
+
+    Yields:
+        Shows the next step.
+    """
+    console = Console(stderr=True)
+    if quiet or not _draws_in_place(console):
+        yield lambda _: None
+        return
+    with console.status("") as status:
+        yield lambda step: status.update(printable(step))
 
 
 def shown_reward(reward: Estimate) -> str:
@@ -143,6 +160,10 @@ class _View:
         if progress.stalled_s:
             waits.append(f"nothing finished for {progress.stalled_s:.0f} s")
         return waits
+
+
+def _erase_unless_begun(live: Live, progress: CollectProgress) -> None:
+    live.transient = not progress.total
 
 
 async def _refresh(live: Live) -> None:

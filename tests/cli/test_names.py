@@ -1,5 +1,6 @@
 """Names in listings: whole on a terminal of 80 and of 120 columns, and through a pipe, so that they can be copied."""
 
+import io
 import subprocess
 
 import pytest
@@ -9,7 +10,7 @@ from rich.text import Text
 from gymq.cli.actions.top import screen
 from gymq.loading.worker_facts import names
 from gymq.protocol.messages import Run
-from gymq.render import listing, shown_environments
+from gymq.render import listing, print_prose, shown_environments
 from gymq.runs.overview import Overview, run_overview
 from gymq.stats.running import RunningProfile
 
@@ -88,6 +89,28 @@ def test_prose_is_wrapped_between_words_where_there_is_no_room():
         "                                                   it does well.",
         "short                            models         1  Nothing.",
     ]
+
+
+class TerminalOf40(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+SENTENCE = "a sentence about /a/folder/with/a/file/of/a/very/long-name.jsonl, whole\n    f:3 in verify: \x1b[2J"
+
+
+def test_sentences_are_wrapped_between_words_and_names_stay_whole(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal, pipe = TerminalOf40(), io.StringIO()
+    print_prose(SENTENCE, terminal)
+    assert terminal.getvalue().splitlines() == [
+        "a sentence about",
+        "  /a/folder/with/a/file/of/a/very/long-name.jsonl,",
+        "  whole",
+        "    f:3 in verify: <1b>[2J",
+    ]
+    print_prose(SENTENCE, pipe)
+    assert pipe.getvalue() == SENTENCE.replace("\x1b", "<1b>") + "\n"
 
 
 def test_a_table_that_does_not_fit_is_a_list_of_its_rows():

@@ -8,6 +8,7 @@ import pytest
 from gymq.cli.run_facts import RunFacts
 from gymq.cli.table import profile_table
 from gymq.data.run_files import RunFiles
+from gymq.defaults import VIEWER_URL
 from gymq.rpc.waits import TokenCount
 from gymq.stats.files import read_statistics
 from gymq.stats.running import RunningProfile
@@ -77,9 +78,11 @@ def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
     ended = gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", output, "--num-repeats", 4)
     run = json.loads((tmp_path / "x_run.json").read_text())["run"]
     assert "; tokens of rewarded rollouts: 160 in, 48 out\n" in ended.out
-    commands = ("gymq view ", f"gymq rollouts --run {run} ", f"gymq profile --run {run} ")
-    for command, line in zip(commands, ended.out.splitlines()[-3:], strict=True):
-        assert line.strip().startswith(command)
+    assert ended.out.splitlines()[-3:] == [
+        f"  in a browser     gymq view, at {VIEWER_URL}",
+        f"  in the terminal  gymq rollouts --run {run}",
+        f"  more statistics  gymq profile --run {run}",
+    ]
     assert ended.out.index("mean reward") < ended.out.index("pass@1") < ended.out.index("tokens of")
     assert "truncated" not in ended.out
 
@@ -103,7 +106,7 @@ def test_facts_are_sentences():
         "12 replies were truncated at the limit of output tokens (--max-tokens)",
         "3 rollouts and 40 model calls were retried",
     ]
-    assert len(list(RunFacts(1.0, 0, 0, {}, 0, 0, 0).lines())) == 1
+    assert list(RunFacts(1.0, 0, 0, {}, 0, 0, 0).lines()) == ["took 1.00 s"]
     assert list(RunFacts(1.0, 0, 0, {}, 1, 1, 1).lines())[1:] == [
         "1 reply was truncated at the limit of output tokens (--max-tokens)",
         "1 rollout and 1 model call were retried",

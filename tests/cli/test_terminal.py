@@ -149,6 +149,28 @@ def test_a_rate_limit_is_named_with_its_host_while_it_is_waited_for(limited: Lim
     assert "model calls retried" in drawn
 
 
+def test_nothing_of_the_steps_before_a_refusal_stays_on_a_terminal(cluster: Finished, tmp_path: Path):
+    command = collection(cluster, tmp_path / "rollouts.jsonl")
+    on_terminal(80, *command)
+    status, drawn = on_terminal(80, *command[:-1], 3)
+    assert status == 2
+    up_and_erase = "\x1b[1A\x1b[2K"
+    before, _, refusal = drawn.rpartition("gymq: ")
+    assert refusal.startswith(f"{tmp_path}")
+    assert up_and_erase in before[before.rindex("starting") :]
+
+
+def test_a_run_without_a_reward_ends_with_its_failures_alone(gymq, here: Path):
+    (here / "letters.py").write_text(LETTERS.replace("request.row.answer ==", "request.row.answr =="))
+    (here / "rows.jsonl").write_text(json.dumps(row("first", "A")))
+    ended = gymq("collect", "--resources", "letters.py", "-i", "rows.jsonl")
+    assert ended.status == 3
+    assert "mean reward" not in ended.out
+    assert "gymq profile" not in ended.out
+    assert "gymq: 1 of 1 rollouts failed:\n  1 verifier_failed, for example: letters failed to verify" in ended.err
+    assert f"{here}/letters.py:18 in verify: " in ended.err
+
+
 def test_a_rate_limit_is_named_in_a_pipe(limited: Limited):
     with subprocess.Popen(
         [*entry(), *map(str, with_endpoint(limited))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -172,7 +194,7 @@ def test_an_interrupted_run_ends_with_how_to_resume_it(limited: Limited):
         limited.answers.set()  # what is in flight is finished, and no longer waited for
         said = process.stderr.read()
     assert process.returncode == 130
-    assert said.endswith(" was interrupted: 0 of 2 done; the same command resumes it\n")
+    assert said.endswith(" was interrupted: 0 of 2 done, 2 in flight; the same command resumes it\n")
     assert said.count("\n") == 1
 
 

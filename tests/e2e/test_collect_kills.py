@@ -118,7 +118,9 @@ async def test_an_interrupted_collection_says_what_is_done_and_how_it_is_resumed
     _, err = await process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err.decode()
-    said = re.search(r"gymq: run (\S+) was interrupted: (\d+) of 60 done; the same command resumes it", err.decode())
+    said = re.search(
+        r"gymq: run (\S+) was interrupted: (\d+) of 60 done, \d+ in flight; the same command resumes it", err.decode()
+    )
     assert said
     assert int(said[2]) == collector.num_lines()
     interrupted.touch()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,14 @@ from gymq.cli.run_facts import RunFacts, facts_of
 from gymq.cli.table import profile_table
 from gymq.collection.collection import Collection, CollectOptions, Progress
 from gymq.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
-from gymq.collection.progress_view import show_progress
+from gymq.collection.progress_view import show_progress, show_steps
 from gymq.collection.run_setup import MaxFailures
 from gymq.config import Config
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
-from gymq.render import counted, listing_console, printable
+from gymq.render import counted, listing_console, print_prose, say
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.running import ProfileSnapshot
 
@@ -40,46 +41,51 @@ async def collect_rollouts(
 ) -> int:
     if config.instances:
         options = replace(options, check_row=RowTypes(config).check)
-    check_paths(options)
-
-    async def probe(specs: Sequence[Instance]) -> None:
-        if not await asyncio.to_thread(has_all_rollouts, options):
-            await probe_models(specs, _say)
-
     collection = None
     try:
-        async with cluster_url(nats, config, log_level=log_level, before_start=probe) as address:
-            if address.viewer_url is not None:
-                print(f"gymq: viewer: {address.viewer_url}", file=sys.stderr)
+        async with AsyncExitStack() as stack:
+            steps = stack.enter_context(ExitStack())
+            show = steps.enter_context(show_steps(quiet=as_json))
+            show("checking the rows")
+            check_paths(options)
+
+            async def probe(specs: Sequence[Instance]) -> None:
+                if not await asyncio.to_thread(has_all_rollouts, options):
+                    show("asking the endpoints of models")
+                    await probe_models(specs, say)
+                show(f"starting {counted(len(specs), 'worker')}")
+
+            address = await stack.enter_async_context(
+                cluster_url(nats, config, log_level=log_level, before_start=probe)
+            )
             bus = await Bus.connect(address.url, role="client", name="gymq collect")
-            try:
-                options = replace(options, models=await _check_workers(bus, config))
-                collection = Collection(bus, options, _say)
-                collection.progress.viewer_url = address.viewer_url
-                with show_progress(collection.progress, quiet=as_json):
-                    progress = await collection.run()
-            finally:
-                await bus.close()
+            stack.push_async_callback(bus.close)
+            options = replace(options, models=await _check_workers(bus, config))
+            steps.close()
+            if address.viewer_url is not None:
+                say(f"viewer: {address.viewer_url}")
+            collection = Collection(bus, options, say)
+            collection.progress.viewer_url = address.viewer_url
+            with show_progress(collection.progress, quiet=as_json):
+                progress = await collection.run()
     except asyncio.CancelledError:
         if collection is not None:  # when its cluster has stopped, so that it is the last line
             _print_progress(collection.progress)
         raise
     for warning in collection.warnings:
-        print(f"gymq: warning: {warning}", file=sys.stderr)
+        say(f"warning: {warning}")
     status = _report(collection, progress, options, pass_threshold, as_json)
     if collection.stopped:
-        print(f"gymq: {_stopped(collection)}", file=sys.stderr)
+        say(_stopped(collection))
     return status
 
 
 def _print_progress(progress: Progress) -> None:
     if progress.total:
         done = f"{progress.done:,} of {progress.total:,} done"
-        _say(f"run {progress.run} was interrupted: {done}; the same command resumes it")
-
-
-def _say(sentence: str) -> None:
-    print(f"gymq: {printable(sentence).plain}", file=sys.stderr)
+        if progress.in_flight:
+            done += f", {progress.in_flight:,} in flight"
+        say(f"run {progress.run} was interrupted: {done}; the same command resumes it")
 
 
 def _report(
@@ -94,20 +100,20 @@ def _report(
     if as_json:
         print(_summary(collection, snapshot, facts))
     else:
-        table = profile_table(snapshot, run=progress.run, models=options.models, threshold=pass_threshold)
-        listing_console().print(table)
+        if progress.done:
+            table = profile_table(snapshot, run=progress.run, models=options.models, threshold=pass_threshold)
+            listing_console().print(table)
         for line in facts.lines():
-            print(line)
-        print(f"rollouts in {files.output}, statistics in {written.reward_profiling} and {written.agent_metrics}")
-        for command, purpose in (
-            ("gymq view", f"read them in a browser, at {VIEWER_URL}"),
-            (f"gymq rollouts --run {progress.run}", "list them here"),
-            (f"gymq profile --run {progress.run}", "more statistics"),
-        ):
-            print(f"  {command:{len(progress.run) + 22}}{purpose}")
+            print_prose(line, sys.stdout)
+        if progress.done:
+            statistics = f"statistics in {written.reward_profiling} and {written.agent_metrics}"
+            print_prose(f"rollouts in {files.output}, {statistics}", sys.stdout)
+            print(f"  in a browser     gymq view, at {VIEWER_URL}")
+            print(f"  in the terminal  gymq rollouts --run {progress.run}")
+            print(f"  more statistics  gymq profile --run {progress.run}")
     if progress.refused:
         refused = f"{counted(progress.refused, 'row')} of {options.input} cannot be used"
-        print(f"gymq: {refused}; {files.failures} names the line and the problem", file=sys.stderr)
+        say(f"{refused}; {files.failures} names the line and the problem")
     if progress.failed:
         _print_failures(collection)
     return 3 if progress.failed or progress.refused else 0
@@ -116,14 +122,14 @@ def _report(
 def _print_failures(collection: Collection) -> None:
     """Print the failures and their reasons to standard error, with the command that shows one of each kind."""
     progress = collection.progress
-    lines = [f"gymq: {progress.failed:,} of {progress.total:,} rollouts failed:"]
+    say(f"{progress.failed:,} of {progress.total:,} rollouts failed:")
     for group in collection.failed:
-        message = printable(group.message).plain.replace("\n", "\n    ")
-        lines.append(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}")
+        message = group.message.replace("\n", "\n    ")
+        print_prose(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}", sys.stderr)
         show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}"
-        lines.append(f"    to look at it: {show}")
-    lines.append(f"All of them are in {collection.files.failures}; the same command retries those that may succeed.")
-    print("\n".join(lines), file=sys.stderr)
+        print(f"    to look at it: {show}", file=sys.stderr)
+    where = f"All of them are in {collection.files.failures}"
+    print_prose(f"{where}; the same command retries those that may succeed.", sys.stderr)
 
 
 def _stopped(collection: Collection) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 from pathlib import Path
 
 import msgspec
 
 from gymq.data.jsonl import JsonlFile, atomic_write
 from gymq.data.rows import AGENT_REF
+from gymq.render import say
 from gymq.workers import SHIPPED
 
 SOURCE = SHIPPED / "examples" / "demo"
@@ -26,7 +26,7 @@ def left_out_here() -> list[str]:
     missing = [name for name, package in _PACKAGES.items() if importlib.util.find_spec(package) is None]
     for name in missing:
         needed = f"{_PACKAGES[name]} is not installed: pip install 'gymq[resources]'"
-        print(f"gymq: {name} is left out of the demo: {needed}", file=sys.stderr)
+        say(f"{name} is left out of the demo: {needed}")
     return [instance for name in missing for instance in (name, f"{name}_simple_agent")]
 
 
