@@ -12,7 +12,7 @@ from .conftest import Command
 
 
 def environments(folder: Path) -> Counter[str]:
-    lines = (folder / "runs" / "demo" / "rollouts.jsonl").read_text().splitlines()
+    lines = (folder / "runs" / "demo" / "demo.jsonl").read_text().splitlines()
     return Counter(json.loads(line)["agent_ref"]["name"].removesuffix("_simple_agent") for line in lines)
 
 
@@ -20,7 +20,7 @@ def test_the_demo_ends_with_a_table_and_says_where_to_look(gymq: Command, here: 
     called = gymq("demo", "--num-repeats", "1")
     assert called.status == 0, called.err
     assert "policy: policy_model = simulated_model" in called.out
-    assert "gymq view " in called.out
+    assert "gymq view, at http" in called.out
     found = environments(here)
     assert found.keys() == {"mcqa", "math_with_judge", "example_session_state_mgmt", "workplace_assistant"}
     assert found.total() == 225
