@@ -94,7 +94,11 @@ def read_tokens(completion: dict[str, Any]) -> SampledTokens:
         raise InvalidReply("choices[0].token_ids", f"differ from {source}")
     if named_ids is not None and named_ids != found.generation_token_ids:
         raise InvalidReply(where, f"the ids differ from {source}")
-    if log_probs is not None and log_probs is not found.generation_log_probs and not _agree(log_probs, found.generation_log_probs):
+    if (
+        log_probs is not None
+        and log_probs is not found.generation_log_probs
+        and not _agree(log_probs, found.generation_log_probs)
+    ):
         raise InvalidReply(where, f"the log probs differ from {source}")
     return found
 
