@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS
+from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 
 def check_all(instructions: list[tuple[str, dict[str, Any] | None]], text: str) -> list[bool]:
@@ -22,7 +23,7 @@ def follows(text: str, name: str, arguments: dict[str, Any]) -> bool:
         return False
     try:
         return check(text, **{key: value for key, value in arguments.items() if value is not None})
-    except MemoryError:
+    except (MemoryError, ModelMissing):
         raise
     except Exception:  # arguments that are missing, unknown or of a wrong type, malformed patterns
         return False

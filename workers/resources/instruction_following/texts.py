@@ -6,8 +6,11 @@ import functools
 import importlib.util
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+
+from gymq.errors import GymqError
 
 # Stand for a dot that ends no sentence, and for an end without a dot. Unicode keeps these two for internal use.
 _DOT = "\ufdd0"
@@ -17,15 +20,33 @@ _STARTERS = r"(?:Mr|Mrs|Ms|Dr|Prof|Capt|Cpt|Lt|Wherever|(?:He|She|It|They|Their|
 _COMPANY = r" (?:Inc|Ltd|Jr|Sr|Co)"
 
 
+class ModelMissing(GymqError):
+    """A model of NLTK that is not installed or that NLTK refuses to read. Nothing is known about the text."""
+
+
+def prepare() -> None:
+    """Load what cutting a text needs, before the first text, which says so if it is missing."""
+    with suppress(ModelMissing):
+        tokens("It is read once.")
+
+
 def tokens(text: str) -> list[str]:
-    """NLTK's word tokens; punctuation marks are tokens too."""
-    found: list[str] = _nltk().word_tokenize(text)
+    """NLTK's word tokens; punctuation marks are tokens too.
+
+    Raises:
+        ModelMissing: the tokenizer's model cannot be read.
+    """
+    found: list[str] = _from_model(_nltk().word_tokenize, text)
     return found
 
 
 def punkt_sentences(text: str) -> list[str]:
-    """The sentences that NLTK's Punkt model for English finds."""
-    found: list[str] = _nltk().sent_tokenize(text)
+    """The sentences that NLTK's Punkt model for English finds.
+
+    Raises:
+        ModelMissing: the model cannot be read.
+    """
+    found: list[str] = _from_model(_nltk().sent_tokenize, text)
     return found
 
 
@@ -41,6 +62,28 @@ def sentences(text: str) -> list[str]:
         text = text.replace(end + quotation_mark, quotation_mark + end)
     found = [part.replace(_DOT, ".").strip() for part in _CUT.split(text)]
     return found if found[-1] else found[:-1]
+
+
+def first_tag(text: str) -> str:
+    """Return the tag that NLTK's perceptron tagger gives the first token; it looks at the next two, no further.
+
+    Raises:
+        ModelMissing: the tagger is not installed: `python -m nltk.downloader averaged_perceptron_tagger_eng`.
+        IndexError: there is no token.
+    """
+    tagged = _from_model(_nltk().pos_tag, tokens(text)[:3])
+    tag: str = tagged[0][1]
+    return tag
+
+
+@functools.cache
+def stop_words() -> frozenset[str]:
+    """Return NLTK's stop words of English.
+
+    Raises:
+        ModelMissing: they cannot be read.
+    """
+    return frozenset(_from_model(_nltk().corpus.stopwords.words, "english"))
 
 
 def pieces(text: str) -> list[str]:
@@ -84,6 +127,15 @@ _RULES: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...]
     )
 )
 _CUT = re.compile(rf"(?<=[.?!])|{_END}")
+
+
+def _from_model(function: Callable[[Any], Any], argument: Any) -> Any:
+    """Return what a function of NLTK returns that reads a model."""
+    try:
+        return function(argument)
+    except (LookupError, OSError) as error:
+        reason = next((line.strip(" *") for line in str(error).splitlines() if line.strip(" *")), "not found")
+        raise ModelMissing(f"a model of NLTK cannot be read: {reason}") from None
 
 
 @functools.cache

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 import pydantic
 from gymq.workers.resources.instruction_following.checking import check_all
+from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
@@ -67,6 +68,8 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
             followed = await self.compute(check_all, instructions, text)
         except CpuTimeUsedUp:
             followed = [False] * len(instructions)
+        except ModelMissing as error:
+            raise gymq.ComponentFailed(str(error)) from None
         if not says_something:
             followed = [False] * len(instructions)
         follows_all = says_something and all(followed)

@@ -1,0 +1,142 @@
+"""Rules with one task each. They ignore all arguments."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import string
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from gymq.workers.resources.ifbench.texts import bare_words, plain, trimmed
+from gymq.workers.resources.instruction_following.texts import sentences
+
+MULTIPLES = ["14", "21", "28", "35", "42", "49"]
+QUESTIONS = 4
+CHOICES = 5
+COUNTRIES = 52  # names from Zimbabwe on
+_CAPITALS = """
+Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin Berlin Amsterdam Warsaw London
+Brussels Prague Luxembourg Paris Vienna Bratislava Budapest Vaduz Chisinau Bern Ljubljana Zagreb
+"""
+CAPITALS = _CAPITALS.split()
+CITY_HEADER = ["ID", "Country", "City", "Year", "Count"]
+FIELDS = 5
+
+# White space is not given back where nothing else can follow it.
+_QUESTION = re.compile(r"\n*+Question \d++[.|):;]?+\s*+")
+_CHOICE = re.compile(r"[A-Ea-e][.|)]\s*\w")
+_BRANDS = re.compile(",[ \t]*".join(f'"?{name}"?' for name in ("ProductID", "Category", "Brand", "Price", "Stock")))
+_GRADES = re.compile("\t *".join(f'"?{name}"?' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")))
+_SPECIAL = re.compile(r"[^\w\s]")
+_DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
+
+
+def multiples(text: str, **_: Any) -> bool:
+    """The numbers are the multiples of seven from 14 to 49."""
+    return re.findall(r"\d+", text) == MULTIPLES
+
+
+def longer_questions(text: str, **_: Any) -> bool:
+    """Four multiple-choice questions of five options, each longer than the one before."""
+    if not text.startswith("Question"):
+        return False
+    parts = [part for part in _QUESTION.split(text) if part]
+    if len(parts) != QUESTIONS:
+        return False
+    lengths = []
+    for part in parts:
+        lines = [line.strip() for line in part.split("\n")]
+        choices = [number for number, line in enumerate(lines) if _CHOICE.match(line)]
+        if len(choices) != CHOICES:
+            return False
+        lengths.append(len(" ".join(lines[: choices[0]])))
+    return all(first < second for first, second in pairwise(lengths))
+
+
+def countries_backwards(text: str, **_: Any) -> bool:
+    """A country in every line, from Zimbabwe backwards."""
+    lines = [line for line in (trimmed(line) for line in text.split("\n")) if line]
+    start = next(number for number, line in enumerate(lines) if "Zimbabwe" in line)
+    names = [plain(line) for line in lines[start:]]
+    return len(names) >= COUNTRIES and all(first >= second for first, second in pairwise(names))
+
+
+def bald_eagle_backwards(text: str, **_: Any) -> bool:
+    """The words in reverse order speak of a bald eagle."""
+    return "bald eagle" in " ".join(reversed(bare_words(text)))
+
+
+def bald_eagle_in_reverse(text: str, **_: Any) -> bool:
+    """The letters of a bald eagle in reverse order."""
+    return "elgae dlab" in text.lower()
+
+
+def sentences_from_a_to_z(text: str, **_: Any) -> bool:
+    """Twenty-six sentences, each with the next initial."""
+    initials = [sentence[:1].lower() for sentence in sentences(text)]
+    return initials == list(string.ascii_lowercase)
+
+
+def european_capitals(text: str, **_: Any) -> bool:
+    """The capitals from north to south."""
+    return [name.strip() for name in plain(text).split(",") if name.strip()] == CAPITALS
+
+
+def csv_of_cities(text: str, **_: Any) -> bool:
+    """A CSV with a header and seven rows."""
+    rows = list(csv.reader(io.StringIO(text)))
+    return len(rows) == 8 and rows[0] == CITY_HEADER and all(len(row) == FIELDS for row in rows)
+
+
+def csv_with_special_character(text: str, **_: Any) -> bool:
+    """A CSV of products, one of which has a quoted field with a special character."""
+    if not _BRANDS.fullmatch(text.split("\n")[0].strip()):
+        return False
+    rows = list(_quoted_rows(text, ","))
+    if len(rows) != 15:
+        return False
+    for row in rows:
+        if len(row) != FIELDS:
+            return False
+        if any(map(_has_special_character, row)):
+            return True
+    return False
+
+
+def csv_in_quotes(text: str, **_: Any) -> bool:
+    """A CSV of grades, separated by tabs, with every field in quotes."""
+    if not _GRADES.fullmatch(text.split("\n")[0].strip()):
+        return False
+    rows = list(_quoted_rows(text, "\t"))
+    if len(rows) != 4 or any(len(row) != FIELDS for row in rows):
+        return False
+    fields = [field.strip() for row in rows for field in row]
+    return all(field.startswith('"') and field.endswith('"') for field in fields)
+
+
+def dates(text: str, **_: Any) -> bool:
+    """Dates in the life of Napoleon, between commas."""
+    return all(_is_date(part.strip()) for part in text.split(","))
+
+
+def _has_special_character(field: str) -> bool:
+    """Return whether a field begins with a quotation mark, and has another one behind a special character."""
+    end = field.rfind('"')
+    return field.startswith('"') and _SPECIAL.search(field, 1, max(end, 1)) is not None
+
+
+def _is_date(text: str) -> bool:
+    found = _DATE.fullmatch(text)
+    if found is None:
+        return False
+    year, month, day = map(int, found.groups())
+    longest = {2: 29, 4: 30, 6: 30, 9: 30, 11: 30}.get(month, 31)
+    return 1769 <= year <= 1821 and month <= 12 and day <= longest
+
+
+def _quoted_rows(text: str, separator: str) -> Iterator[list[str]]:
+    """Yield the rows of a CSV; of a field's quotation marks one stays on each side."""
+    return csv.reader(io.StringIO(text.replace('"', '"""')), delimiter=separator)
