@@ -9,6 +9,7 @@
 # make bench-long    the cost of a turn in conversations of 5 to 200 turns
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
+# make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
@@ -16,7 +17,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check site coverage golden lock wheel-test test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check test-harnesses site coverage golden lock wheel-test test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -146,6 +147,9 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 
 test-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model
+
+test-harnesses: $(VENV)/installed-dev
+	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \

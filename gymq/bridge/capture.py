@@ -20,6 +20,13 @@ log = logging.getLogger("gymq.agent")
 # Parameters of the row that win over a program's own: it decides what is asked, the row how the policy is sampled.
 OF_THE_ROW = ("model", "temperature", "top_p", "max_output_tokens", "reasoning", "metadata")
 
+# What a program says of itself and its session. The policy does not see it, and it differs each time that the program
+# is started, so that a replay would not find its calls.
+OF_THE_PROGRAM = ("user", "prompt_cache_key", "safety_identifier", "store", "service_tier")
+
+# What makes no other question of an item that a program sends back.
+_BESIDE = ("id", "status", *TOKEN_FIELDS)
+
 Item = dict[str, Any]
 T = TypeVar("T")
 
@@ -29,11 +36,13 @@ class CapturedCall:
     """One model call: the conversation it was made with, and what the model said.
 
     Attributes:
+        has_tools: whether the program offered any.
         overflowed: it said nothing, since the conversation does not fit into its context.
     """
 
     input: list[Item]
     output: list[Item]
+    has_tools: bool = False
     overflowed: bool = False
 
 
@@ -44,7 +53,9 @@ class Conversation:
     Attributes:
         prompt: items before the model's first reply.
         output: replies and the items between them, in order; sampled tokens are on the replies' last items.
-        branches: further conversations that do not continue this one, outputs only; they are recognised only by tokens.
+        branches: further conversations that do not continue this one, such as those of sub-agents, outputs only.
+        num_side_calls: calls that are in no conversation, such as for a title or a summary: those without tools, of a
+            program that offers tools.
         notes: the accounting of `responses.build_chains`; None without tokens.
         masked: whether the tokens are not safe to train on.
     """
@@ -52,6 +63,7 @@ class Conversation:
     prompt: list[Item]
     output: list[Item]
     branches: list[list[Item]]
+    num_side_calls: int
     notes: dict[str, Any] | None
     masked: bool
 
@@ -63,6 +75,7 @@ class Conversation:
         """
         told: dict[str, Any] = {"responses_create_params": {**params, "input": self.prompt}}
         told |= {"branches": self.branches} if self.branches else {}
+        told |= {"side_calls": self.num_side_calls} if self.num_side_calls else {}
         return told | ({"_ng_token_capture": self.notes} if self.notes is not None else {})
 
 
@@ -95,12 +108,14 @@ class Capture:
                 self.limit_reached = True
                 raise RolloutError(FailureClass.BAD_REQUEST, f"all {self._max_calls} model calls are used up")
             try:
-                reply = await self._rollout.ask({**params, **self._of_the_row})
+                asked = {name: value for name, value in params.items() if name not in OF_THE_PROGRAM}
+                reply = await self._rollout.ask({**asked, **self._of_the_row})
             except Exception as error:
                 self.fail(error)
                 raise
             response = cast(dict[str, Any], reply.response)
-            self.calls.append(CapturedCall(list(params["input"]), response["output"], reply.overflowed))
+            has_tools = bool(params.get("tools"))
+            self.calls.append(CapturedCall(list(params["input"]), response["output"], has_tools, reply.overflowed))
             return response
 
     @property
@@ -141,7 +156,7 @@ class Capture:
     def conversation(self) -> Conversation:
         """Return the calls as one conversation.
 
-        With tokens, these are the calls whose prompts continue one another; without, all calls.
+        It is made of the calls whose prompts continue one another: token by token, or item by item without tokens.
 
         Raises:
             RolloutError: AGENT_FAILED, no call was made.
@@ -151,16 +166,50 @@ class Capture:
             if self._ended is not None:
                 how = f"{self._ended.how} without asking the model: {self._ended.last_words or 'it printed nothing'}"
             raise RolloutError(FailureClass.AGENT_FAILED, f"the program {how}", stage=Stage.AGENT)
-        entries = [_entry(number, call) for number, call in enumerate(self.calls) if not call.overflowed]
+        calls = [call for call in self.calls if call.has_tools] or self.calls
+        entries = [_entry(number, call) for number, call in enumerate(calls) if not call.overflowed]
         with_tokens = [entry for entry in entries if entry is not None]
-        if not with_tokens:
-            return Conversation(self.calls[0].input, _joined(self.calls), [], None, masked=False)
-        built = responses.build_chains(with_tokens)
-        chains = [[self.calls[int(link.call.model_call_id)] for link in chain.links] for chain in built.chains]
-        longest = max(chains, key=lambda chain: sum(map(_num_generated, chain)), default=self.calls)
+        notes, masked = None, False
+        if with_tokens:
+            built = responses.build_chains(with_tokens)
+            chains = [[calls[int(link.call.model_call_id)] for link in chain.links] for chain in built.chains]
+            notes, masked = built.notes, built.mask_sample(capture_complete=len(with_tokens) == len(entries))
+        else:
+            chains = _continued(calls)
+        longest = max(chains, key=_length, default=calls)
         branches = [_joined(chain) for chain in chains if chain is not longest]
-        masked = built.mask_sample(capture_complete=len(with_tokens) == len(entries))
-        return Conversation(longest[0].input, _joined(longest), branches, built.notes, masked)
+        num_side_calls = len(self.calls) - len(calls)
+        return Conversation(longest[0].input, _joined(longest), branches, num_side_calls, notes, masked)
+
+
+def _continued(calls: list[CapturedCall]) -> list[list[CapturedCall]]:
+    """Return conversations: each call joins the longest one that its input begins with."""
+    chains: list[list[CapturedCall]] = []
+    prompts: list[list[Item]] = []  # of the last call of each
+    for call in calls:
+        prompt = [_question(item) for item in call.input]
+        begins = [index for index, before in enumerate(prompts) if prompt[: len(before)] == before]
+        if begins:
+            index = max(begins, key=lambda one: len(prompts[one]))
+            chains[index].append(call)
+            prompts[index] = prompt
+        else:
+            chains.append([call])
+            prompts.append(prompt)
+    return chains
+
+
+def _question(item: Item) -> Item:
+    """Return what an item asks. Programs write a text now as such, now as a list with one part."""
+    asked = {name: value for name, value in item.items() if name not in _BESIDE}
+    match asked.get("content"):
+        case [{"text": str(text)}]:
+            asked["content"] = text
+    return asked
+
+
+def _length(chain: list[CapturedCall]) -> tuple[int, int]:
+    return sum(map(_num_generated, chain)), len(chain)
 
 
 def _entry(number: int, call: CapturedCall) -> dict[str, Any] | None:

@@ -67,11 +67,16 @@ class _ToolUse(msgspec.Struct, tag="tool_use"):
 
 
 _Content = _Text | _Image | _Document
+_BLOCKS_OF = {
+    "user": (_Text, _Image, _Document, _ToolResult),
+    "assistant": (_Text, _Thinking, _RedactedThinking, _ToolUse),
+    "system": (_Text,),
+}
 _Block = _Text | _Image | _Document | _ToolResult | _Thinking | _RedactedThinking | _ToolUse
 
 
 class _Message(msgspec.Struct):
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "system"]
     content: str | list[_Block]
 
 
@@ -210,8 +215,7 @@ def _said(role: str, blocks: Sequence[_Content]) -> Iterator[Item]:
 
 
 def _check_role(role: str, block: _Block, path: str) -> None:
-    theirs = (_Image, _Document, _ToolResult) if role == "assistant" else (_Thinking, _RedactedThinking, _ToolUse)
-    if isinstance(block, theirs):
+    if not isinstance(block, _BLOCKS_OF[role]):
         kind = block.__struct_config__.tag
         raise InvalidRequest(f"{path}.type", f"a message of role {role} cannot contain a block of type {kind}")
 

@@ -75,6 +75,32 @@ async def test_a_conversation_of_a_helper_is_a_branch_and_the_sample_is_masked()
     assert found.masked
 
 
+async def test_calls_for_a_title_are_beside_the_conversation_and_sub_agents_are_branches():
+    tool = {"type": "function", "name": "bash", "parameters": None, "strict": None}
+    script = Script(*(reply(text) for text in ("Title", "a1", "b1", "a2")))
+    capture = Capture(rollout(script, agent()))
+    await capture.ask({"input": conversation("q1")})
+    for asked in (conversation("q1"), conversation("other"), conversation("q1", "a1", "q2")):
+        await capture.ask({"input": asked, "tools": [tool], "user": "session 7"})
+    found = capture.conversation()
+    assert (found.num_side_calls, len(found.branches), found.masked) == (1, 1, False)
+    assert [item["content"] if item["role"] == "user" else item["content"][0]["text"] for item in found.output] == [
+        "a1",
+        "q2",
+        "a2",
+    ]
+    assert found.fields({})["side_calls"] == 1
+    assert all("user" not in request.params for request in script.of(Generate))
+
+
+async def test_a_text_and_a_list_with_that_text_continue_the_same_conversation():
+    first = (conversation("q1"), reply("a1"))
+    parts = [{"type": "input_text", "text": "q1"}]
+    second = ([{**user(""), "content": parts}, *conversation("q1", "a1", "q2")[1:]], reply("a2"))
+    found = (await captured(first, second)).conversation()
+    assert (found.branches, len(found.output)) == ([], 3)
+
+
 def no_room(**more):
     """What models answer when a conversation does not fit into their context."""
     return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}, **more}

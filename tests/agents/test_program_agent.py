@@ -170,7 +170,7 @@ async def test_files_that_cannot_be_copied_are_named_at_the_start(files: list[st
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        ({}, "option command is missing"),
+        ({}, "set either `command`"),
         ({"command": ""}, "name the program"),
         ({"command": []}, "name the program"),
         ({"command": "python 'mine.py"}, "close the quotation"),

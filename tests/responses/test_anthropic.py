@@ -176,6 +176,21 @@ def test_a_tool_may_answer_with_an_image_or_with_nothing() -> None:
     assert silent["output"] == ""
 
 
+def test_a_system_message_in_the_middle_keeps_its_place():
+    body: dict[str, Any] = {
+        "max_tokens": 5,
+        "messages": [
+            {"role": "user", "content": "a"},
+            {"role": "system", "content": [{"type": "text", "text": "the tools have changed"}]},
+        ],
+    }
+    items = from_anthropic_request(body)["input"]
+    assert [item["role"] for item in items] == ["user", "system"]
+    body["messages"][1]["content"] = [{"type": "tool_result", "tool_use_id": "t", "content": "x"}]
+    with pytest.raises(InvalidRequest, match=r"messages\[1\]\.content\[0\]\.type: .*role system"):
+        from_anthropic_request(body)
+
+
 @pytest.mark.parametrize(
     ("request_", "error", "path"),
     [

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 import pydantic
 from gymq.workers.agents.harbor_agent.task import Task
+from gymq.workers.agents.program_agent.harnesses import HarnessName, InstalledHarness, install
 
 import gymq
 from gymq import responses
@@ -46,6 +47,7 @@ class HarborAgent(gymq.Agent):
         harbor_datasets: dict[str, DataSet]
         harbor_agent_name: Literal["command", "oracle"] = "command"  # oracle: the task's own solution
         agent_command: str = ""  # a script of the shell
+        harness: HarnessName | None = None  # a coding agent by its name, instead of `agent_command`
         agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
         agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
         agent_max_turns: pydantic.PositiveInt = 100  # model calls
@@ -58,15 +60,21 @@ class HarborAgent(gymq.Agent):
 
         @pydantic.model_validator(mode="after")
         def _check_command(self) -> HarborAgent.Options:
-            if self.harbor_agent_name == "command" and not self.agent_command:
-                raise ValueError("agent_command: missing; or set harbor_agent_name to oracle")
+            if self.agent_command and self.harness is not None:
+                raise ValueError("set either `agent_command`, a script, or `harness`, the name of a coding agent")
+            if self.harbor_agent_name == "command" and not self.agent_command and self.harness is None:
+                raise ValueError("agent_command: missing; or set harness, or harbor_agent_name to oracle")
             return self
+
+    _harness: InstalledHarness | None = None
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.max_concurrency = self.options.concurrency
 
     async def start(self) -> None:
+        if self.options.harness is not None:
+            self._harness = await install(self.options.harness)
         self._open = AsyncExitStack()
         self._gateway = await self._open.enter_async_context(Gateway(await network_address()))
 
@@ -81,7 +89,7 @@ class HarborAgent(gymq.Agent):
             network="bridge" if environment.allow_internet else NETWORK,
             life_s=rollout.time_left() + 60.0,
             memory_mib=environment.memory_mb,
-            folders=self.options.agent_folders,
+            folders=self.options.agent_folders | (self._harness.folders if self._harness is not None else {}),
         )
         async with container as place:
             if self.options.harbor_agent_name == "oracle":
@@ -109,13 +117,16 @@ class HarborAgent(gymq.Agent):
         capture = Capture(rollout, self.options.agent_max_turns)
         async with self._gateway.admit(rollout.id, capture.ask) as admission:
             await place.write(INSTRUCTION, task.instruction.encode())
+            harness_env, script = {}, self.options.agent_command
+            if self._harness is not None:
+                harness_env, script = self._harness.env(INSTRUCTION), self._harness.script_in_container()
             env = {
                 **admission.env,
+                **harness_env,
                 "INSTRUCTION": INSTRUCTION,
                 **task.config.agent.env,
                 **self.options.agent_env,
             }
-            script = self.options.agent_command
             if data_set.workdir is not None:
                 script = f"cd {shlex.quote(data_set.workdir)} && {script}"
             wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import msgspec
 import pydantic
+from gymq.workers.agents.program_agent.harnesses import HarnessName, install
 
 import gymq
 from gymq.authoring import VariableName
@@ -36,7 +37,8 @@ class ProgramAgent(gymq.Agent):
     class Options(gymq.AgentOptions):
         resources_server: gymq.Reference
         model_server: gymq.Reference
-        command: str | list[str]  # the program and its arguments; a text is split as a shell would, and nothing more
+        command: str | list[str] | None = None  # the program and its arguments; a text is split as a shell would
+        harness: HarnessName | None = None  # a coding agent by its name, instead of `command`
         shell: bool = False  # whether `command` is a script of the shell
         runtime: Literal["process", "docker", "apptainer"] = "process"
         image: str | None = None  # of the container
@@ -54,7 +56,9 @@ class ProgramAgent(gymq.Agent):
 
         @pydantic.field_validator("command")
         @classmethod
-        def _check_command(cls, command: str | list[str]) -> str | list[str]:
+        def _check_command(cls, command: str | list[str] | None) -> str | list[str] | None:
+            if command is None:
+                return None
             try:
                 words = shlex.split(command) if isinstance(command, str) else command
             except ValueError as error:
@@ -67,6 +71,8 @@ class ProgramAgent(gymq.Agent):
 
         @pydantic.model_validator(mode="after")
         def _check_runtime(self) -> ProgramAgent.Options:
+            if (self.command is None) == (self.harness is None):
+                raise ValueError("set either `command`, a program of yours, or `harness`, the name of a coding agent")
             if self.shell and not isinstance(self.command, str):
                 raise ValueError("command: with `shell: true` it is one text, the script")
             if self.runtime == "process" and self.image is not None:
@@ -82,6 +88,9 @@ class ProgramAgent(gymq.Agent):
     async def start(self) -> None:
         self._files = _packed(self.name, self.options.files)
         self._env = self._variables()
+        self._harness = None if self.options.harness is None else await install(self.options.harness)
+        if self._harness is not None:
+            self._env = {**self._harness.env(PROMPT), **self._env}
         host = await network_address() if self.options.runtime == "docker" else LOOPBACK
         self._open = AsyncExitStack()
         self._gateway = await self._open.enter_async_context(Gateway(host))
@@ -116,7 +125,7 @@ class ProgramAgent(gymq.Agent):
             if len(fields) <= MAX_VARIABLE_BYTES:
                 env["GYMQ_ROW"] = fields.decode()
             wall_s = min(self.options.timeout_s or rollout.time_left(), rollout.time_left())
-            script = f"cd {folder} && {self._script()}"
+            script = f"cd {folder} && {self._script(place)}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env, stdin=prompt))
         found = capture.conversation()
         rollout.output = list(found.output)
@@ -127,8 +136,13 @@ class ProgramAgent(gymq.Agent):
         masked = found.masked or cut is not None
         return found.fields(rollout.params) | {"program_error": cut, "mask_sample": masked}
 
-    def _script(self) -> str:
+    def _script(self, place: Workspace) -> str:
+        if self._harness is not None:
+            if isinstance(place, Subprocess):
+                return self._harness.script(str(self._harness.folder.absolute()), f"{place.folder}/.gymq-harness-home")
+            return self._harness.script_in_container()
         command = self.options.command
+        assert command is not None  # as the options were checked
         if self.options.shell:
             return str(command)
         return f"exec {shlex.join(shlex.split(command) if isinstance(command, str) else command)}"
@@ -139,7 +153,8 @@ class ProgramAgent(gymq.Agent):
         assert self.options.image is not None  # as the options were checked
         kind = Docker if self.options.runtime == "docker" else Apptainer
         life_s = rollout.time_left() + 60.0
-        return kind(self.options.image, life_s=life_s, memory_mib=self.options.memory_mib)
+        folders = {} if self._harness is None else self._harness.folders
+        return kind(self.options.image, life_s=life_s, memory_mib=self.options.memory_mib, folders=folders)
 
     async def _unpack(self, place: Workspace, folder: str) -> None:
         ended = await place.run(f"mkdir -p {folder} && tar -xf - -C {folder}", wall_s=60.0, stdin=self._files)

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import pydantic
 from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate
+from gymq.workers.agents.program_agent.harnesses import HarnessName, InstalledHarness, install
 from gymq.workers.agents.swe_agents.instance import Instance, read, without_instance
 
 import gymq
@@ -27,7 +28,8 @@ class SweAgents(gymq.Agent):
     class Options(gymq.AgentOptions):
         resources_server: gymq.Reference
         model_server: gymq.Reference
-        agent_command: str  # a script of the shell
+        agent_command: str = ""  # a script of the shell
+        harness: HarnessName | None = None  # a coding agent by its name, instead of `agent_command`
         agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
         agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
         agent_max_turns: pydantic.PositiveInt = 100  # model calls
@@ -40,11 +42,21 @@ class SweAgents(gymq.Agent):
         verify_golden_patch: bool = False  # submit the reference patch instead of asking the model
         verify_timeout_s: pydantic.PositiveFloat = 7200.0  # an image may have to be pulled
 
+        @pydantic.model_validator(mode="after")
+        def _check_command(self) -> SweAgents.Options:
+            if bool(self.agent_command) == (self.harness is not None):
+                raise ValueError("set either `agent_command`, a script, or `harness`, the name of a coding agent")
+            return self
+
+    _harness: InstalledHarness | None = None
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.max_concurrency = self.options.concurrency
 
     async def start(self) -> None:
+        if self.options.harness is not None:
+            self._harness = await install(self.options.harness)
         self._open = AsyncExitStack()
         host = await network_address() if self.options.provider == "docker" else LOOPBACK
         self._gateway = await self._open.enter_async_context(Gateway(host))
@@ -75,14 +87,18 @@ class SweAgents(gymq.Agent):
             self._container(rollout, instance) as place,
         ):
             await place.write(PROBLEM, instance.problem_statement.encode())
+            harness_env, command = {}, self.options.agent_command
+            if self._harness is not None:
+                harness_env, command = self._harness.env(PROBLEM), self._harness.script_in_container()
             env = {
                 **admission.env,
+                **harness_env,
                 "PROBLEM_STATEMENT": PROBLEM,
                 "INSTANCE_ID": instance.instance_id,
                 **self.options.agent_env,
             }
             wall_s = min(self.options.swebench_agent_timeout, rollout.time_left())
-            script = f"cd {shlex.quote(self.options.repository)} && {self.options.agent_command}"
+            script = f"cd {shlex.quote(self.options.repository)} && {command}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
             patch = await self._patch(place, instance)
         failed = ended.exit_status != 0 and ended.limit is None and not patch and not capture.limit_reached
@@ -101,7 +117,7 @@ class SweAgents(gymq.Agent):
             instance.image_of(self.options.container_formatter),
             life_s=rollout.time_left() + 60.0,
             memory_mib=self.options.memory_limit_mb,
-            folders=self.options.agent_folders,
+            folders=self.options.agent_folders | (self._harness.folders if self._harness is not None else {}),
         )
 
     async def _patch(self, place: Workspace, instance: Instance) -> str:

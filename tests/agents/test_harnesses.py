@@ -1,0 +1,202 @@
+"""Coding agents by their names: the real programs of npm in containers, with a model that follows a script."""
+
+import asyncio
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gymq.workers.agents.harbor_agent.worker import HarborAgent
+from gymq.workers.agents.program_agent import harnesses
+from gymq.workers.agents.program_agent.harnesses import FOLDER, HARNESSES
+from gymq.workers.agents.program_agent.worker import ProgramAgent
+from gymq.workers.agents.swe_agents.worker import SweAgents
+
+import gymq
+from gymq.agent_harness import AgentHarness
+from gymq.responses import FunctionCall
+from gymq.testing import function_call, reply
+
+from .crashes import uninterrupted, with_a_crash
+from .swe import instance
+
+ROOT = Path(__file__).parents[2]
+NAME = "demo__words-3"
+SHELLS = ("Bash", "bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_commands")
+REQUIRED = "GYMQ_REQUIRE_HARNESSES"
+"""Where it is set, harnesses that cannot be installed fail these tests."""
+
+Model = Callable[[dict[str, Any]], dict[str, Any]]
+
+
+class PatchSeen(gymq.Resources[gymq.Row]):
+    """Reward 1 if the response ends with the patch that solves the task."""
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        patch = request.response["output"][-1].get("content")
+        row: Any = request.row
+        return gymq.Verdict(float(patch == row.patch), metadata={"eval_report": {}} if patch else None)
+
+
+def in_shell(tools: dict[str, dict[str, Any]], command: str) -> FunctionCall:
+    """The call of a program's own tool that runs a command."""
+    name = next(name for name in SHELLS if name in tools)
+    schema = tools[name]["parameters"]
+    arguments: dict[str, Any] = {}
+    for key, kind in schema["properties"].items():
+        if key in ("command", "cmd"):
+            arguments[key] = ["bash", "-c", command] if kind.get("type") == "array" else command
+        elif key == "commands":
+            arguments[key] = [command]
+        elif key in schema.get("required", ()):
+            arguments[key] = {"boolean": False, "string": "as asked"}.get(kind.get("type"), 60_000)
+    return function_call(name, arguments)
+
+
+def plays(*commands: str) -> Model:
+    """A model that runs commands, one a turn, and then ends; a call without tools is one for a title."""
+
+    def model(params: dict[str, Any]) -> dict[str, Any]:
+        tools = {tool.get("name"): tool for tool in params.get("tools") or ()}
+        turn = sum(item.get("type") == "function_call_output" for item in params["input"])
+        if not tools:
+            return reply("A title")
+        if turn < len(commands):
+            return reply(in_shell(tools, commands[turn]))
+        if "submit_and_exit" in tools and turn == len(commands):
+            return reply(function_call("submit_and_exit", {"summary": "The repository is as asked.", "verified": True}))
+        return reply("Done.")
+
+    return model
+
+
+def solves(row: dict[str, Any]) -> Model:
+    return plays("ls", f"git apply - <<'END_OF_PATCH'\n{row['patch']}END_OF_PATCH")
+
+
+@pytest.fixture
+async def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The name of a harness that is there; installed at its first use, beside the tests."""
+    monkeypatch.chdir(ROOT)
+    if (
+        os.environ.get(REQUIRED) != "1"
+        and not (FOLDER / f"{request.param}-{HARNESSES[request.param].version}").is_dir()
+    ):
+        pytest.skip(f"{request.param} is installed by `make test-harnesses`")
+    await harnesses.install(request.param)
+    return str(request.param)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("installed", sorted(HARNESSES), indirect=True)
+async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
+    installed: str, bus: Any, run: str
+) -> None:
+    row = instance(NAME)
+    async with AgentHarness(SweAgents, PatchSeen, solves(row), {"harness": installed}) as harness:
+        expected, _ = await uninterrupted(harness, row)
+        killed = await with_a_crash(bus, run, harness, row, 2, hears_last=True)
+    for done in (expected, killed):
+        fields = done.verdict.fields
+        assert (done.verdict.reward, fields["agent_error"], "branches" in fields) == (1.0, None, False)
+        assert [item["type"] for item in done.response["output"]][:4] == ["function_call", "function_call_output"] * 2
+        asked = json.dumps(fields["responses_create_params"]["input"], ensure_ascii=False)
+        assert json.dumps(row["problem_statement"], ensure_ascii=False)[1:-1] in asked
+    assert killed.num_model_calls == expected.num_model_calls
+    async with AgentHarness(SweAgents, PatchSeen, plays("ls"), {"harness": installed}) as harness:
+        verdict, _ = await harness.run(row)
+    assert (verdict.reward, verdict.fields["patch_exists"]) == (0.0, False)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("installed", ["pi"], indirect=True)
+async def test_a_task_of_harbor_and_a_plain_row_take_the_same_name(installed: str) -> None:
+    row = json.loads((ROOT / "workers/agents/harbor_agent/data/example.jsonl").read_text().splitlines()[0])
+    alias = row["instance_id"].partition("::")[0]
+    options = {"harness": installed, "harbor_datasets": {alias: {"local_dataset_path": str(ROOT / "examples/harbor")}}}
+    async with AgentHarness(HarborAgent, PatchSeen, plays("ls"), options) as harness:
+        verdict, response = await harness.run(row)
+    assert (verdict.reward, [item["type"] for item in response["output"]][:2]) == (
+        0.0,
+        ["function_call", "function_call_output"],
+    )
+
+    class FileSeen(gymq.Resources[gymq.Row]):
+        async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+            return gymq.Verdict(float("forty-two" in json.dumps(request.response["output"])))
+
+    async with AgentHarness(
+        ProgramAgent, FileSeen, plays("echo forty-$((1+1))two | tr -d 2"), {"harness": installed}
+    ) as one:
+        verdict, _ = await one.run({"responses_create_params": {"input": "Say forty-two in the shell."}})
+    assert (verdict.reward, verdict.fields["program_error"]) == (1.0, None)
+
+
+@pytest.fixture
+def npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Puts a script in the place of npm, in a folder without anything installed."""
+
+    def replace(script: str) -> None:
+        (tmp_path / "bin").mkdir(exist_ok=True)
+        file = tmp_path / "bin" / "npm"
+        file.write_text(f"#!/bin/sh\n{script}\n")
+        file.chmod(0o755)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    return replace
+
+
+async def test_without_npm_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    with pytest.raises(gymq.OptionsError, match=r"pi comes from npm, which is not installed here; install Node\.js"):
+        await harnesses.install("pi")
+
+
+async def test_a_package_that_cannot_be_had_costs_a_sentence(npm: Callable[[str], None]) -> None:
+    npm("echo 'npm error network: no answer from the registry' >&2; exit 1")
+    with pytest.raises(gymq.OptionsError, match=r"`npm install @openai/codex@.* failed: npm error network"):
+        await harnesses.install("codex")
+    assert list(FOLDER.iterdir()) == []
+
+
+async def test_the_pinned_version_is_installed_once(npm: Callable[[str], None], tmp_path: Path) -> None:
+    npm('echo "$@" >> calls.txt; echo "$3" > "$3/where"')
+    first, second = await asyncio.gather(harnesses.install("pi"), harnesses.install("pi"))
+    third = await harnesses.install("pi")
+    assert first.folder == second.folder == third.folder
+    assert [path.name for path in FOLDER.iterdir()] == [first.folder.name]
+    calls = (tmp_path / "calls.txt").read_text().splitlines()
+    assert 1 <= len(calls) <= 2
+    assert all(f"@mariozechner/pi-coding-agent@{HARNESSES['pi'].version}" in call for call in calls)
+
+
+@pytest.mark.parametrize(
+    ("agent", "options"),
+    [
+        (ProgramAgent, {}),
+        (ProgramAgent, {"command": "true", "harness": "pi"}),
+        (SweAgents, {}),
+        (SweAgents, {"agent_command": "true", "harness": "pi"}),
+        (HarborAgent, {"harbor_datasets": {}, "agent_command": "true", "harness": "pi"}),
+        (HarborAgent, {"harbor_datasets": {}}),
+        (ProgramAgent, {"harness": "emacs"}),
+    ],
+)
+def test_a_program_or_a_name_is_needed_and_not_both(agent: type[gymq.Agent], options: dict[str, Any]) -> None:
+    references = {
+        "model_server": {"type": "responses_api_models", "name": "model"},
+        **({} if agent is HarborAgent else {"resources_server": {"type": "resources_servers", "name": "resources"}}),
+    }
+    with pytest.raises(gymq.OptionsError, match=r"harness"):
+        agent({**references, **options})
+
+
+def test_the_table_of_the_docs_has_every_harness() -> None:
+    text = (ROOT / "docs" / "agents.md").read_text(encoding="utf-8")
+    for name, harness in HARNESSES.items():
+        assert f"| `{name}` | `{harness.package}` | {harness.version} |" in text
