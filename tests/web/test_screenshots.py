@@ -9,6 +9,8 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+from PIL import Image
+
 from gymq.protocol.messages import Stage, Timing
 from gymq.testing import function_call, reply
 
@@ -119,7 +121,7 @@ async def store(web: Web, run: str) -> None:
     await web.store(failure(run, 0, 1, message=message, num_rollouts=4, attempt=1))
     await web.store(*(rollout(run, 0, at, text=CODE, reward=0.25 * at, num_rollouts=4) for at in (2, 3)))
     other = f"{run}-step80"
-    await web.announce(other, num_rollouts=8, models=["policy = a model"])
+    await web.announce(other, num_rollouts=96, models=["policy = a model"])
     for task in range(6):
         rewards = [(task * 7 + at * 3) % 5 / 4 for at in range(16)]
         asked = {"expected_answer": str(task), "responses_create_params": {"input": f"What is {task} + 0, and why?"}}
@@ -129,7 +131,14 @@ async def store(web: Web, run: str) -> None:
         given: dict[str, Any] = {"num_rollouts": 16, "row": asked, "text": f"It is {task}."}
         await web.store(*(rollout(other, task, at, reward=rewards[at], **given) for at in range(16)))
         await web.store(*(rollout(f"{other}-b", task, at, reward=later[at], **given) for at in range(16)))
-    await web.announce(f"{other}-b")
+    await web.announce(f"{other}-b", num_rollouts=96, models=["policy = a model"], tags=["larger-batch"])
+    await web.announce(f"{run}-long", num_rollouts=1, note="two hundred turns")
+    turns: list[Any] = []
+    for number in range(200):
+        call = function_call("run_python", {"code": f"print({number} ** 2)"})
+        first, last = reply(call, f"So **{number}** squared is `{number**2}`.")["output"]
+        turns += [first, {"type": "function_call_output", "call_id": first["call_id"], "output": str(number**2)}, last]
+    await web.store(rollout(f"{run}-long", 0, response=reply("done") | {"output": turns}, num_rollouts=1))
     await web.profile()
 
 
@@ -140,6 +149,9 @@ async def test_every_view_fits_wide_and_narrow_in_light_and_dark(web: Web, run: 
         "run": f"run/{run}",
         "tasks": f"run/{run}-step80?tab=tasks",
         "charts": f"run/{run}-step80?tab=charts",
+        "configuration": f"run/{run}?tab=configuration",
+        "logs": "logs",
+        "long": f"rollout/{run}-long/0/0",
         "failures": f"run/{run}?tab=failures",
         "code": f"rollout/{run}/0/0",
         "math": f"rollout/{run}/1/0",
@@ -157,4 +169,26 @@ async def test_every_view_fits_wide_and_narrow_in_light_and_dark(web: Web, run: 
                     await page.whole(width, height)
                     await page.screenshot(folder / f"{name}-{width}-{scheme}.png", whole=False)
                     assert await page.value("document.documentElement.scrollWidth <= innerWidth"), (name, width)
+        assert page.problems == []
+
+
+async def test_the_pictures_of_the_documents_show_what_they_are_to_show(web: Web, run: str, tmp_path: Path) -> None:
+    """The pictures in docs/images are copies: GYMQ_SCREENSHOTS=docs/images and this test make them again."""
+    await store(web, run)
+    views = {
+        "viewer": (f"run/{run}-step80", ".rollouts tbody tr"),
+        "viewer_rollout": (f"rollout/{run}/0/0", ".turn .keyword"),
+        "viewer_comparison": (f"compare/{run}-step80/{run}-step80-b", ".paired .value"),
+    }
+    folder = Path(os.environ.get("GYMQ_SCREENSHOTS", tmp_path))
+    async with browser() as page:
+        for name, (view, part) in views.items():
+            await page.size(1280, 800)
+            await page.open(f"{web.url}#/{view}")
+            await page.until(f"document.querySelector('{part}') !== null")
+            await page.rendered()
+            await page.screenshot(folder / f"{name}.png", whole=False)
+            with Image.open(folder / f"{name}.png") as picture:
+                picture.convert("RGB").quantize(48).save(folder / f"{name}.png", optimize=True)
+            assert (folder / f"{name}.png").stat().st_size < 100_000
         assert page.problems == []

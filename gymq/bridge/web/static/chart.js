@@ -5,6 +5,7 @@ import { count, decimals, percent } from "./format.js";
 
 const WIDTH = 560, HEIGHT = 260, LEFT = 40, RIGHT = 14, TOP = 12, BOTTOM = 34;
 const NUMBER = 30; // between the middles of two numbers under an axis
+const MOST_BANDS = 2, ASIDE = 6; // curves with bands; points between the intervals of others
 const tone = (number) => `tone${number % 6}`;
 
 // series: [{ name, points: [{ k, value, low, high }] }], values in percent
@@ -28,18 +29,20 @@ export function passCurve(series) {
   drawing.append(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 2, class: "tick middle" }, "k"));
   series.forEach((one, number) => {
     const banded = one.points.filter((point) => point.low !== null && point.low !== undefined);
-    if (banded.length > 1) {
+    // The bands of many curves cannot be told apart: then their intervals stand beside each other.
+    const aside = series.length > MOST_BANDS ? (number - (series.length - 1) / 2) * ASIDE : 0;
+    if (banded.length > 1 && series.length <= MOST_BANDS) {
       const upper = banded.map((point) => `${x(point.k)},${y(point.high)}`);
       const lower = banded.map((point) => `${x(point.k)},${y(point.low)}`).reverse();
       drawing.append(svg("polygon", { points: [...upper, ...lower].join(" "), class: `band ${tone(number)}` }));
     }
     for (const point of banded) {
-      drawing.append(svg("line", { x1: x(point.k), x2: x(point.k), y1: y(point.low), y2: y(point.high), class: `whisker ${tone(number)}` }));
+      drawing.append(svg("line", { x1: x(point.k) + aside, x2: x(point.k) + aside, y1: y(point.low), y2: y(point.high), class: `whisker ${tone(number)}` }));
     }
     drawing.append(svg("polyline", { points: one.points.map((point) => `${x(point.k)},${y(point.value)}`).join(" "), class: `curve ${tone(number)}` }));
     for (const point of one.points) {
       const interval = point.low === null || point.low === undefined ? "" : `, ${percent(point.low)} to ${percent(point.high)}`;
-      drawing.append(svg("circle", { cx: x(point.k), cy: y(point.value), r: 3.5, class: `point ${tone(number)}` },
+      drawing.append(svg("circle", { cx: x(point.k) + aside, cy: y(point.value), r: 3.5, class: `point ${tone(number)}` },
         svg("title", null, `${one.name}: pass@${point.k} ${percent(point.value)}${interval}`)));
     }
   });
@@ -52,12 +55,11 @@ export function histograms(series) {
     const heading = series.length > 1 ? el("div", { class: "legend" }, swatch(number), one.name) : null;
     if (!one.bars) return el("div", null, heading, el("p", { class: "quiet" }, "too many different rewards for a histogram"));
     if (!one.bars.length) return el("div", null, heading, el("p", { class: "quiet" }, "no rewards yet"));
-    return el("div", null, heading, histogram(one.bars, number));
+    return el("div", null, heading, histogram(one.bars, number, "rewards", series.length > 1 ? 100 : 180));
   });
 }
 
-function histogram(bars, number, title = "rewards") {
-  const height = 180;
+function histogram(bars, number, title = "rewards", height = 180) {
   const total = bars.reduce((sum, bar) => sum + bar.count, 0);
   const most = Math.max(...bars.map((bar) => bar.count));
   const slot = (WIDTH - LEFT - RIGHT) / bars.length;

@@ -17,7 +17,7 @@ export function rolloutList(box, run, query, agents, signal) {
   const skip = Number(query.get("skip") || 0);
   const here = (changed) => address(["run", run], { ...wanted, sort: sort === "task" ? "" : sort, order: order === "up" ? "" : order, ...changed });
   const rows = el("tbody");
-  const foot = el("div", { class: "pager", role: "status" });
+  const foot = el("div", { class: "pager", role: "status" }, el("span", { class: "quiet" }, "reading …"));
   const field = (name, attributes) => el("input", { name, value: wanted[name], ...attributes });
   const choice = (name, label, options) => el("select", { name, "aria-label": label }, options.map(([value, text]) =>
     el("option", { value, selected: wanted[name] === value }, text)));

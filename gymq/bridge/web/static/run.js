@@ -19,12 +19,12 @@ export async function runView(main, run, query, signal, live) {
   const tab = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "rollouts";
   const known = await site(signal);
   const actions = actionBar(run, known, signal), described = description(run, known, signal);
-  const numbers = el("div"), state = el("span", { class: "badge" }), since = el("p", { class: "quiet" });
+  const numbers = el("div"), state = el("span", { class: "badge", hidden: true }), since = el("p", { class: "quiet" });
   const head = el("section", { class: "card" },
     el("div", { class: "row" }, el("h1", null, run), state, el("span", { class: "push" }), actions.node),
     actions.told, since, described.node, numbers);
   const tabs = el("nav", { class: "tabs", "aria-label": "parts of the run" });
-  const body = el("section", { class: "card" });
+  const body = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …"));
   const hand = el("section", { class: "card", hidden: true });
   show(main, head, hand, el("div", { class: "tabbed" }, tabs, body));
   const rate = new Rate();
@@ -42,6 +42,7 @@ export async function runView(main, run, query, signal, live) {
     rate.note(view);
     actions.update(view);
     described.update(view);
+    state.hidden = false;
     state.className = `badge ${view.state}`;
     state.textContent = view.state;
     since.textContent = startOf(view);

@@ -26,7 +26,7 @@ export function scaleOf(tasks) {
 export function taskGrid(box, run, query, signal) {
   const sort = query.get("sort") || "task", shown = query.get("show") || "all", skip = Number(query.get("skip") || 0);
   const here = (changed) => address(["run", run], { tab: "tasks", sort, show: shown, ...changed });
-  const body = el("tbody"), note = el("p", { class: "quiet", role: "status" }), foot = el("div", { class: "pager" });
+  const body = el("tbody"), note = el("p", { class: "quiet", role: "status" }, "reading …"), foot = el("div", { class: "pager" });
   const choice = (name, label, value, options) => el("select", { "aria-label": label, onchange: (event) => { location.hash = here({ [name]: event.target.value }); } },
     options.map(([key, text]) => el("option", { value: key, selected: key === value }, text)));
   show(box, el("div", { class: "filters" },
