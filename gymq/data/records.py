@@ -74,16 +74,35 @@ class Record:
             routed_experts = item.get("routed_experts", routed_experts)
         if not spans:
             raise NotTrainable("no item of the response has token ids")
-        return cls(
-            token_ids,
-            spans,
-            log_probs,
-            float(result["reward"]),
-            dict(result.get("reward_components") or {}),
-            bool(result.get("mask_sample")),
-            (result["response"].get("incomplete_details") or {}).get("reason"),
-            routed_experts,
-        )
+        return cls(token_ids, spans, log_probs, **_of_rollout(result), routed_experts=routed_experts)
+
+    @classmethod
+    def branches_of(cls, result: Mapping[str, Any]) -> list[Record]:
+        """Return a record for each chain of calls that `of` leaves out, with the reward of the rollout.
+
+        These are calls of sub-agents, calls after an edited history, replies beside the best of several. What a branch
+        shares with another sequence is part of its prompt, so that every sampled token is trained on once.
+        """
+        records = []
+        for branch in (result.get("gymq") or {}).get("branches") or ():
+            spans: list[Span] = []
+            log_probs: list[float] = []
+            sampled = iter(branch["log_probs"])
+            for start, end in branch["generated"]:
+                before = len(log_probs)
+                spans += (Span(before, start, "observation" if spans else "prompt"), Span(start, end, "generation"))
+                log_probs += [0.0] * (start - before)
+                log_probs += [next(sampled) for _ in range(start, end)]
+            records.append(
+                cls(
+                    list(branch["token_ids"]),
+                    spans,
+                    log_probs,
+                    **_of_rollout(result),
+                    routed_experts=branch["routed_experts"],
+                )
+            )
+        return records
 
     @property
     def num_turns(self) -> int:
@@ -106,6 +125,16 @@ class Record:
     def is_sampled(self) -> list[int]:
         """Return 1 for each token that was sampled, 0 for the others."""
         return [int(span.kind == "generation") for span in self.spans for _ in range(span.start, span.end)]
+
+
+def _of_rollout(result: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that all records of a rollout share."""
+    return {
+        "reward": float(result["reward"]),
+        "reward_components": dict(result.get("reward_components") or {}),
+        "mask": bool(result.get("mask_sample")),
+        "finish": (result["response"].get("incomplete_details") or {}).get("reason"),
+    }
 
 
 def to_nemo_rl(record: Record) -> dict[str, Any]:

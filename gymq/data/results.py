@@ -135,6 +135,8 @@ def _labelled(fields: dict[str, Any], outcome: Outcome, trainable: Trainable, *,
         "policy_versions": outcome.policy_versions,
         "dropped_calls": trainable.dropped_calls,
     }
+    if trainable.branches:
+        fields["gymq"]["branches"] = trainable.branches
     return fields
 
 

@@ -1,7 +1,8 @@
 """The trainable items of a response: complete token triples, in one chain where each prompt continues the last.
 
 Trainers join the calls of a rollout into one sequence. A prompt that does not begin with everything before it would
-break theirs, so only the calls of one chain keep their tokens.
+break theirs, so only the calls of one chain keep their tokens. The other chains, of sub-agents, edited histories and
+the best of several replies, become branches: sequences of their own.
 """
 
 from __future__ import annotations
@@ -29,12 +30,26 @@ class _Chain:
 
 
 @dataclass(frozen=True)
+class Branch:
+    """Calls that continue one another, beside the chain that has its tokens in the output.
+
+    What it shares with another chain is its prompt, so no sampled token is in two sequences as such.
+    """
+
+    token_ids: array[int]
+    generated: list[tuple[int, int]]  # half-open stretches that were sampled
+    log_probs: array[float]  # of the sampled tokens
+    routed_experts: Any = None  # of the last call
+
+
+@dataclass(frozen=True)
 class Trainable:
     """An output where only one chain has tokens."""
 
     output: list[Item]
     num_calls: int  # with tokens
     dropped_calls: int  # whose tokens were taken away
+    branches: list[Branch] = field(default_factory=list)  # of the calls whose tokens were taken away
 
 
 def one_chain(output: Sequence[Item]) -> Trainable:
@@ -67,10 +82,23 @@ def one_chain(output: Sequence[Item]) -> Trainable:
     if not chains:
         return Trainable(items, 0, 0)
     best = max(chains, key=lambda chain: chain.num_generated)
-    dropped = [position for chain in chains if chain is not best for position in chain.positions]
-    for position in dropped:
-        _strip(items[position])
-    return Trainable(items, len(best.positions), len(dropped))
+    others = [[items[position] for position in chain.positions] for chain in chains if chain is not best]
+    branches = [_branch(calls) for calls in others]
+    for calls in others:
+        for item in calls:
+            _strip(item)
+    return Trainable(items, len(best.positions), sum(map(len, others)), branches)
+
+
+def _branch(calls: Sequence[Item]) -> Branch:
+    branch = Branch(array("i"), [], array("d"), calls[-1].get(ROUTED_EXPERTS))
+    for call in calls:
+        branch.token_ids.extend(array("i", call["prompt_token_ids"][len(branch.token_ids) :]))
+        start = len(branch.token_ids)
+        branch.token_ids.extend(array("i", call["generation_token_ids"]))
+        branch.generated.append((start, len(branch.token_ids)))
+        branch.log_probs.extend(array("d", call["generation_log_probs"]))
+    return branch
 
 
 def _has_tokens(item: Item, where: str) -> bool:

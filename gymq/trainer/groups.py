@@ -56,6 +56,14 @@ class Sample:
         """
         return Record.of(self.result)
 
+    def records(self) -> list[Record]:
+        """Return `record()`, and a sequence for each branch of the conversation (`Record.branches_of`).
+
+        Raises:
+            NotTrainable: it has no tokens.
+        """
+        return [self.record(), *Record.branches_of(self.result)]
+
 
 @dataclass(frozen=True)
 class SampleFailed:

@@ -1,10 +1,13 @@
 """A result becomes the record that each trainer takes."""
 
+import json
 from typing import Any
 
 import pytest
 
 from gymq.data.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
+from gymq.data.results import encode_result
+from gymq.protocol.messages import VerifiedRollout
 
 from .engine import Body
 
@@ -109,3 +112,44 @@ def test_what_cannot_be_trained_on_is_refused(spoil: str) -> None:
             item["prompt_token_ids"] = item["prompt_token_ids"][-1:]
     with pytest.raises(NotTrainable):
         Record.of(result)
+
+
+def call(prompt: list[int], generation: list[int]) -> Body:
+    log_probs = [-token / 8 for token in generation]
+    tokens = {"prompt_token_ids": prompt, "generation_token_ids": generation, "generation_log_probs": log_probs}
+    return {"type": "message", **tokens}
+
+
+def rolled_out(*calls: Body) -> VerifiedRollout:
+    response = {"id": "r", "object": "response", "output": list(calls)}
+    return VerifiedRollout(
+        run="r", task_index=0, rollout_index=0, agent="a", row=b"{}", response=response, reward=0.5, verdict={}
+    )
+
+
+def test_every_sampled_token_is_in_one_sequence_also_where_a_conversation_branches() -> None:
+    first, second = call([1, 2], [10, 11]), call([1, 2, 10, 11, 3], [12])
+    beside = call([1, 2, 10, 11, 3], [13, 14])  # another reply to the same prompt
+    after = call([1, 2, 10, 11, 3, 13, 14, 4], [15, 16, 17])  # continues that one
+    edited = call([1, 9, 3], [18])  # a history that the agent edited
+    result = json.loads(encode_result(rolled_out(first, second, beside, after, edited), "error"))
+    main, branches = Record.of(result), Record.branches_of(result)
+    sequences = [(one.token_ids, one.is_sampled(), one.log_probs) for one in (main, *branches)]
+    no, of = 0.0, {token: -token / 8 for token in range(20)}
+    assert sequences == [
+        (
+            [1, 2, 10, 11, 3, 13, 14, 4, 15, 16, 17],
+            [0, 0, 0, 0, 0, 1, 1, 0, 1, 1, 1],
+            [no, no, no, no, no, of[13], of[14], no, of[15], of[16], of[17]],
+        ),
+        ([1, 2, 10, 11, 3, 12], [0, 0, 1, 1, 0, 1], [no, no, of[10], of[11], no, of[12]]),
+        ([1, 9, 3, 18], [0, 0, 0, 1], [no, no, no, of[18]]),
+    ]
+    assert {one.reward for one in branches} == {0.5}
+    assert result["gymq"]["dropped_calls"] == 3
+
+
+def test_a_conversation_without_branches_has_none() -> None:
+    result = json.loads(encode_result(rolled_out(call([1], [2]), call([1, 2, 3], [4])), "error"))
+    assert Record.branches_of(result) == []
+    assert "branches" not in result["gymq"]
