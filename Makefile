@@ -148,8 +148,10 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 test-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model
 
+HARNESSES ?= real or harbor
+
 test-harnesses: $(VENV)/installed-dev
-	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py
+	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py -k '$(HARNESSES)'
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
