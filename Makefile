@@ -10,6 +10,7 @@
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
+# make test-trainers   a whole training by TRL (in .venv-trl) on that vLLM, killed and resumed
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
@@ -17,7 +18,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check test-harnesses site coverage golden lock wheel-test test-vllm demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check test-harnesses site coverage golden lock wheel-test test-vllm test-trainers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -153,6 +154,21 @@ HARNESSES ?= real or harbor
 test-harnesses: $(VENV)/installed-dev
 	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py -k '$(HARNESSES)'
 
+VENV_TRL ?= .venv-trl
+BIN_TRL := $(VENV_TRL)/bin
+TRL_PINS := tests/trainer/requirements-trl.txt
+
+$(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
+	$(PYTHON) -m venv $(VENV_TRL)
+	$(BIN_TRL)/python -m pip install --quiet --no-deps --no-compile --requirement $(TRL_PINS)
+	$(BIN_TRL)/python -m pip install --quiet --no-deps --editable .
+	$(BIN_TRL)/python -m pip check
+	@touch $@
+
+# With GYMQ_WRITE_GOLDEN=1 the curves of the documents are drawn again.
+test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
+	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest tests/trainer/test_trl_training.py
+
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
 		--output runs/demo-vllm/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
@@ -164,4 +180,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_LOCK) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_LOCK) .gymq runs

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -68,3 +68,21 @@ def save_png(path: Path, rewards: Sequence[float], before: float, after: float) 
     axes.set(xlabel="update of the policy", ylabel="mean reward", ylim=(0, 1.05))
     axes.legend(loc="lower right")
     figure.savefig(path, dpi=120)
+
+
+def save_training(path: Path, rewards: Sequence[float], events: Mapping[str, int]) -> None:
+    """The curve of a training in which something happened at some steps."""
+    from matplotlib import rc_context  # it takes a second to import
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8, 4), layout="tight")
+    axes = figure.subplots()
+    steps = range(1, len(rewards) + 1)
+    axes.plot(steps, rewards, color="tab:blue", alpha=0.3, label="reward of a step")
+    axes.plot(steps, smoothed(rewards), color="tab:blue", label=f"mean of {SMOOTHED_OVER} steps")
+    for number, (name, step) in enumerate(events.items()):
+        axes.axvline(step, color=f"C{number + 1}", linestyle="--", label=name)
+    axes.set(xlabel="update of the policy", ylabel="mean reward", ylim=(0, 1.05))
+    axes.legend(loc="lower right")
+    with rc_context({"svg.hashsalt": path.stem}):  # the same curve is the same file
+        figure.savefig(path, metadata={"Date": None})

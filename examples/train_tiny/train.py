@@ -3,7 +3,9 @@
 python examples/train_tiny/train.py
 
 Rollouts are made by gymq's agents, verifiers and vLLM; this program holds the policy and its gradient. New weights go
-to the engine over NATS. While the policy is updated, the next rollouts are made, so they are at most one update old.
+to the engine over NATS. While the policy is updated, the rollouts of the next steps are made, so they are as many
+updates old as there are steps ahead. The same command resumes a training that was killed, from the last step in its
+folder.
 """
 
 from __future__ import annotations
@@ -13,8 +15,9 @@ import asyncio
 import json
 import statistics
 import time
-from collections import defaultdict
-from collections.abc import Iterable
+from collections import defaultdict, deque
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +41,7 @@ EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
 CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
 EVALUATION_SAMPLES = 8
-MAX_STALENESS = 1  # updates
+RUN = "train-tiny"
 STRAGGLER_S = 60.0
 TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
 
@@ -61,33 +64,62 @@ class Training:
         self._tasks = Tasks(given.seed)
         self._model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32).eval()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=given.learning_rate, weight_decay=0.0)
+        self._result = Result()
+        self._checkpoint: Path = given.output / "checkpoint.pt"
         self._loaded: list[str] = []
         run.after_update(self._on_loaded)
 
     async def train(self, console: Console) -> Result:
-        result = Result()
-        steps = self._given.steps
-        await self._push(0)
-        result.before = await self._evaluate(0)
+        if self._checkpoint.exists():
+            self._resume()
+        result, steps = self._result, self._given.steps
+        done_before = len(result.rewards)
+        await self._push(done_before)
+        if not result.before:
+            result.before = await self._evaluate(0)
         with LiveCurve(console) as curve:
-            waiting = self._roll_out(1)
-            for step in range(1, steps + 1):
+            batches = self._roll_out_ahead(done_before)
+            for step in range(done_before + 1, steps + 1):
                 started = time.monotonic()
-                records, gains, rewards = await _samples(waiting)
-                if step < steps:
-                    waiting = self._roll_out(step + 1)
+                records, gains, rewards = await _samples(next(batches))
                 done = await asyncio.to_thread(update, self._model, self._optimizer, records, gains)
                 await self._push(step)
                 result.rewards.append(statistics.fmean(rewards))
+                self._save()
                 curve.show(result.rewards, self._line(result.rewards, len(rewards), done, time.monotonic() - started))
         result.after = await self._evaluate(steps + 1)
         return result
 
-    def _roll_out(self, step: int) -> Batch:
-        rows = _numbered(self._tasks.draw(self._given.prompts), step)
+    def _roll_out_ahead(self, done_before: int) -> Iterator[Batch]:
+        """The batches of the steps that are left, each submitted as many steps ahead as there may be."""
+        waiting: deque[Batch] = deque()
+        for step in range(1, self._given.steps + 1):
+            tasks = list(self._tasks.draw(self._given.prompts))  # those of earlier steps too: the order stays the same
+            if step > done_before:
+                waiting.append(self._roll_out(tasks, step))
+            if len(waiting) > self._given.ahead:
+                yield waiting.popleft()
+        yield from waiting
+
+    def _roll_out(self, tasks: list[Row], step: int) -> Batch:
         return self._run.run_rollouts(
-            rows, num_samples=self._given.samples, straggler_s=STRAGGLER_S, max_staleness=MAX_STALENESS
+            _numbered(tasks, step),
+            num_samples=self._given.samples,
+            straggler_s=STRAGGLER_S,
+            max_staleness=self._given.ahead,
         )
+
+    def _save(self) -> None:
+        state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **vars(self._result)}
+        unfinished = self._checkpoint.with_suffix(".new")
+        torch.save(state, unfinished)
+        unfinished.replace(self._checkpoint)
+
+    def _resume(self) -> None:
+        state = torch.load(self._checkpoint, weights_only=True)
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+        self._result = Result(state["rewards"], state["before"])
 
     async def _push(self, step: int) -> None:
         weights = save({name: tensor.contiguous() for name, tensor in self._model.state_dict().items()})
@@ -134,13 +166,24 @@ def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
     return [{**row, "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
 
 
-async def run(given: argparse.Namespace, console: Console) -> Result:
-    folder: Path = given.output
+@asynccontextmanager
+async def cluster_at(given: argparse.Namespace, console: Console) -> AsyncIterator[str]:
+    """The cluster that was named, or one of this program."""
+    if given.nats is not None:
+        yield given.nats
+        return
+    folder: Path = given.output / "cluster"
     serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
     config = load([str(CONFIG)], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
-    console.print(f"starting vLLM and the workers; logs are in {folder / 'cluster' / 'logs'}")
-    async with Cluster(config.instances, folder=folder / "cluster", log_level="warning") as cluster:
-        training_run = await TrainingRun.connect(cluster.url, "train-tiny")
+    console.print(f"starting vLLM and the workers; logs are in {folder / 'logs'}")
+    async with Cluster(config.instances, folder=folder, log_level="warning") as cluster:
+        yield cluster.url
+
+
+async def run(given: argparse.Namespace, console: Console) -> Result:
+    folder: Path = given.output
+    async with cluster_at(given, console) as url:
+        training_run = await TrainingRun.connect(url, RUN)
         try:
             result = await Training(training_run, given).train(console)
         finally:
@@ -168,15 +211,21 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--prompts", type=int, default=32, help="tasks of a step")
     parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
+    parser.add_argument(
+        "--ahead", type=int, default=1, help="steps whose rollouts are made ahead: updates they may be old"
+    )
     parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--nats", help="URL of a cluster that serves examples/demo_vllm/config.yaml; default: its own")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs") / time.strftime("train-tiny-%Y%m%d-%H%M%S"))
     given: Any = parser.parse_args()
     if given.steps < 1 or given.prompts < 1 or given.samples < 2:
         parser.error("at least one step, one task and two samples of it are needed")
-    if given.output.exists():
-        parser.error(f"{given.output} exists already")
-    given.output.mkdir(parents=True)
+    if given.ahead < 0:
+        parser.error(f"--ahead {given.ahead}: rollouts are made 0 or more steps ahead")
+    if (given.output / "result.json").exists():
+        parser.error(f"{given.output} has a finished training")
+    given.output.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(given.seed)
     torch.set_num_threads(1)
     disable_progress_bar()

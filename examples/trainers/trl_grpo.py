@@ -1,5 +1,7 @@
 """GRPO by TRL: on rollouts of a gymq cluster, or on TRL's own completions with a verifier of gymq as the reward.
 
+The same command resumes a training that was stopped or killed, from the last checkpoint in its folder.
+
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal; TRL's own completions need no cluster
 python examples/trainers/trl_grpo.py --nats URL
 python examples/trainers/trl_grpo.py
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import secrets
 from pathlib import Path
 from typing import Any
@@ -26,6 +29,7 @@ from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
 ROWS = EXAMPLES / "demo_vllm" / "rows.jsonl"
+MAX_STALENESS = 1  # updates
 VERIFIERS = ["workers/resources/mcqa/config.yaml", "workers/models/simulated_model/config.yaml"]
 
 
@@ -34,7 +38,7 @@ class OnGymq:
 
     def __init__(self, run: SyncTrainingRun, rows: list[dict[str, Any]]) -> None:
         self._run = run
-        self._rollouts = TRLRollouts(run, rows)
+        self._rollouts = TRLRollouts(run, rows, max_staleness=MAX_STALENESS)
         self._pushed = -1
 
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
@@ -49,11 +53,14 @@ class OnGymq:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nats", help="URL of a gymq cluster; without it TRL generates itself")
-    parser.add_argument("--run", default=f"trl-{secrets.token_hex(4)}", help="the same again to go on with it")
+    parser.add_argument("--run", default=f"trl-{secrets.token_hex(4)}", help="the same again resumes it")
     parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--output", default="runs/trl")
+    parser.add_argument("--samples-of-step", type=int, default=128)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--output", type=Path, default=Path("runs/trl"))
     given = parser.parse_args()
     rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    random.Random(0).shuffle(rows)
     if given.nats is None:
         reward = VerifierReward(VERIFIERS, "mcqa")
         train(given, reward, [row for row in rows if row["agent_ref"]["name"].startswith("mcqa")])
@@ -76,16 +83,19 @@ def train(given: argparse.Namespace, reward: Any, rows: list[dict[str, Any]], **
         model=AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32),
         processing_class=AutoTokenizer.from_pretrained(POLICY),
         args=GRPOConfig(
-            output_dir=given.output,
+            output_dir=str(given.output),
             max_steps=given.steps,
-            per_device_train_batch_size=128,
+            shuffle_dataset=False,  # TRL would shuffle anew when it resumes
+            per_device_train_batch_size=given.samples_of_step,
             num_generations=8,
             max_completion_length=64,
-            learning_rate=1e-3,
+            learning_rate=given.learning_rate,
             lr_scheduler_type="constant",
             beta=0.0,
             logging_steps=1,
-            save_strategy="no",
+            save_strategy="steps",
+            save_steps=1,
+            save_total_limit=2,
             report_to=[],
             use_cpu=True,
             bf16=False,
@@ -95,9 +105,16 @@ def train(given: argparse.Namespace, reward: Any, rows: list[dict[str, Any]], **
         reward_funcs=reward,
         **more,
     )
-    trainer.train()
+    trainer.train(resume_from_checkpoint=last_checkpoint(given.output))
     rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
+    (given.output / "result.json").write_text(json.dumps({"rewards": rewards}) + "\n", encoding="utf-8")
     print("reward of each step:", " ".join(f"{value:.3f}" for value in rewards))
+
+
+def last_checkpoint(folder: Path) -> str | None:
+    """The newest checkpoint that is complete: its state is what is written last."""
+    complete = [state.parent for state in folder.glob("checkpoint-*/trainer_state.json") if state.stat().st_size]
+    return str(max(complete, key=lambda path: int(path.name.split("-")[1]))) if complete else None
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,23 @@ async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterat
         raise UsageError("this NATS server has no gymq streams yet: create them with `gymq up --nats URL`") from None
     finally:
         await bus.close()
+
+
+async def matching_runs(bus: Bus, pattern: str) -> list[str]:
+    """Return the runs of a pattern, in which `*` stands for any text and `?` for a character; or the run of that name.
+
+    Raises:
+        UsageError: there is none.
+        BusError, BadToken
+    """
+    if not set(pattern) & set("*?"):
+        await require_run(bus, pattern)
+        return [pattern]
+    names = [record.run for record in await Runs(bus).records()]
+    matching = [name for name in names if fnmatchcase(name, pattern.replace("[", "[[]"))]
+    if not matching:
+        raise UsageError(f"none of the {len(names)} stored runs matches {pattern!r}")
+    return matching
 
 
 async def require_run(bus: Bus, run: str) -> None:

@@ -213,6 +213,15 @@ class TrainingRun:
             task.add_done_callback(self._forget)
         return Batch(pending, groups, in_order=in_order)
 
+    async def stored(self) -> AsyncIterator[Outcome]:
+        """Yield the outcomes that are stored of the run.
+
+        Raises:
+            BusError: they cannot be read.
+        """
+        async for _, outcome in self._queue.outcomes.read(self.run):
+            yield outcome
+
     def _forget(self, task: asyncio.Task[Group]) -> None:
         self._groups.discard(task)
         if not task.cancelled():

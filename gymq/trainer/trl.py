@@ -7,7 +7,9 @@ own generation, a reward function gives a number for each completion, or None wh
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -22,6 +24,7 @@ from gymq.data.records import to_trl
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
+from gymq.protocol.subjects import MAX_INDEX
 from gymq.runs.verifiers import VERIFY_TIMEOUT_S, Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.groups import Group, Row, TrainerError
@@ -29,17 +32,13 @@ from gymq.trainer.sync import SyncTrainingRun
 
 log = logging.getLogger("gymq.trainer")
 
-TASKS_OF_A_CALL = 100_000  # task indices that are kept for one call of a rollout function
-CALLS_OF_A_STEP = 1000  # of rollout functions, between two updates of the policy
-RANKS = 1000
-
 
 class TRLRollouts:
     """A `rollout_func` for TRL's GRPOTrainer. Give the trainer `environment_reward` as its reward function.
 
     TRL passes prompts, each as often as its group is large; equal ones that follow each other are one group. The task
-    indices are derived from the step of the trainer, so a trainer that restarts from a checkpoint gets the rollouts of
-    the step that it had begun.
+    indices are derived from the step of the trainer and the prompt, so a trainer that restarts from a checkpoint gets
+    the rollouts of the step that it had begun, for the prompts that it asks again.
     """
 
     def __init__(self, run: SyncTrainingRun, rows: Sequence[Row], **options: Any) -> None:
@@ -81,24 +80,28 @@ class TRLRollouts:
 
     def _groups(self, prompts: Sequence[Any], trainer: Any) -> tuple[list[Row], list[int]]:
         """Return a numbered row for each group, and how many samples it needs."""
-        first = self._first_index(trainer)
-        rows, sizes = [], []
-        for number, (key, same) in enumerate(groupby(map(_key, prompts))):
-            if key not in self._rows:
-                raise TrainerError(f"no row has the prompt {key.decode()}")
-            rows.append({**self._rows[key], TASK_INDEX: first + number})
-            sizes.append(len(list(same)))
-        return rows, sizes
-
-    def _first_index(self, trainer: Any) -> int:
         step = trainer.state.global_step
         self._calls = self._calls + 1 if step == self._step else 0
         self._step = step
-        rank = trainer.accelerator.process_index
-        if self._calls >= CALLS_OF_A_STEP or rank >= RANKS:
-            raise TrainerError(f"at most {CALLS_OF_A_STEP} calls in a step and {RANKS} processes are supported")
-        number: int = ((step * CALLS_OF_A_STEP + self._calls) * RANKS + rank) * TASKS_OF_A_CALL
-        return number
+        where = f"{step}/{self._calls}/{trainer.accelerator.process_index}"
+        seen: Counter[bytes] = Counter()
+        rows, sizes = [], []
+        for key, same in groupby(map(_key, prompts)):
+            if key not in self._rows:
+                raise TrainerError(f"no row has the prompt {key.decode()}")
+            rows.append({**self._rows[key], TASK_INDEX: _task_index(f"{where}/{seen[key]}", key)})
+            seen[key] += 1
+            sizes.append(len(list(same)))
+        return rows, sizes
+
+
+def _task_index(where: str, key: bytes) -> int:
+    """Return the index of a group, by its place in the training and its prompt.
+
+    TRL shuffles anew when it resumes, so that a step may then have other prompts.
+    """
+    digest = hashlib.blake2b(where.encode() + b"/" + key, digest_size=8).digest()
+    return int.from_bytes(digest, "big") % MAX_INDEX
 
 
 def environment_reward(completions: Sequence[Any], env_reward: Sequence[float | None], **_: Any) -> list[float | None]:

@@ -128,3 +128,14 @@ def test_a_run_that_does_not_exist_cannot_be_cancelled(cluster, gymq):
     called = gymq("cancel", "--run", "no-such-run")
     assert called.status == 2
     assert "run 'no-such-run' not found" in called.err
+
+
+def test_runs_are_cancelled_by_a_pattern(cluster, gymq):
+    called = gymq("cancel", "--run", "no-such-*")
+    assert called.status == 2
+    assert "stored runs matches 'no-such-*'" in called.err
+    # The run has ended, so nothing of it is left to cancel.
+    called = gymq("cancel", "--run", f"{cluster.run[:-1]}?")
+    assert called.status == 0
+    assert f"run {cluster.run} is cancelled; 0 of its rollouts" in called.out
+    assert gymq("cancel", "--run", "[" + cluster.run[0] + "]*").status == 2  # a bracket is a bracket

@@ -108,6 +108,15 @@ async def test_steps_and_calls_are_told_apart_and_a_step_begun_again_is_answered
     assert len(world.engine.requests) == 8
 
 
+async def test_a_step_that_is_begun_again_in_another_order_rolls_out_only_what_is_new(world: World, run: str) -> None:
+    rows = [world.row(f"say {name}") for name in "abc"]
+    a, b, c = map(prompt_of, rows)
+    await roll_out(world, run, rows, [a, a, b, b, a, a], trainer(3))
+    assert len(world.engine.requests) == 6
+    await roll_out(world, run, rows, [b, b, c, c, a, a], trainer(3))
+    assert len(world.engine.requests) == 8
+
+
 async def test_a_failed_sample_is_masked_and_has_no_reward(world: World, run: str) -> None:
     num_asked = 0
 

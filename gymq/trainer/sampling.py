@@ -1,0 +1,187 @@
+"""Rollouts where they teach or tell something: groups with variance, tasks until they are known, difficulties kept.
+
+Nothing here is stored beside the rollouts: what is known of a task is counted from the outcomes of the run, so that a
+trainer that restarts knows the same.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gymq.data.rows import AGENT_REF, ROW_NUMBER
+from gymq.protocol.messages import Outcome, VerifiedRollout
+from gymq.stats.intervals import Interval
+from gymq.stats.sequential import expected_variance, pass_rate_interval, width
+from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.run import TrainingRun
+
+PASSED = 1.0  # the reward of a rollout that passes
+BOOKKEEPING = "_ng_"  # what fields begin with that say where a row is in a run
+
+
+@dataclass
+class PassCount:
+    """How often a task was passed."""
+
+    passed: int = 0
+    failed: int = 0
+
+    def add(self, reward: float) -> None:
+        if reward >= PASSED:
+            self.passed += 1
+        else:
+            self.failed += 1
+
+    @property
+    def interval(self) -> Interval:
+        """The 95 % credible interval of its pass rate."""
+        return pass_rate_interval(self.passed, self.failed)
+
+
+@dataclass
+class Difficulties:
+    """How often each row was passed in a run, over all steps; rows are the same if all but their indices is."""
+
+    _counts: dict[bytes, PassCount] = field(default_factory=dict)
+
+    @classmethod
+    async def of_run(cls, run: TrainingRun) -> Difficulties:
+        """Count the rollouts that are stored of a run.
+
+        Raises:
+            BusError: they cannot be read.
+        """
+        made = cls()
+        async for outcome in run.stored():
+            made.add_outcome(outcome)
+        return made
+
+    def add_outcome(self, outcome: Outcome) -> None:
+        if isinstance(outcome, VerifiedRollout):
+            self._counts.setdefault(_key(msgspec.json.decode(outcome.row)), PassCount()).add(outcome.reward)
+
+    def add(self, group: Group) -> None:
+        """Count the samples of a group."""
+        count = self._counts.setdefault(_key(group.example), PassCount())
+        for reward in group.rewards:
+            count.add(reward)
+
+    def of(self, example: Row) -> PassCount:
+        return self._counts.get(_key(example)) or PassCount()
+
+    def most_telling(self, examples: Iterable[Row], count: int) -> list[Row]:
+        """Return the examples whose rewards are expected to vary most: neither always passed nor never."""
+
+        def variance(example: Row) -> float:
+            known = self.of(example)
+            return expected_variance(known.passed, known.failed)
+
+        return heapq.nlargest(count, examples, key=variance)
+
+
+async def varied_groups(
+    run: TrainingRun, examples: Iterable[Row], num_groups: int, **options: Any
+) -> AsyncGenerator[Group, None]:
+    """Yield groups whose samples differ in reward; others are replaced by the next example while the step runs.
+
+    There are never more groups in flight than are still needed. With the same examples, a trainer that restarts gets
+    the same groups. Source: dynamic sampling in "DAPO", arXiv:2503.14476, section 3.2.
+
+    Args:
+        examples: rows as for `run_rollouts`, more than are needed; no more are taken than it takes.
+        num_groups: how many are yielded, or fewer if the examples end.
+        options: of `TrainingRun.run_rollouts`, for all groups.
+
+    Raises:
+        TrainerError, RowError, BusError: as `run_rollouts` does.
+    """
+    coming = iter(examples)
+    running: set[asyncio.Task[Group]] = set()
+    try:
+        for _ in range(num_groups):
+            _start_next(run, coming, running, options)
+        while running:
+            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for group in [task.result() for task in done]:
+                if len(set(group.rewards)) > 1:
+                    yield group
+                else:
+                    _start_next(run, coming, running, options)
+    finally:
+        for task in running:
+            task.cancel()
+
+
+def _start_next(run: TrainingRun, coming: Any, running: set[asyncio.Task[Group]], options: Mapping[str, Any]) -> None:
+    example = next(coming, None)
+    if example is not None:
+        running.add(asyncio.create_task(_one(run, example, options)))
+
+
+async def rollouts_until_known(
+    run: TrainingRun,
+    examples: Sequence[Row],
+    *,
+    narrower_than: float,
+    at_once: int = 8,
+    most: int = 128,
+    **options: Any,
+) -> AsyncGenerator[Group, None]:
+    """Yield a group for each example, with as many samples as it takes to know its pass rate.
+
+    Args:
+        narrower_than: how wide the 95 % interval of the pass rate may be.
+        at_once: rollouts that are added to a group at a time.
+        most: rollouts of a group at most.
+        options: of `TrainingRun.run_rollouts`, for all groups.
+
+    Raises:
+        TrainerError, RowError, BusError: as `run_rollouts` does.
+    """
+    if not (0.0 < narrower_than < 1.0 and 1 <= at_once <= most):
+        raise TrainerError(f"no number of rollouts, {at_once} to {most}, is narrower than {narrower_than}")
+    tasks = [
+        asyncio.create_task(_until_known(run, example, narrower_than, at_once, most, options)) for example in examples
+    ]
+    try:
+        for completed in asyncio.as_completed(tasks):
+            yield await completed
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+async def _until_known(
+    run: TrainingRun, example: Row, narrower_than: float, at_once: int, most: int, options: Mapping[str, Any]
+) -> Group:
+    size = 0
+    while True:
+        size = min(size + at_once, most)
+        group = await _one(run, example, {**options, "num_samples": size})
+        count = PassCount()
+        for reward in group.rewards:
+            count.add(reward)
+        if size == most or width(count.passed, count.failed) <= narrower_than:
+            return group
+
+
+async def _one(run: TrainingRun, example: Row, options: Mapping[str, Any]) -> Group:
+    (group,) = [group async for group in run.run_rollouts([example], **options)]
+    return group
+
+
+def _key(row: Mapping[str, Any]) -> bytes:
+    """Return what distinguishes a row, its place in a run aside."""
+    fields = {
+        name: value
+        for name, value in row.items()
+        if name not in (ROW_NUMBER, AGENT_REF) and not name.startswith(BOOKKEEPING)
+    }
+    return hashlib.sha256(msgspec.json.encode(fields, order="deterministic")).digest()

@@ -1,0 +1,150 @@
+"""Groups that teach nothing are replaced, tasks end when they are known, and difficulties outlast a trainer."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+import gymq
+from gymq.stats.sequential import width
+from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer.groups import Group
+from gymq.trainer.sampling import Difficulties, rollouts_until_known, varied_groups
+from tests.bridge.engine import Body, say
+from tests.bridge.environments import Grader
+from tests.bridge.world import World
+
+SIZE = 4
+
+
+class Alternating(Grader):
+    """The reward of a row with `varies` is 1 for every other rollout, of one with `reward` that, otherwise 1."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.num_verified = 0
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        fields = request.row.model_extra or {}
+        self.num_verified += 1
+        return gymq.Verdict(float(self.num_verified % 2) if fields.get("varies") else fields.get("reward", 1.0))
+
+
+@pytest.fixture
+async def alternating(world: World) -> Alternating:
+    verifier = Alternating()
+    await world.add_resources("alternating", verifier)
+    await world.add_agent("player", "alternating", max_concurrency=1)
+    return verifier
+
+
+def rows_of(world: World, *fields: dict[str, Any]) -> list[dict[str, Any]]:
+    return [world.row(f"say {at}", agent="player", _ng_task_index=at, **row) for at, row in enumerate(fields)]
+
+
+async def collected(groups: Any) -> list[Group]:
+    return [group async for group in groups]
+
+
+async def test_groups_without_variance_are_replaced_until_there_are_enough(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    dull, telling = {"reward": 0.0}, {"varies": True}
+    rows = rows_of(world, dull, telling, {"reward": 1.0}, telling, telling, telling)
+    groups = await collected(varied_groups(training, iter(rows), 2, num_samples=SIZE))
+    assert sorted(group.task_index for group in groups) == [1, 3]
+    assert all(len(set(group.rewards)) == 2 for group in groups)
+    assert len(world.engine.requests) == 4 * SIZE  # those after the third were not needed
+
+
+async def test_a_trainer_that_restarts_gets_the_same_groups_without_a_rollout(
+    world: World, training: TrainingRun, alternating: Alternating, run: str
+) -> None:
+    rows = rows_of(world, {"reward": 0.0}, {"varies": True}, {"varies": True})
+    before = await collected(varied_groups(training, rows, 2, num_samples=SIZE))
+    num_asked = len(world.engine.requests)
+    again = await TrainingRun.connect(world.url, run, model=world.name("policy"))
+    try:
+        after = await collected(varied_groups(again, rows, 2, num_samples=SIZE))
+    finally:
+        await again.close()
+    assert sorted(group.task_index for group in after) == sorted(group.task_index for group in before) == [1, 2]
+    assert len(world.engine.requests) == num_asked
+
+
+async def test_examples_that_end_give_fewer_groups(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    rows = rows_of(world, {"reward": 0.0}, {"reward": 0.0})
+    assert await collected(varied_groups(training, rows, 2, num_samples=SIZE)) == []
+
+
+async def test_a_task_ends_when_its_interval_is_narrow_enough(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    rows = rows_of(world, {"reward": 1.0}, {"varies": True})
+    found = await collected(rollouts_until_known(training, rows, narrower_than=0.4, at_once=SIZE, most=40))
+    sizes = {group.task_index: len(group.samples) for group in found}
+    assert sizes[0] < sizes[1] < 40
+    for group in found:
+        passed = round(sum(group.rewards))
+        num = len(group.rewards)
+        assert width(passed, num - passed) <= 0.4
+    assert width(0, sizes[0] - SIZE) > 0.4
+    assert len(world.engine.requests) == sum(sizes.values())
+
+
+async def test_a_task_ends_at_the_most_rollouts_that_it_may_have(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    rows = rows_of(world, {"varies": True})
+    (group,) = await collected(rollouts_until_known(training, rows, narrower_than=0.01, at_once=SIZE, most=6))
+    assert len(group.samples) == 6
+    with pytest.raises(TrainerError, match=r"no number of rollouts, 8 to 4, is narrower than 0.5"):
+        await collected(rollouts_until_known(training, rows, narrower_than=0.5, most=4))
+
+
+async def test_difficulties_are_counted_across_steps_and_outlast_the_trainer(
+    world: World, training: TrainingRun, alternating: Alternating, run: str
+) -> None:
+    rows = rows_of(world, {"reward": 0.0}, {"reward": 1.0}, {"varies": True})
+    known = Difficulties()
+    for step in range(2):
+        numbered = [{**row, "_ng_task_index": step * 10 + at} for at, row in enumerate(rows)]
+        async for group in training.run_rollouts(numbered, num_samples=SIZE):
+            known.add(group)
+    again = await TrainingRun.connect(world.url, run, model=world.name("policy"))
+    try:
+        stored = await Difficulties.of_run(again)
+    finally:
+        await again.close()
+    for counted in (known, stored):
+        counts = [(counted.of(row).passed, counted.of(row).failed) for row in rows]
+        assert counts[:2] == [(0, 2 * SIZE), (2 * SIZE, 0)]
+        assert sum(counts[2]) == 2 * SIZE
+        assert min(counts[2]) > 0
+        assert counted.of(rows[0]).interval.low == 0.0
+        unknown = world.row("say 9", agent="player", _ng_task_index=9)
+        assert (counted.of(unknown).passed, counted.of(unknown).failed) == (0, 0)
+        assert counted.most_telling([*rows, unknown], 2) == [rows[2], unknown]
+
+
+async def test_leaving_the_loop_asks_for_no_more_groups(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    hold = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if "say 1" in str(body["messages"]):
+            await hold.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    rows = rows_of(world, {"varies": True}, {"varies": True}, {"varies": True})
+    groups = varied_groups(training, rows, 2, num_samples=2)
+    async for group in groups:
+        assert group.task_index == 0
+        break
+    await groups.aclose()
+    hold.set()
+    assert not any("say 2" in str(body["messages"]) for body in world.engine.requests)
