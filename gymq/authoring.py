@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -19,11 +20,14 @@ VariableName = Annotated[str, pydantic.AfterValidator(check_name)]
 """The name of an environment variable that may be passed to a worker, as an option."""
 
 
+_ENTRYPOINT_OF_NEMO_GYM = re.compile(r"(?:[A-Za-z0-9_]{1,64}_)?app\.py")
+
+
 class WorkerOptions(pydantic.BaseModel):
     """Options every worker has. A worker adds its own in a nested `class Options(gymq.WorkerOptions)`.
 
     Fields that only describe an instance, or that the HTTP bridge uses, are accepted so that existing
-    configuration files load; an unknown field is an error.
+    configuration files load; an unknown field is an error, except in a configuration of NeMo Gym (see `ignored`).
 
     Attributes:
         without_meaning: names of options that existing configuration files have and nothing here reads; they are
@@ -52,11 +56,33 @@ class WorkerOptions(pydantic.BaseModel):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _drop_what_has_no_meaning(cls, given: Any) -> Any:
-        return (
-            {name: given[name] for name in given if name not in cls.without_meaning}
-            if isinstance(given, dict)
-            else given
-        )
+        if not isinstance(given, dict):
+            return given
+        ignored = cls.ignored(given)
+        return {name: given[name] for name in given if name not in ignored}
+
+    @classmethod
+    def ignored(cls, given: Mapping[str, Any]) -> frozenset[str]:
+        """Return the names of those options that are dropped.
+
+        They are the ones without meaning, and in a configuration of NeMo Gym, whose entry points are `app.py` and
+        `*_app.py`, all that the worker does not have.
+        """
+        dropped = given.keys() & cls.without_meaning
+        entrypoint = given.get("entrypoint")
+        if isinstance(entrypoint, str) and _ENTRYPOINT_OF_NEMO_GYM.fullmatch(entrypoint):
+            dropped |= given.keys() - _names_of_options(cls)
+        return frozenset(dropped)
+
+
+def _names_of_options(options: type[WorkerOptions]) -> set[str]:
+    """Return the names under which options can be given."""
+    names = set(options.model_fields)
+    for field in options.model_fields.values():
+        alias = field.validation_alias
+        choices = alias.choices if isinstance(alias, pydantic.AliasChoices) else [alias]
+        names.update(choice for choice in choices if isinstance(choice, str))
+    return names
 
 
 class Reference(pydantic.BaseModel):

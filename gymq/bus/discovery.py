@@ -64,7 +64,8 @@ class ServiceListing:
 
     async def start(self) -> None:
         for verb in VERBS:
-            for suffix in ("", f".{self._name}", f".{self._name}.{self._worker}"):
+            name = subjects.instance(self._name)
+            for suffix in ("", f".{name}", f".{name}.{self._worker}"):
                 await self._bus.subscribe(f"{subjects.SERVICES}.{verb}{suffix}", self._answer)
 
     async def _answer(self, message: Msg) -> None:
@@ -122,7 +123,7 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list
     try:
         for reply in replies:
             asked = f"{subjects.SERVICES}.STATS"
-            await bus.publish(f"{asked}.{name}" if name else asked, b"", reply=reply)
+            await bus.publish(f"{asked}.{subjects.instance(name)}" if name else asked, b"", reply=reply)
         await asyncio.sleep(wait_s)
     finally:
         for reply in replies:
@@ -136,7 +137,7 @@ async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNN
     give_up = loop.time() + patience_s
     while True:
         try:
-            ping = f"{subjects.SERVICES}.PING.{name}"
+            ping = f"{subjects.SERVICES}.PING.{subjects.instance(name)}"
             answer = await bus.request(ping, b"", timeout_s=2.0, answered_by=ROLE_OF[kind])
             return _decode_identity(answer.data).metadata.get("kind") == kind
         except (NoResponders, NoAnswer, msgspec.DecodeError):

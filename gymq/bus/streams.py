@@ -178,11 +178,11 @@ async def ack_wait_s(js: JetStream, agent: str) -> float:
 
 
 def agent_consumer(agent: str) -> str:
-    return f"agents_{subjects.token(agent, 'agent')}"
+    return f"agents_{subjects.instance(agent, 'agent')}"
 
 
 def urgent_consumer(agent: str) -> str:
-    return f"urgent_{subjects.token(agent, 'agent')}"
+    return f"urgent_{subjects.instance(agent, 'agent')}"
 
 
 async def has_agent(js: JetStream, agent: str) -> bool:

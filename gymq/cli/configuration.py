@@ -13,6 +13,7 @@ from gymq.cli.errors import UsageError
 from gymq.cli.parameters import WorkerSources
 from gymq.cluster.host import build
 from gymq.config import Config, ConfigError, Instance, UnknownInstances, load
+from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
@@ -180,8 +181,10 @@ def check_instance(config: Config, found: Instance) -> None:
         raise OptionsError(f"{where}: {error}" if known else str(error), error.path) from None
     except WorkerNotFound as error:
         raise WorkerNotFound(_no_such_file(config, found) or str(error)) from None
-    for name in sorted(found.options.keys() & worker.Options.without_meaning):
-        say(f"{found.name}: {name} has no meaning here and is ignored")
+    options = worker.Options
+    for name in sorted(options.ignored(found.options)):
+        hint = "" if name in options.without_meaning else did_you_mean(name, options.model_fields)
+        say(f"{found.name}: {name} has no meaning here and is ignored{hint}")
 
 
 def _no_such_file(config: Config, found: Instance) -> str | None:

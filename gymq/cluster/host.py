@@ -218,7 +218,8 @@ def build(instance: Instance) -> Worker:
         WorkerNotFound, OptionsError, BadToken, WorkerFailed
     """
     found = registry.find(instance.kind, instance.implementation)
-    name = subjects.token(instance.name, "instance")
+    name = instance.name
+    subjects.instance(name)
     try:
         return found(instance.options, name=name)
     except OptionsError:

@@ -410,7 +410,7 @@ class RunSetup:
                     continue
                 if row.agent not in made.agents:
                     try:
-                        subjects.token(row.agent, "agent")
+                        subjects.instance(row.agent, "agent")
                     except subjects.BadToken as error:
                         refuse(row.line_number, str(error))
                         refused_line = row.line_number

@@ -1,6 +1,8 @@
 """Sources of a configuration: the files, the order in which they are merged, and the line of each value."""
 
 import io
+import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -13,6 +15,8 @@ from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, Keys, dotted
 from gymq.config.relative_paths import resolve_relative_paths
+from gymq.protocol.instances import KIND_OF
+from gymq.workers import SHIPPED
 
 CONFIG_PATHS = "config_paths"
 INITIAL = "initial values"  # the name of the source that an embedding program gives
@@ -65,6 +69,12 @@ class Source:
             else:
                 return None
         return f"{self.name}:{line}" if line else self.name
+
+
+_OF_A_CHECKOUT = re.compile(
+    rf"(?P<kind>{'|'.join(KIND_OF)})/(?P<worker>[A-Za-z0-9_]{{1,100}})/configs/(?P<file>[A-Za-z0-9_-]{{1,100}}\.ya?ml)"
+)
+_logger = logging.getLogger("gymq.config")
 
 
 def place(sources: Sequence[Source], keys: Keys) -> str:
@@ -143,6 +153,9 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 def find(entry: str, roots: Sequence[Path]) -> Path:
     """Return the file that an entry of `config_paths` names: the first that exists under one of the roots.
 
+    If there is none and the entry is the name of a file in a checkout of NeMo Gym, such as
+    `resources_servers/mcqa/configs/mcqa.yaml`, it is the configuration of the shipped worker of that name.
+
     Raises:
         ConfigError: naming the places searched.
     """
@@ -153,8 +166,20 @@ def find(entry: str, roots: Sequence[Path]) -> Path:
                 return candidate
     except (OSError, RuntimeError) as error:  # a name too long, no permission, an unknown ~user
         raise ConfigError(f"config file {entry}: {error}") from None
+    if (shipped := _shipped_equivalent(entry)) is not None:
+        _logger.warning("config file %s does not exist here, so %s is used", entry, shipped.relative_to(SHIPPED))
+        return shipped
     searched = ", ".join(dict.fromkeys(str(candidate) for candidate in candidates))
     raise ConfigError(f"config file {entry} does not exist; looked for {searched}")
+
+
+def _shipped_equivalent(entry: str) -> Path | None:
+    found = _OF_A_CHECKOUT.fullmatch(entry)
+    if found is None:
+        return None
+    folder = SHIPPED / "workers" / KIND_OF[found["kind"]] / found["worker"]
+    candidates = (folder / "configs" / found["file"], folder / "config.yaml")
+    return next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def listed_files(config: DictConfig, where: str) -> list[str]:

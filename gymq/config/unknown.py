@@ -113,7 +113,11 @@ def check_keys(config: Config) -> list[str]:
         elif isinstance(value, dict) and not value.keys().isdisjoint(KIND_OF) and not is_override:
             continue  # without an entrypoint it is not an instance; the format allows that in files
         elif not _is_of_env_yaml(config.sources, name):
-            hint = did_you_mean(str(name), known) or _other_hint(str(name))
+            meant = did_you_mean(str(name), known)
+            if isinstance(value, dict) and not is_override and not meant:
+                warnings.append(f"{where}: nothing refers to {name}, so it is ignored")
+                continue
+            hint = meant or _other_hint(str(name))
             problems.append(f"{where}: no key {name} is known and nothing refers to it{hint}")
     problems += _unknown_in_head_server(config)
     if problems:

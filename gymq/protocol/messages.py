@@ -37,6 +37,7 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_INDEX)]
 # What becomes part of a subject is checked where it is read. `\Z`, since `$` lets a line break pass.
 _TOKEN = r"[A-Za-z0-9_-]{1,64}"
 Token = Annotated[str, msgspec.Meta(pattern=rf"\A{_TOKEN}\Z")]
+InstanceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{1,256}\Z")]  # see `subjects.instance`
 SessionSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.session\.{_TOKEN}\.{_TOKEN}\Z")]
 PartsSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.parts(\.{_TOKEN}){{2,5}}\Z")]
 PolicyVersion = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
@@ -95,7 +96,7 @@ class Submission(Message, tag="submission.v1", kw_only=True):
 
     run: Token
     row: msgspec.Raw
-    agent: Token | None = None  # default: the row's `agent_ref.name`
+    agent: InstanceName | None = None  # default: the row's `agent_ref.name`
     task_index: Index | None = None  # default: a number the intake gives it
     num_repeats: Count = 1
     timeout_s: Seconds | None = None
@@ -107,7 +108,7 @@ class Task(Message, tag="task.v1", kw_only=True):
     run: Token
     task_index: Index
     rollout_index: Index
-    agent: Token
+    agent: InstanceName
     row: bytes  # JSON text of the row, exactly as materialised
     timeout_s: Seconds
     num_rollouts: Count | None = None  # rollouts this task has in all, where known
@@ -135,7 +136,7 @@ class _Outcome(Message, kw_only=True):
     run: Token
     task_index: Index
     rollout_index: Index
-    agent: Token
+    agent: InstanceName
     row: bytes
     attempt: Index = 0  # tries made before this one
     num_rollouts: Count | None = None

@@ -5,13 +5,17 @@ The table `SUBJECTS` is the contract that `subjects.md` shows; a test compares t
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from gymq.errors import GymqError
 
+MAX_TOKEN = 64  # characters
+_DIGEST_LENGTH = 16  # of those that stand for the rest of a long name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_LONG_NAME = re.compile(r"[A-Za-z0-9_-]{65,256}")
 _ROLLOUT = re.compile(r"gym\.(?:rollouts|done)\.([A-Za-z0-9_-]{1,64})\.([0-9]{1,16})\.([0-9]{1,16})")
 _ROLLOUT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})/([0-9]{1,16})/([0-9]{1,16})")
 
@@ -79,21 +83,33 @@ def token(value: str, what: str = "name") -> str:
     return value
 
 
+def instance(name: str, what: str = "instance") -> str:
+    """Return the token that stands for an instance in subjects.
+
+    It is the name itself if that can be a token. A longer name, up to 256 characters, is represented by its beginning
+    and the start of its SHA-256.
+    """
+    if isinstance(name, str) and len(name) > MAX_TOKEN and _LONG_NAME.fullmatch(name):
+        digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
+        return f"{name[: MAX_TOKEN - _DIGEST_LENGTH - 1]}-{digest}"
+    return token(name, what)
+
+
 def is_token(value: str) -> bool:
     """Return whether a text can be one token of a subject, as `token` says."""
     return _TOKEN.fullmatch(value) is not None
 
 
 def tasks(run: str, agent: str) -> str:
-    return f"gym.tasks.{token(run, 'run')}.{token(agent, 'agent')}"
+    return f"gym.tasks.{token(run, 'run')}.{instance(agent, 'agent')}"
 
 
 def urgent_tasks(run: str, agent: str) -> str:
-    return f"gym.urgent.{token(run, 'run')}.{token(agent, 'agent')}"
+    return f"gym.urgent.{token(run, 'run')}.{instance(agent, 'agent')}"
 
 
 def urgent_tasks_of_agent(agent: str) -> str:
-    return f"gym.urgent.*.{token(agent, 'agent')}"
+    return f"gym.urgent.*.{instance(agent, 'agent')}"
 
 
 def urgent_tasks_of_run(run: str) -> str:
@@ -101,7 +117,7 @@ def urgent_tasks_of_run(run: str) -> str:
 
 
 def tasks_of_agent(agent: str) -> str:
-    return f"gym.tasks.*.{token(agent, 'agent')}"
+    return f"gym.tasks.*.{instance(agent, 'agent')}"
 
 
 def tasks_of_run(run: str) -> str:
@@ -125,11 +141,11 @@ def done_of_run(run: str) -> str:
 
 
 def seed(resources: str) -> str:
-    return f"gym.seed.{token(resources, 'resources')}"
+    return f"gym.seed.{instance(resources, 'resources')}"
 
 
 def stateless(resources: str) -> str:
-    return f"gym.resources.{token(resources, 'resources')}"
+    return f"gym.resources.{instance(resources, 'resources')}"
 
 
 def session(worker: str, session_id: str) -> str:
@@ -141,35 +157,35 @@ def sessions_of_worker(worker: str) -> str:
 
 
 def model(name: str) -> str:
-    return f"gym.model.{token(name, 'model')}"
+    return f"gym.model.{instance(name, 'model')}"
 
 
 def replica(name: str, worker: str) -> str:
-    return f"gym.model.{token(name, 'model')}.{token(worker, 'worker')}"
+    return f"gym.model.{instance(name, 'model')}.{token(worker, 'worker')}"
 
 
 def load(name: str) -> str:
-    return f"gym.load.{token(name, 'model')}"
+    return f"gym.load.{instance(name, 'model')}"
 
 
 def weights(name: str) -> str:
-    return f"gym.weights.{token(name, 'model')}"
+    return f"gym.weights.{instance(name, 'model')}"
 
 
 def pushed(name: str) -> str:
-    return f"gym.pushed.{token(name, 'model')}"
+    return f"gym.pushed.{instance(name, 'model')}"
 
 
 def weights_parts(name: str, push: str) -> str:
-    return f"gym.weights.{token(name, 'model')}.{token(push)}"
+    return f"gym.weights.{instance(name, 'model')}.{token(push)}"
 
 
 def all_weights_parts(name: str) -> str:
-    return f"gym.weights.{token(name, 'model')}.*.*"
+    return f"gym.weights.{instance(name, 'model')}.*.*"
 
 
 def judge(name: str) -> str:
-    return f"gym.judge.{token(name, 'model')}"
+    return f"gym.judge.{instance(name, 'model')}"
 
 
 def ping(role: str, worker: str) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import Delivery, Pull
 from gymq.failures import CancelReason
+from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Task
 from gymq.queue.dead_letters import store_dead_letter
 from gymq.queue.tasks import read_task
@@ -84,7 +85,7 @@ class TaskQueue:
         """
         try:
             task = await read_task(self._bus, delivery.data)
-            if delivery.subject.split(".")[2:] != [task.run, task.agent]:
+            if delivery.subject.split(".")[2:] != [task.run, subjects.instance(task.agent, "agent")]:
                 raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
             return task
         except (BadMessage, RecursionError) as error:

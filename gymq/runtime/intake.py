@@ -106,6 +106,7 @@ def read_submission(body: bytes) -> tuple[Submission, bytes, str]:
     if agent is None:
         raise BadMessage("`agent` is missing: name the agent instance there or in `row.agent_ref.name`")
     try:
-        return submission, row, subjects.token(agent, "agent")
+        subjects.instance(agent, "agent")
     except subjects.BadToken as error:
         raise BadMessage(f"`row.agent_ref.name`: {error}") from None
+    return submission, row, agent

@@ -98,9 +98,10 @@ class TrainingRun:
         """
         try:
             self.run = subjects.token(run, "run")
-            self.model = subjects.token(model, "model")
+            subjects.instance(model, "model")
         except subjects.BadToken as error:
             raise TrainerError(str(error)) from None
+        self.model = model
         self.policy_version: str | None = None  # that was pushed last by this object
         self._bus = bus
         self._queue = QueueClient(bus)
@@ -291,7 +292,7 @@ class TrainingRun:
         if agent in self._served:
             return
         try:
-            subjects.token(agent, "agent")
+            subjects.instance(agent, "agent")
         except subjects.BadToken as error:
             raise TrainerError(str(error)) from None
         if not await is_running(self._bus, agent, "agents"):

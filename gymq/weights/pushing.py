@@ -101,7 +101,7 @@ async def push(
     if (path is None) == (weights is None):
         raise PushError("give either a path or weights")
     try:
-        subjects.token(model, "model")
+        subjects.instance(model, "model")
     except subjects.BadToken as error:
         raise PushError(str(error)) from None
     if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():

@@ -27,8 +27,10 @@ BUILDERS = [
     function
     for name, function in vars(subjects).items()
     if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "is_token", "answered_by", "reply")
+    if name not in ("token", "instance", "is_token", "answered_by", "reply")
 ]
+LONG = "a" * 65
+LONG_NAMES = ("agent", "resources", "model", "name")  # of instances
 HOSTILE = [
     "",
     ".",
@@ -39,7 +41,7 @@ HOSTILE = [
     "a\tb",
     "x\n",
     "x\r\nPUB gym.tasks 0\r\n\r\n",
-    "a" * 65,
+    LONG,
     "\u00e4",
     "a\x00",
     "$SRV",
@@ -60,8 +62,26 @@ def test_a_hostile_name_never_enters_a_subject(build: Callable[..., str], hostil
     good = arguments_of(build)
     for name, value in good.items():
         if value == "x":
+            if hostile == LONG and name in LONG_NAMES:
+                assert LONG not in build(**good | {name: hostile})
+                continue
             with pytest.raises(BadToken):
                 build(**good | {name: hostile})
+
+
+@pytest.mark.parametrize("name", ["a" * 65, "b-_" * 85])
+def test_a_long_instance_name_becomes_a_token_of_its_own(name: str) -> None:
+    found = subjects.instance(name)
+    assert subjects.is_token(found)
+    assert found[:47] == name[:47]
+    assert found not in (subjects.instance(name + "c"), subjects.instance(name[:64]))
+    assert subjects.tasks("run", name) == f"gym.tasks.run.{found}"
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b" * 30, "*" * 70, "a" * 257, "a" * 70 + "\n", None])
+def test_other_names_are_refused_whatever_their_length(name: Any) -> None:
+    with pytest.raises(BadToken):
+        subjects.instance(name)
 
 
 @builder

@@ -10,7 +10,7 @@ import asyncio
 import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import pydantic
 from gymq.workers.resources.aviary import problems
@@ -19,6 +19,12 @@ import gymq
 
 # An `episode.Episode`, or None in a session that was never seeded. Its module cannot be imported without Aviary.
 State = Any
+
+
+Env = Literal["gsm8k", "hotpotqa", "client"]
+_ENVS = get_args(Env)
+_NOT_OFFERED = ("notebook", "hypotest")  # of Aviary too, with containers of their own
+_AVAILABLE = f"`env` is one of {', '.join(_ENVS)}"
 
 
 class TaskRow(gymq.Row):
@@ -40,13 +46,24 @@ class Environments(gymq.Resources[TaskRow, State]):
     replayable = True
 
     class Options(gymq.WorkerOptions):
-        env: Literal["gsm8k", "hotpotqa", "client"]
+        env: Env
         problems: list[dict[str, Any]] | None = None  # instead of the environment's own data set
         split: str = "train"  # of that data set
         env_config: dict[str, Any] = pydantic.Field(default_factory=dict)
         server_url: str | None = None  # of the environments, for `client`
         request_timeout: pydantic.PositiveFloat = 300.0  # seconds for one request to that server
         api_key: pydantic.SecretStr | None = None
+
+        @pydantic.model_validator(mode="before")
+        @classmethod
+        def _env_of_entrypoint(cls, given: Any) -> Any:
+            """In NeMo Gym the entry point selects the environment: `gsm8k_app.py`."""
+            if not isinstance(given, dict) or "env" in given:
+                return given
+            env = str(given.get("entrypoint")).removesuffix("_app.py")
+            if env in _NOT_OFFERED:
+                raise ValueError(f"entrypoint {given['entrypoint']}: its environment is not available; {_AVAILABLE}")
+            return {**given, "env": env} if env in _ENVS else given
 
         @pydantic.model_validator(mode="after")
         def _check_server(self) -> Self:
