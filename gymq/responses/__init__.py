@@ -26,7 +26,7 @@ from gymq.responses.items import (
     split_at_first_generated,
     user_message,
 )
-from gymq.responses.params import validate_params
+from gymq.responses.params import known_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
 from gymq.responses.think_blocks import split_think_blocks
 from gymq.responses.to_anthropic import to_anthropic_message
@@ -77,6 +77,7 @@ __all__ = [
     "function_call_output",
     "function_calls",
     "is_message",
+    "known_params",
     "last_assistant_text",
     "output_text",
     "project_response",

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import msgspec
 
+from gymq.responses.dropped import MAX_NAME, warn_once
 from gymq.responses.errors import InvalidRequest, invalid_request
 from gymq.responses.schema import check_items
 
@@ -33,6 +35,8 @@ class _FunctionTool(msgspec.Struct, forbid_unknown_fields=True):
 class _Params(msgspec.Struct):
     input: Any
     background: bool | None = None
+    context_management: list[dict[str, Any]] | None = None
+    conversation: str | dict[str, Any] | None = None
     include: list[str] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -42,10 +46,15 @@ class _Params(msgspec.Struct):
     parallel_tool_calls: bool | None = None
     previous_response_id: str | None = None
     prompt: _Prompt | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    prompt_cache_retention: str | None = None
     reasoning: _ReasoningParams | None = None
+    safety_identifier: str | None = None
     service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"] | None = None
     store: bool | None = None
     stream: bool | None = None
+    stream_options: dict[str, Any] | None = None
     temperature: float | None = None
     text: dict[str, Any] | None = None
     tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
@@ -70,6 +79,31 @@ _NUMBERS_AND_FLAGS = frozenset(
         "top_p",
     }
 )
+
+
+def known_params(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the request of a foreign program without the fields that `validate_params` does not know.
+
+    Such programs send the fields of later versions of the API and of their own. Each name is reported once, as a
+    warning in the log. Function tools may be without `strict` and `parameters`, as endpoints allow.
+    """
+    params = {name: value for name, value in body.items() if name in KNOWN}
+    for name in body.keys() - KNOWN:
+        warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: the Responses API does not have it")
+    if isinstance(params.get("tools"), list):
+        params["tools"] = [_known_tool(tool) for tool in params["tools"]]
+    return params
+
+
+def _known_tool(tool: Any) -> Any:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        return tool
+    known = {name: value for name, value in tool.items() if name in _FunctionTool.__struct_fields__}
+    for name in tool.keys() - known.keys():
+        warn_once(
+            f"the field {str(name)[:MAX_NAME]!r} of function tools is dropped: the Responses API does not have it"
+        )
+    return {"strict": None, **known, "parameters": known.get("parameters") or {"type": "object", "properties": {}}}
 
 
 def validate_params(params: object, *, tool_names: bool = False) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gymq.responses.dropped import MAX_NAME, warn_once
 from gymq.responses.errors import InvalidRequest, Unsupported
 from gymq.responses.items import Item
 from gymq.responses.tokens import token_fields
@@ -30,10 +31,11 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
 
     The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
     without separator, calls. With `token_ids` that message carries the token fields of its last item that has them.
-    Fields of the request that chat has no place for (`truncation`, `include`, `text`, ...) are dropped.
+    Fields of the request that chat has no place for (`truncation`, `include`, `text`, ...) are dropped. So are tools
+    other than functions and the choice of such a tool, with one warning for each kind.
 
     Raises:
-        Unsupported: chat has no form for an item, part, tool or tool choice of the request.
+        Unsupported: chat has no form for an item or part of the request.
         InvalidRequest: a field that chat needs is null or empty, or a tool call is required without tools.
     """
     messages = _messages(params["input"], token_ids=token_ids)
@@ -50,10 +52,13 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
         request["reasoning_effort"] = effort
 
     tool_choice = params.get("tool_choice")
+    tools = [
+        _tool(tool, f"tools[{index}]") for index, tool in enumerate(params.get("tools") or ()) if _is_function(tool)
+    ]
     if isinstance(tool_choice, dict):
-        raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
-    if params.get("tools"):
-        request["tools"] = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(params["tools"])]
+        request["tool_choice"] = tool_choice = _tool_choice(tool_choice, tools)
+    if tools:
+        request["tools"] = tools
     elif tool_choice == "required":
         raise InvalidRequest("tool_choice", "a tool call is required, but there are no tools")
     else:
@@ -192,9 +197,31 @@ def _call(call_id: str, name: str, arguments: str | None) -> dict[str, Any]:
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _tool(tool: Item, path: str) -> dict[str, Any]:
+def _is_function(tool: Item) -> bool:
     if tool["type"] != "function":
-        raise Unsupported(f"{path}.type", f"only function tools can be converted to chat, not {tool['type']}")
+        warn_once(
+            f"tools of type {tool['type'][:MAX_NAME]!r} are dropped: an endpoint of Chat Completions has functions only"
+        )
+    return bool(tool["type"] == "function")
+
+
+def _tool_choice(choice: Mapping[str, Any], tools: list[dict[str, Any]]) -> str | dict[str, Any]:
+    """Convert the choice of a tool.
+
+    Raises:
+        InvalidRequest: it names a function that is not among the tools.
+    """
+    if choice.get("type") == "function":
+        if all(tool["function"]["name"] != choice.get("name") for tool in tools):
+            raise InvalidRequest("tool_choice.name", f"no tool is called {str(choice.get('name'))[:MAX_NAME]!r}")
+        return {"type": "function", "function": {"name": choice["name"]}}
+    warn_once(
+        f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
+    )
+    return "auto"
+
+
+def _tool(tool: Item, path: str) -> dict[str, Any]:
     function = {"name": tool["name"]}
     for name in ("description", "parameters"):
         if name in tool:

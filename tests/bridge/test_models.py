@@ -85,6 +85,16 @@ async def test_responses_are_streamed_as_openai_does(sdk: openai.AsyncOpenAI) ->
     assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == "hello"
 
 
+async def test_a_program_may_send_all_fields_of_the_api_and_its_own(sdk: openai.AsyncOpenAI, model: Scripted) -> None:
+    tools: list[Any] = [{"type": "web_search"}, {"type": "custom", "name": "apply_patch"}]
+    official = {"prompt_cache_key": "k", "safety_identifier": "u", "conversation": "conv_1"}
+    more = official | {"client_metadata": {"a": "b"}}
+    answer = await sdk.responses.create(model="policy", input="hi", tools=tools, extra_body=more)
+    assert answer.output_text == "hello"
+    assert {name: model.asked[0].params.get(name) for name in more} == official | {"client_metadata": None}
+    assert model.asked[0].params["tools"] == tools
+
+
 async def test_chat_answers_as_openai_does(sdk: openai.AsyncOpenAI, model: Scripted) -> None:
     answer = await sdk.chat.completions.create(
         model="policy",

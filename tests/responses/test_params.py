@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.responses import InvalidRequest, validate_params
+from gymq.responses import InvalidRequest, known_params, validate_params
 
 from .builders import assistant, call, output, reasoning, tokens, tool, user
 
@@ -105,6 +105,8 @@ def test_item_that_does_not_fit_is_refused_with_its_path(item: Any, path: str) -
         {"input": "hi", "tools": [{"type": "web_search"}], "tool_choice": {"type": "function", "name": "f"}},
         {"input": "hi", "background": False, "include": ["reasoning.encrypted_content"], "max_tool_calls": 3},
         {"input": "hi", "previous_response_id": "resp_0", "prompt": {"id": "p"}, "service_tier": "auto"},
+        {"input": "hi", "prompt_cache_key": "k", "prompt_cache_retention": "24h", "safety_identifier": "u"},
+        {"input": "hi", "conversation": {"id": "c"}, "context_management": [{"type": "compaction"}]},
         {"input": "hi", "instructions": None, "temperature": None, "tools": None, "metadata": None},
     ],
 )
@@ -230,3 +232,34 @@ def test_whatever_the_request_the_only_error_is_a_refusal(items: list[Any], tool
     except InvalidRequest:
         return
     assert validate_params(params) == params
+
+
+def test_a_foreign_request_loses_what_the_api_does_not_have_with_one_warning_for_each_name(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.dropped._reported", set())
+    body = {
+        "input": "hi",
+        "prompt_cache_key": "k",
+        "client_metadata": {"a": 1},
+        "tools": [{"type": "function", "name": "f", "defer_loading": True}, {"type": "custom", "name": "patch"}],
+    }
+    for _ in range(2):
+        params = validate_params(known_params(body))
+    assert params == {
+        "input": "hi",
+        "prompt_cache_key": "k",
+        "tools": [
+            {"type": "function", "name": "f", "strict": None, "parameters": {"type": "object", "properties": {}}},
+            {"type": "custom", "name": "patch"},
+        ],
+    }
+    assert sorted(record.getMessage().partition(" is")[0] for record in caplog.records) == [
+        "the field 'defer_loading' of function tools",
+        "the request's field 'client_metadata'",
+    ]
+
+
+def test_a_foreign_request_that_does_not_fit_is_still_refused() -> None:
+    with pytest.raises(InvalidRequest, match="temperature"):
+        validate_params(known_params({"input": "hi", "temperature": "hot", "tools": "none"}))

@@ -188,10 +188,9 @@ def test_without_tools_there_is_no_choice_to_send(tools: dict[str, Any]) -> None
         ({"tool_choice": "required"}, InvalidRequest),
         ({"tools": [tool(parameters=None)]}, InvalidRequest),
         ({"tools": [tool(description=None)]}, InvalidRequest),
-        ({"tools": [{"type": "web_search"}]}, Unsupported),
-        ({"tools": [{"type": "custom", "name": "grep"}]}, Unsupported),
-        ({"tools": [tool("f")], "tool_choice": {"type": "function", "name": "f"}}, Unsupported),
-        ({"tool_choice": {"type": "function", "name": "f"}}, Unsupported),
+        ({"tools": [tool("g")], "tool_choice": {"type": "function", "name": "f"}}, InvalidRequest),
+        ({"tool_choice": {"type": "function", "name": "f"}}, InvalidRequest),
+        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, InvalidRequest),
     ],
 )
 def test_tools_that_chat_cannot_take_are_refused(params: dict[str, Any], error: type[Exception]) -> None:
@@ -281,3 +280,27 @@ def test_openai_accepts_what_we_send() -> None:
 
     TypeAdapter(CompletionCreateParamsNonStreaming).validate_python(request)
     TypeAdapter(list[ChatCompletionMessageParam]).validate_python(request["messages"])
+
+
+def test_tools_that_chat_does_not_have_are_dropped_with_one_warning_for_each_type(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.dropped._reported", set())
+    tools = [{"type": "web_search"}, tool("f"), {"type": "custom", "name": "grep"}, {"type": "web_search"}]
+    for _ in range(2):
+        request = responses_to_chat(validate_params({"input": "hi", "tools": tools}))
+    assert [each["function"]["name"] for each in request["tools"]] == ["f"]
+    assert [record.getMessage().partition(" are")[0] for record in caplog.records] == [
+        "tools of type 'web_search'",
+        "tools of type 'custom'",
+    ]
+
+
+def test_without_any_other_tool_there_are_none() -> None:
+    tools = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
+    assert settings(**tools) == {}
+
+
+def test_the_choice_of_a_function_has_the_form_of_chat() -> None:
+    request = settings(tools=[tool("f")], tool_choice={"type": "function", "name": "f"})
+    assert request["tool_choice"] == {"type": "function", "function": {"name": "f"}}
