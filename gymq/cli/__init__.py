@@ -25,7 +25,7 @@ COMMANDS = {
     "profile": "Show the statistics of a run, live or from files.",
     "status": "Show server, streams, workers, queues and runs.",
     "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
-    "export": "Export a stored run: JSONL, Parquet, Weights & Biases, MLflow.",
+    "export": "Export a stored run: JSONL, Parquet, training sets, Weights & Biases, MLflow.",
     "rollouts": "List the rollouts of a run, or show one in full.",
     "cancel": "Stop a run, or one task of it.",
     "weights": "Push new weights to all replicas of a model.",

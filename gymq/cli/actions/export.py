@@ -20,6 +20,7 @@ from gymq.runs.export.files import RunExport
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import RunReport
 from gymq.runs.export.table import RunTableFile
+from gymq.runs.export.training_sets import TrainingSet, TrainingSetFile
 from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import last_profile
@@ -43,6 +44,19 @@ async def export_file(run: str, output: Path, nats: str | None, token_ids: Token
                 file.add(outcome)
                 count += 1
     print(f"{count:,} outcomes of {run} in {output}")
+    return 0
+
+
+async def export_training_set(run: str, output: Path, nats: str | None, form: TrainingSet, min_reward: float) -> int:
+    count = 0
+    async with _stored(run, nats) as (_, outcomes):
+        with TrainingSetFile(output, form, min_reward) as file:
+            async for _, outcome in outcomes:
+                file.add(outcome)
+                count += 1
+    print(f"{file.num_written:,} examples of {count:,} outcomes of {run} in {output}")
+    if file.num_left_out:
+        print(f"gymq: {file.num_left_out:,} rollouts are masked or have no chat form and are left out", file=sys.stderr)
     return 0
 
 
