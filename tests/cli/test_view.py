@@ -37,7 +37,8 @@ class Shown:
     def runs(self) -> dict[str, int]:
         """The runs, and how many rollouts of each have a reward; none while the viewer changes its server."""
         try:
-            return {run["run"]: run["num_rewarded"] for run in self.get("runs")["runs"]}
+            listed = [run["overview"] for run in self.get("runs")["runs"]]
+            return {run["run"]: run["num_rewarded"] for run in listed}
         except (urllib.error.URLError, ConnectionError):
             return {}
 
@@ -185,3 +186,17 @@ async def test_without_a_port_the_next_one_that_is_free_is_taken(bus: Bus, monke
     monkeypatch.setattr(viewer, "VIEWER_PORT", port)
     async with Viewer(bus, "127.0.0.1") as first, Viewer(bus, "127.0.0.1") as second:
         assert port <= first.port < second.port
+
+
+def test_a_file_is_exported_as_a_folder_that_needs_no_server(gymq: Command, tmp_path: Path) -> None:
+    line = {"responses_create_params": {"input": "2 + 2?"}, "response": {"output": []}, "reward": 1.0}
+    file, folder = tmp_path / "other.jsonl", tmp_path / "shared"
+    file.write_text(json.dumps(line) + "\n")
+    assert gymq("view", file, "--export", folder).status == 0
+    assert {one.name for one in folder.iterdir()} == {"index.html", "viewer.js", "style.css", "icon.svg", "data"}
+    assert (folder / "data" / "rollout-0-0-0.js").is_file()
+    assert gymq("view", file, "--export", folder).status == 0
+    refused = gymq("view", file, "--export", tmp_path)
+    assert refused.status == 2
+    assert "is not empty" in refused.err
+    assert "needs --export" in gymq("view", file, "--run", "x").err

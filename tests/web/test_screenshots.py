@@ -189,6 +189,6 @@ async def test_the_pictures_of_the_documents_show_what_they_are_to_show(web: Web
             await page.rendered()
             await page.screenshot(folder / f"{name}.png", whole=False)
             with Image.open(folder / f"{name}.png") as picture:
-                picture.convert("RGB").quantize(48).save(folder / f"{name}.png", optimize=True)
+                picture.convert("RGB").quantize(200).save(folder / f"{name}.png", optimize=True)
             assert (folder / f"{name}.png").stat().st_size < 100_000
         assert page.problems == []
