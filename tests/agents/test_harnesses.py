@@ -26,6 +26,9 @@ from .swe import instance
 ROOT = Path(__file__).parents[2]
 NAME = "demo__words-3"
 SHELLS = ("Bash", "bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_commands")
+RANDOM_RESULTS = {"codex"}
+"""Those that number the results of tools at random, so that what comes after one is asked and paid again."""
+
 REQUIRED = "GYMQ_REQUIRE_HARNESSES"
 """Where it is set, harnesses that cannot be installed fail these tests."""
 
@@ -105,7 +108,8 @@ async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
         assert [item["type"] for item in done.response["output"]][:4] == ["function_call", "function_call_output"] * 2
         asked = json.dumps(fields["responses_create_params"]["input"], ensure_ascii=False)
         assert json.dumps(row["problem_statement"], ensure_ascii=False)[1:-1] in asked
-    assert killed.num_model_calls == expected.num_model_calls
+    if installed not in RANDOM_RESULTS:
+        assert killed.num_model_calls == expected.num_model_calls
     async with AgentHarness(SweAgents, PatchSeen, plays("ls"), {"harness": installed}) as harness:
         verdict, _ = await harness.run(row)
     assert (verdict.reward, verdict.fields["patch_exists"]) == (0.0, False)
