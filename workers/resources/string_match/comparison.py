@@ -21,7 +21,7 @@ _WRAPPERS = [
         *("mathsf", "mathbb", "mathcal", "emph", "url"),
     )
 ]
-_DELIMITERS = re.compile(r"\\[()\[\]]|\$")
+_DELIMITERS = ("\\(", "\\)", "\\[", "\\]", "$")
 _UNITS = re.compile(r"\^\{?\\circ\}?|\\circ|\u00b0|[ck]?m[\u00b2\u00b3]?|kg")  # `cm`, `mm`, `km`, `m`: each `m` goes
 _CURRENCIES = str.maketrans("", "", "$\u00a3\u20ac%,")
 _UNICODE_MATH = str.maketrans(
@@ -114,18 +114,18 @@ def score(answer: str, expected: str, *, case_sensitive: bool = False) -> float:
 
 def normalised(text: str) -> str:
     """Return the text in NFKC and lower case, without outer quotes and without punctuation at its end."""
-    text = unicodedata.normalize("NFKC", text.strip())
+    text = unicodedata.normalize("NFKC", text)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
         text = text[1:-1]
     text = text.lower()
     return text.rstrip(".!?") or text
 
 
-def number(text: str) -> float | str:
-    """Return the value of a number, without signs of percent and dollars; any other text as it is."""
+def number(text: str) -> str:
+    """Return the value of a number as Python writes it, without signs of percent and dollars; other texts unchanged."""
     bare = text.replace("\\%", "").replace("\\$", "").replace("$", "").strip()
     value = _float(bare)
-    return text if value is None else value
+    return text if value is None else str(value)
 
 
 def without_digit_comma(text: str) -> str:
@@ -137,7 +137,9 @@ def without_latex(text: str) -> str:
     """Return the contents of LaTeX commands for fonts and boxes, without delimiters of formulas."""
     for wrapper in _WRAPPERS:
         text = _unwrapped(text, wrapper)
-    return _collapsed(_DELIMITERS.sub("", text))
+    for delimiter in _DELIMITERS:
+        text = text.replace(delimiter, "")
+    return _collapsed(text)
 
 
 def as_list(text: str) -> str:

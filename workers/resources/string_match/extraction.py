@@ -26,7 +26,7 @@ def answer_line(reply: str) -> str | None:
     Without any, the last box counts.
     """
     found = _ANSWER_LINE.findall(reply)
-    return found[-1].strip().rstrip(".") if found else boxed(reply)
+    return found[-1].strip().removesuffix(".").strip().rstrip(".") if found else boxed(reply)
 
 
 def boxed(reply: str) -> str | None:
