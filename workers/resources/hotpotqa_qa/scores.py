@@ -86,7 +86,9 @@ def contains_strictly(answer: str, spellings: set[str]) -> bool:
 
 def spellings_of(expected: str) -> set[str]:
     """Return the ways in which an expected answer may be written."""
-    found = {expected, _without_article(expected), expected.translate(_QUOTES).strip(), *_without_brackets(expected)}
+    found = {expected, _without_article(expected), expected.translate(_QUOTES).strip()}
+    if "(" in expected:
+        found |= _without_brackets(expected)
     found.add(_OTHER_FORM.get(expected.strip().lower(), expected))
     found.add(_without_thousands_commas(expected))
     if expected.endswith((".", ",", ";", ":", "!", "?")):
@@ -94,8 +96,8 @@ def spellings_of(expected: str) -> set[str]:
     without_stops = _LONE_STOP.sub("", expected)
     if len(without_stops) > 1:
         found.add(without_stops)
-    if not expected.startswith("-"):
-        found.add(expected.replace("-", " "))
+    if "-" in expected and not expected.startswith("-"):
+        found.add(" ".join(expected.replace("-", " ").split()))
     found.add(expected.replace(" & ", " and "))
     found.add(_AND.sub(" & ", expected, count=1))
     found |= {_without_article(spelling) for spelling in found}
@@ -134,7 +136,8 @@ def _without_brackets(text: str) -> set[str]:
         pieces.append(text[position:begin])
         contents.append(text[begin + 1 : end].strip())
         position = end + 1
-    return {" ".join([*pieces, text[position:]]).strip(), *(content for content in contents if len(content) > 1)}
+    rest = " ".join([*pieces, text[position:]])
+    return {" ".join(rest.split()), *(content for content in contents if len(content) > 1)}
 
 
 def _without_thousands_commas(text: str) -> str:

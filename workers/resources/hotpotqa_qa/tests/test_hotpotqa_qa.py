@@ -63,6 +63,8 @@ def test_where_the_answer_is(reply, answer):
         ("the the x", {"the the x", "the x"}),
         ("no", {"no"}),
         (" ", set()),
+        ("\tA x-yz", {"A x-yz", "A x yz", "x-yz", "x yz"}),
+        (' the lamp"', {'the lamp"', "the lamp", "lamp"}),
     ],
 )
 def test_the_spellings_of_an_expected_answer(expected, spellings):
