@@ -18,14 +18,13 @@ def chosen_letter(reply: str) -> str | None:
 def boxed_letter(reply: str) -> str | None:
     """Return the capital that the last box holds or, in a longer content, the last one that stands alone.
 
-    The first brace that closes ends a box; a box without any is passed over.
+    The first brace that closes ends a box, with whatever is in it; a box without any is passed over.
     """
-    end = reply.rfind("}")
-    start = reply.rfind(BOX, 0, max(end, 0))
-    if start < 0:
+    content, end = None, 0
+    while (start := reply.find(BOX, end)) >= 0 and (end := reply.find("}", start)) >= 0:
+        content = reply[start + len(BOX) : end].strip()
+    if content is None:
         return None
-    start += len(BOX)
-    content = reply[start : reply.index("}", start)].strip()
     if len(content) == 1 and content.isupper():
         return content
     capitals = _CAPITAL.findall(content)

@@ -36,6 +36,7 @@ async def letter(content: dict[str, Any], said: str) -> tuple[float, str | None]
         ("\\boxed{A} \\boxed{}", None),
         ("\\boxed{A} \\boxed{B", "A"),
         ("} \\boxed{B", None),
+        ("\\boxed{B \\boxed{1}", "B"),
         ("C", None),
     ],
 )
