@@ -13,6 +13,7 @@ PARTS_OF_OURS = "put together from names of ours, and anchored or without a repe
 KNOWN_LATER = {
     "gymq/bridge/rollouts.py": PARTS_OF_OURS,
     "gymq/bridge/web/formulas.py": PARTS_OF_OURS,
+    "gymq/config/sources.py": PARTS_OF_OURS,
     "gymq/config/values.py": CONFIGURATION,
     "gymq/judge.py": "the labels of judges, which workers name: a word and a verdict",
     "workers/resources/equivalence_llm_judge/extraction.py": IN_A_PROCESS,

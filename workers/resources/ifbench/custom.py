@@ -26,7 +26,7 @@ CITY_HEADER = ["ID", "Country", "City", "Year", "Count"]
 FIELDS = 5
 
 # White space is not given back where nothing else can follow it.
-_QUESTION = re.compile(r"\n*+Question \d++[.|):;]?+\s*+")
+_QUESTION = re.compile(r"Question \d++[.|):;]?+\s*+")
 _CHOICE = re.compile(r"[A-Ea-e][.|)]\s*\w")
 _BRANDS = re.compile(",[ \t]*".join(f'"?{name}"?' for name in ("ProductID", "Category", "Brand", "Price", "Stock")))
 _GRADES = re.compile("\t *".join(f'"?{name}"?' for name in ("StudentID", "Subject", "Grade", "Semester", "Score")))
@@ -43,7 +43,8 @@ def longer_questions(text: str, **_: Any) -> bool:
     """Four multiple-choice questions of five options, each longer than the one before."""
     if not text.startswith("Question"):
         return False
-    parts = [part for part in _QUESTION.split(text) if part]
+    *heads, last = _QUESTION.split(text)
+    parts = [part for part in (*(head.rstrip("\n") for head in heads), last) if part]
     if len(parts) != QUESTIONS:
         return False
     lengths = []
