@@ -18,6 +18,7 @@ KNOWN_LATER = {
     "gymq/judge.py": "the labels of judges, which workers name: a word and a verdict",
     "workers/resources/equivalence_llm_judge/extraction.py": IN_A_PROCESS,
     "workers/resources/format_verification/formats.py": IN_A_PROCESS,
+    "workers/resources/ifbench/custom.py": IN_A_PROCESS,
     "workers/resources/instruction_following/copies.py": IN_A_PROCESS,
     "workers/resources/instruction_following/formats.py": IN_A_PROCESS,
     "workers/resources/instruction_following/keywords.py": IN_A_PROCESS,
