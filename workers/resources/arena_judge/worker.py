@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,7 +66,11 @@ class ArenaJudge(gymq.Resources[BattleRow]):
             known = ", ".join(prompts)
             raise gymq.OptionsError(f"{self.name}: default_category {options.default_category!r} is none of {known}")
         self._templates = {
-            category: (prompt.system, chosen_template(self.name, prompt.user, None, "", *FIELDS))
+            category: [
+                (role, chosen_template(self.name, text, None, "", *FIELDS))
+                for role, text in (("system", prompt.system), ("user", prompt.user))
+                if text is not None
+            ]
             for category, prompt in prompts.items()
         }
         self._labels = Labels.exactly(*(f"[[{verdict}]]" for verdict in VERDICTS))
@@ -80,16 +84,17 @@ class ArenaJudge(gymq.Resources[BattleRow]):
     async def verify(self, request: gymq.VerifyRequest[BattleRow]) -> gymq.Verdict:
         row = request.row
         category = self._category(row.category)
-        system, template = self._templates[category]
+        templates = self._templates[category]
         candidate, baseline = request.reply_text, row.baseline_answer or ""
         if self.options.sanitize_generations:
             candidate, baseline = sanitized(candidate), sanitized(baseline)
         if self.options.hardened:
-            candidate = self._labels.material(candidate, template)
+            for _, template in templates:
+                candidate = self._labels.material(candidate, template)
         question = row.question or ""
         first, second = await both(
-            self._ask(system, template, question=question, answer_1=candidate, answer_2=baseline),
-            self._ask(system, template, question=question, answer_1=baseline, answer_2=candidate),
+            self._ask(templates, question=question, answer_1=candidate, answer_2=baseline),
+            self._ask(templates, question=question, answer_1=baseline, answer_2=candidate),
         )
         won = is_win(first.label)
         return gymq.Verdict(
@@ -109,11 +114,8 @@ class ArenaJudge(gymq.Resources[BattleRow]):
             judge_evaluations=[first.members(), second.members()],
         )
 
-    async def _ask(self, system: str | None, template: PromptTemplate, **texts: str) -> Judgement:
-        messages = [{"role": "user", "content": template.fill(**texts)}]
-        if system is not None:
-            messages.insert(0, {"role": "system", "content": system})
-        request = {"input": messages}
+    async def _ask(self, templates: Iterable[tuple[str, PromptTemplate]], **texts: str) -> Judgement:
+        request = {"input": [{"role": role, "content": template.fill(**texts)} for role, template in templates]}
         response = await self._judge.send(request)
         return Judgement(request, response, verdict_in(response))
 

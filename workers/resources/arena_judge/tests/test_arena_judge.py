@@ -94,6 +94,13 @@ async def test_prompts_are_those_of_the_category(caplog):
     assert "answer of your own" not in judge.asked[0]["input"][0]["content"]
 
 
+async def test_a_system_message_is_a_template_too():
+    judge = Judge("[[A>B]]")
+    prompts = {"hard_prompt": {"system": "Q<{question}> {{}}", "user": "A<{answer_1}> B<{answer_2}>"}}
+    await verdict(judge, "x", judge_prompts=prompts)
+    assert judge.asked[0]["input"][0]["content"] == "Q<Describe a lamp.> {}"
+
+
 async def test_parameters_of_the_chat_api_are_sent_under_their_other_names():
     judge = Judge("[[A>B]]")
     await verdict(judge, "x", judge_chat_completions_create_params={"messages": [], "max_tokens": 7, "temperature": 0})
