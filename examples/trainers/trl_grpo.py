@@ -85,7 +85,7 @@ def train(given: argparse.Namespace, reward: Any, rows: list[dict[str, Any]], **
         args=GRPOConfig(
             output_dir=str(given.output),
             max_steps=given.steps,
-            shuffle_dataset=False,  # TRL would shuffle anew when it resumes
+            shuffle_dataset=False,  # TRL would shuffle again when it resumes
             per_device_train_batch_size=given.samples_of_step,
             num_generations=8,
             max_completion_length=64,

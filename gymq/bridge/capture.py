@@ -73,10 +73,10 @@ class Conversation:
         Args:
             params: create parameters of the rollout.
         """
-        told: dict[str, Any] = {"responses_create_params": {**params, "input": self.prompt}}
-        told |= {"branches": self.branches} if self.branches else {}
-        told |= {"side_calls": self.num_side_calls} if self.num_side_calls else {}
-        return told | ({"_ng_token_capture": self.notes} if self.notes is not None else {})
+        fields: dict[str, Any] = {"responses_create_params": {**params, "input": self.prompt}}
+        fields |= {"branches": self.branches} if self.branches else {}
+        fields |= {"side_calls": self.num_side_calls} if self.num_side_calls else {}
+        return fields | ({"_ng_token_capture": self.notes} if self.notes is not None else {})
 
 
 class Capture:

@@ -53,13 +53,13 @@ async def store_hostile(web: Web, run: str) -> None:
     params = {"input": hostile(11), "instructions": hostile(12), "tools": [{"type": "function", "name": hostile(13)}]}
     row = {"answer": hostile(14), "responses_create_params": params}
     verdict = {"extracted_answer": hostile(15), hostile(16): 1}
-    told: dict[str, Any] = {
+    parts: dict[str, Any] = {
         "timings": [Timing(Stage.MODEL, 0.0, 1.0)],
         "worker": hostile(17),
         "policy_versions": [hostile(18)],
     }
     await web.announce(run, models=[hostile(19)], note=hostile(23), tags=[hostile(24)], num_rollouts=3)
-    await web.store(rollout(run, 0, row=row, response=response, verdict=verdict, agent="asker", **told))
+    await web.store(rollout(run, 0, row=row, response=response, verdict=verdict, agent="asker", **parts))
     await web.store(failure(run, 1, message=hostile(20), worker=hostile(25)))
     unresolved: dict[str, Any] = {
         "failure_class": FailureClass.JUDGE_FAILED,
@@ -512,8 +512,8 @@ async def test_several_runs_are_marked_and_compared(web: Web, run: str, page: Pa
     await page.value("document.querySelectorAll('.runs input').forEach((one) => one.click())")
     await page.value("[...document.querySelectorAll('a')].find((one) => one.textContent === 'compare 3').click()")
     await page.until("document.querySelectorAll('.difference').length === 2")
-    told = "[...document.querySelectorAll('.difference .value')].map((one) => one.textContent)"
-    assert await page.value(told) == ["+1", "+0.5"]
+    values = "[...document.querySelectorAll('.difference .value')].map((one) => one.textContent)"
+    assert await page.value(values) == ["+1", "+0.5"]
     assert await page.value("document.querySelectorAll('main section table tbody tr .dots').length") == 6
 
 

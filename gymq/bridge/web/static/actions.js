@@ -6,8 +6,8 @@ import { count } from "./format.js";
 
 // The buttons of a run; `site` says what this viewer can do.
 export function actionBar(run, site, signal) {
-  const told = el("p", { class: "quiet", role: "status", hidden: true });
-  const say = (text) => { told.hidden = false; told.textContent = text; };
+  const notice = el("p", { class: "quiet", role: "status", hidden: true });
+  const say = (text) => { notice.hidden = false; notice.textContent = text; };
   const act = (button, work) => async () => {
     button.disabled = true;
     try {
@@ -44,7 +44,7 @@ export function actionBar(run, site, signal) {
   });
   const node = el("div", { class: "row actions" }, el("a", { class: "button", href: address([], { with: run }) }, "compare"), site.is_static ? null : save);
   return {
-    node, told,
+    node, notice,
     // Only what makes sense now is offered.
     update: (view) => {
       const failures = Object.keys(view.overview.failures).length;
@@ -67,15 +67,15 @@ export function description(run, site, signal) {
   const edit = ({ note, tags }) => {
     const text = el("textarea", { rows: 2, maxlength: 4000, "aria-label": "note", placeholder: "a note" }, note);
     const names = el("input", { value: tags.join(", "), "aria-label": "tags", placeholder: "tags, with commas in between" });
-    const told = el("span", { class: "bad", role: "status" });
+    const notice = el("span", { class: "bad", role: "status" });
     show(node, el("form", { class: "describe", onsubmit: async (event) => {
       event.preventDefault();
       const given = names.value.split(",").map((tag) => tag.trim()).filter(Boolean);
       try {
         known = await post(["runs", run, "description"], { note: text.value, tags: given }, signal);
         draw(known);
-      } catch (error) { told.textContent = error.message; }
-    } }, text, names, el("button", { type: "submit" }, "save"), el("button", { type: "button", onclick: () => draw(known) }, "leave it"), told));
+      } catch (error) { notice.textContent = error.message; }
+    } }, text, names, el("button", { type: "submit" }, "save"), el("button", { type: "button", onclick: () => draw(known) }, "leave it"), notice));
     text.focus();
   };
   return {

@@ -29,7 +29,7 @@ export function passCurve(series) {
   drawing.append(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 2, class: "tick middle" }, "k"));
   series.forEach((one, number) => {
     const banded = one.points.filter((point) => point.low !== null && point.low !== undefined);
-    // The bands of many curves cannot be told apart: then their intervals stand beside each other.
+    // The bands of many curves look alike: then their intervals stand beside each other.
     const aside = series.length > MOST_BANDS ? (number - (series.length - 1) / 2) * ASIDE : 0;
     if (banded.length > 1 && series.length <= MOST_BANDS) {
       const upper = banded.map((point) => `${x(point.k)},${y(point.high)}`);
@@ -71,9 +71,9 @@ function histogram(bars, number, title = "rewards", height = 180) {
     const tall = (bar.count / most) * (base - 26);
     const wide = single ? Math.min(slot * 0.7, 70) : slot - 1.5;
     const left = LEFT + index * slot + (slot - wide) / 2;
-    const told = single ? decimals(bar.low) : `${decimals(bar.low)} to ${decimals(bar.high)}`;
+    const hint = single ? decimals(bar.low) : `${decimals(bar.low)} to ${decimals(bar.high)}`;
     drawing.append(svg("rect", { x: left, y: base - tall, width: wide, height: Math.max(tall, bar.count ? 1 : 0), rx: 2, class: `bar ${tone(number)}` },
-      svg("title", null, `${title === "rewards" ? "reward" : title} ${told}: ${count(bar.count)} rollouts, ${percent((100 * bar.count) / total)}`)));
+      svg("title", null, `${title === "rewards" ? "reward" : title} ${hint}: ${count(bar.count)} rollouts, ${percent((100 * bar.count) / total)}`)));
     if (single) {
       drawing.append(svg("text", { x: left + wide / 2, y: base + 16, class: "tick middle" }, decimals(bar.low)));
       drawing.append(svg("text", { x: left + wide / 2, y: base - tall - 6, class: "tick middle" }, percent((100 * bar.count) / total)));
@@ -93,8 +93,8 @@ function legend(names) {
   return el("div", { class: "legend" }, names.map((name, number) => el("span", { class: "entry" }, swatch(number), name)));
 }
 
-// points: [{ at, value, low, high, told }] with `at` in any unit; a line with the band of its intervals
-export function course(points, { label, name, low = 0, high, told }) {
+// points: [{ at, value, low, high, hint }] with `at` in any unit; a line with the band of its intervals
+export function course(points, { label, name, low = 0, high, hint }) {
   const known = points.filter((point) => point.value !== null && point.value !== undefined);
   if (!known.length) return el("p", { class: "quiet" }, "nothing yet");
   const height = 190, base = height - BOTTOM + 8;
@@ -115,7 +115,7 @@ export function course(points, { label, name, low = 0, high, told }) {
   }
   for (const point of banded.length > 1 ? [] : banded) drawing.append(svg("line", { x1: x(point.at), x2: x(point.at), y1: y(point.low), y2: y(point.high), class: "whisker tone0" }));
   drawing.append(svg("polyline", { points: known.map((point) => `${x(point.at)},${y(point.value)}`).join(" "), class: "curve tone0" }));
-  for (const point of known) drawing.append(svg("circle", { cx: x(point.at), cy: y(point.value), r: 3, class: "point tone0" }, svg("title", null, told(point))));
+  for (const point of known) drawing.append(svg("circle", { cx: x(point.at), cy: y(point.value), r: 3, class: "point tone0" }, svg("title", null, hint(point))));
   drawing.append(svg("text", { x: LEFT, y: base + 16, class: "tick" }, name(points[0])));
   if (points.length > 1) drawing.append(svg("text", { x: WIDTH - RIGHT, y: base + 16, class: "tick end" }, name(points[points.length - 1])));
   return drawing;

@@ -32,7 +32,7 @@ function curves(view) {
     titled("Rewards", "", histograms(names.map((name) => ({ name, bars: view.histograms[name] })))));
 }
 
-const told = ({ part }) => `${count(part.rollouts)} rollouts, ${count(part.failed)} failed, ${count(part.truncated)} truncated${part.reward ? `; mean reward ${decimals(part.reward.value)}` : ""}`;
+const hint = ({ part }) => `${count(part.rollouts)} rollouts, ${count(part.failed)} failed, ${count(part.truncated)} truncated${part.reward ? `; mean reward ${decimals(part.reward.value)}` : ""}`;
 const pointOf = (at, one, value) => ({ at, value, ...one });
 const clock = (unix) => new Date(unix * 1000).toLocaleTimeString("en-GB");
 
@@ -44,11 +44,11 @@ function courses({ over_time: bins, versions, lengths: found, num_replies: repli
   const policies = versions.map((one, at) => pointOf(at, { ...one, low: one.part.reward?.interval?.low, high: one.part.reward?.interval?.high }, one.part.reward?.value));
   const note = isWhole ? "" : "reading …";
   return el("div", { class: "columns" },
-    bins.length ? titled("Mean reward over time", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward over time", name, told: (point) => `${name(point)}: ${told(point)}` })) : null,
-    policies.length ? titled("Mean reward by policy version", note, course(policies, { label: "mean reward by policy version", name: (point) => point.version, told: (point) => `${point.version}: ${told(point)}` })) : null,
-    bins.length ? titled("Throughput", "rollouts that ended, a second", course(rates, { label: "rollouts a second over time", name, told: (point) => `${name(point)}: ${decimals(point.value, 2)} rollouts/s` })) : null,
+    bins.length ? titled("Mean reward over time", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward over time", name, hint: (point) => `${name(point)}: ${hint(point)}` })) : null,
+    policies.length ? titled("Mean reward by policy version", note, course(policies, { label: "mean reward by policy version", name: (point) => point.version, hint: (point) => `${point.version}: ${hint(point)}` })) : null,
+    bins.length ? titled("Throughput", "rollouts that ended, a second", course(rates, { label: "rollouts a second over time", name, hint: (point) => `${name(point)}: ${decimals(point.value, 2)} rollouts/s` })) : null,
     titled("Truncated replies", `${count(truncated)} of ${count(replies)} (${percent((100 * truncated) / (replies || 1))}) reached the limit of output tokens`,
-      truncated && bins.length ? course(cut, { label: "truncated replies in percent over time", name, told: (point) => `${name(point)}: ${percent(point.value)}` }) : el("p", { class: "quiet" }, truncated ? "" : "none")),
+      truncated && bins.length ? course(cut, { label: "truncated replies in percent over time", name, hint: (point) => `${name(point)}: ${percent(point.value)}` }) : el("p", { class: "quiet" }, truncated ? "" : "none")),
     Object.entries(found).map(([what, bars], at) => titled(`${what[0].toUpperCase()}${what.slice(1)}`, "of a rollout", lengths(bars, what, at + 2))));
 }
 

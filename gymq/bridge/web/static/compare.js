@@ -35,11 +35,11 @@ function numbers(agents, runs, views) {
   const ks = (agent) => [...new Set(views.flatMap((view) => Object.keys(view.overview.agents[agent]?.pass_at_k || {})))].map(Number).sort((x, y) => x - y);
   // Of several agents only the first and the last k, the whole curves are below.
   const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
-  const told = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${decimals(estimate.interval.low, 1)} to ${decimals(estimate.interval.high, 1)})` : ""}` : "–");
+  const withInterval = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${decimals(estimate.interval.low, 1)} to ${decimals(estimate.interval.high, 1)})` : ""}` : "–");
   const row = (name, cell) => [name, ...views.map(cell)];
   const rows = [row("rewarded", (view) => count(view.overview.num_rewarded)), row("failed attempts", (view) => count(failures(view))),
     row("mean reward", (view) => decimals(view.overview.mean_reward)),
-    ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`, (view) => told(view.overview.agents[agent]?.pass_at_k[k])))),
+    ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`, (view) => withInterval(view.overview.agents[agent]?.pass_at_k[k])))),
     row("policy", (view) => view.overview.models.join(", "))];
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "numbers of the runs" }, el("table", null,
     el("thead", null, el("tr", null, el("th", null, el("span", { class: "unseen" }, "number")), runs.map((run) => el("th", null, link(["run", run], run))))),

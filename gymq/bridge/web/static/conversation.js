@@ -97,14 +97,14 @@ function callNode(call, result, took) {
   const line = given === undefined ? words(call.arguments ?? "") : given && typeof given === "object" && !Array.isArray(given)
     ? Object.entries(given).map(([name, value]) => `${name}: ${oneLine(value) ?? words(typeof value === "string" ? value : JSON.stringify(value), 60)}`).join(", ")
     : words(JSON.stringify(given));
-  const told = result === undefined ? null : content(result.output);
+  const resultText = result === undefined ? null : content(result.output);
   const time = result === undefined ? undefined : took(result);
   return folded([el("b", null, call.name), el("span", { class: "words" }, words(line)),
-    told === null ? null : [el("span", { class: "arrow", "aria-label": "result" }, " → "), el("span", { class: "words result" }, words(told) || "(empty)")],
+    resultText === null ? null : [el("span", { class: "arrow", "aria-label": "result" }, " → "), el("span", { class: "words result" }, words(resultText) || "(empty)")],
     time === undefined ? null : el("span", { class: "quiet small" }, ` ${seconds(time)}`), when(result || call)],
   () => el("div", { class: "call-inside" },
     el("div", { class: "quiet small" }, `arguments ${call.call_id || ""}`), given === undefined ? rich(call.arguments ?? "", "json") : tree(given),
-    result === undefined ? el("p", { class: "quiet small" }, "no result") : [el("div", { class: "quiet small" }, "result"), Array.isArray(result.output) ? contentNodes(result.output) : readable(told)]),
+    result === undefined ? el("p", { class: "quiet small" }, "no result") : [el("div", { class: "quiet small" }, "result"), Array.isArray(result.output) ? contentNodes(result.output) : readable(resultText)]),
   { class: "block call" });
 }
 

@@ -12,19 +12,19 @@ const LANGUAGES = { code: "python", python: "python", script: "python", program:
 export function oneLine(value, limit = INLINE) {
   let left = limit;
   const take = (text) => ((left -= text.length) < 0 ? null : text);
-  const told = (part) => {
+  const written = (part) => {
     if (left < 0) return null;
     if (part === null || typeof part !== "object") return typeof part === "string" && part.length > left ? null : take(JSON.stringify(part) ?? "null");
     const isList = Array.isArray(part);
     const inside = [];
     for (const [name, entry] of isList ? part.entries() : Object.entries(part)) {
-      const text = told(entry);
+      const text = written(entry);
       if (text === null || take(isList ? ", " : `${name}: , `) === null) return null;
       inside.push(isList ? text : `${name}: ${text}`);
     }
     return isList ? `[${inside.join(", ")}]` : `{${inside.join(", ")}}`;
   };
-  return told(value);
+  return written(value);
 }
 
 const kind = (value) => (value === null ? "none" : typeof value);

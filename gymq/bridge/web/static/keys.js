@@ -13,7 +13,7 @@ export function bind(keys, signal) {
 
 function help() {
   show(dialog, el("h2", null, "Keys"), el("dl", { class: "facts wide" },
-    Object.entries({ ...bound, "?": ["this list"] }).map(([key, [told]]) => el("div", { class: "row" }, el("dt", null, el("kbd", null, key)), el("dd", null, told)))),
+    Object.entries({ ...bound, "?": ["this list"] }).map(([key, [meaning]]) => el("div", { class: "row" }, el("dt", null, el("kbd", null, key)), el("dd", null, meaning)))),
   el("button", { type: "button", onclick: () => dialog.close() }, "close"));
   if (!dialog.isConnected) document.body.append(dialog);
   dialog.showModal();

@@ -14,12 +14,12 @@ export class Outline {
     this.hits = [];
     this.at = -1;
     this.field = el("input", { type: "search", placeholder: "search this rollout", "aria-label": "search this rollout" });
-    this.told = el("p", { class: "quiet small", role: "status" });
+    this.notice = el("p", { class: "quiet small", role: "status" });
     this.list = el("ol", { class: "parts" });
     this.form = el("form", { class: "filters", role: "search", onsubmit: (event) => { event.preventDefault(); this.step(1); } }, this.field);
     this.field.addEventListener("input", () => this.search());
     this.field.addEventListener("keydown", (event) => { if (event.key === "Escape") { this.field.value = ""; this.search(); this.field.blur(); } });
-    this.node = el("nav", { class: "outline", "aria-label": "outline" }, this.form, this.told, this.list);
+    this.node = el("nav", { class: "outline", "aria-label": "outline" }, this.form, this.notice, this.list);
   }
 
   set(parts) {
@@ -35,7 +35,7 @@ export class Outline {
     show(this.list, shown.map(({ part, number }) => el("li", null, el("button", { type: "button", class: "part-link", onclick: () => this.go(part, wanted) },
       el("b", null, part.title), " ", el("span", { class: "quiet" }, part.words), number ? el("span", { class: "badge" }, number) : null))));
     const total = this.hits.reduce((sum, { number }) => sum + number, 0);
-    this.told.textContent = wanted ? (total ? `${count(total)} found in ${count(shown.length)} parts; Enter leads to the next` : "nothing found") : "";
+    this.notice.textContent = wanted ? (total ? `${count(total)} found in ${count(shown.length)} parts; Enter leads to the next` : "nothing found") : "";
     this.hits = shown;
     marks?.clear();
   }

@@ -144,8 +144,8 @@ function gist(view) {
   if (question) row("asked", clipped(content(question.content)));
   for (const [name, value] of Object.entries(view.expected || {})) row(name === "expected" ? name : `expected (${name})`, valueNode(value));
   if (view.answer?.name || view.answer?.value) row(view.answer.name ? `answer (${view.answer.name})` : "answer", valueNode(view.answer.value));
-  const told = new Set([view.answer?.name, ...Object.keys(view.expected || {})]);
-  const rest = Object.entries(view.verdict || {}).filter(([name, value]) => !told.has(name) && value !== null && !isJudged(view, name));
+  const named = new Set([view.answer?.name, ...Object.keys(view.expected || {})]);
+  const rest = Object.entries(view.verdict || {}).filter(([name, value]) => !named.has(name) && value !== null && !isJudged(view, name));
   const isShort = ([, value]) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value.length <= 40 && !value.includes("\n"));
   const short = rest.filter(isShort);
   if (short.length) row("verdict", el("div", { class: "chips" }, short.map(([name, value]) => el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), typeof value === "number" ? decimals(value, 6) : String(value)))));

@@ -22,7 +22,7 @@ export async function runView(main, run, query, signal, live) {
   const numbers = el("div"), state = el("span", { class: "badge", hidden: true }), since = el("p", { class: "quiet" });
   const head = el("section", { class: "card" },
     el("div", { class: "row" }, el("h1", null, run), state, el("span", { class: "push" }), actions.node),
-    actions.told, since, described.node, numbers);
+    actions.notice, since, described.node, numbers);
   const tabs = el("nav", { class: "tabs", "aria-label": "parts of the run" });
   const body = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …"));
   const hand = el("section", { class: "card", hidden: true });
@@ -139,7 +139,7 @@ function drawNumbers(box, view, rate) {
   const isOpen = ["queued", "running"].includes(view.state);
   const perSecond = rate.perSecond(), left = rate.left(view);
   const only = agents.length === 1 ? agents[0] : null;
-  const interval = (estimate, told) => (estimate?.interval ? `${told(estimate.interval.low)} to ${told(estimate.interval.high)}` : null);
+  const interval = (estimate, format) => (estimate?.interval ? `${format(estimate.interval.low)} to ${format(estimate.interval.high)}` : null);
   const tiles = [["rewarded", count(overview.num_rewarded), overview.num_rollouts ? `of ${count(overview.num_rollouts)}` : null],
     ["mean reward", decimals(overview.mean_reward), interval(only?.mean_reward, decimals)],
     only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => decimals(value, 1))] : null,

@@ -13,8 +13,8 @@ export function dots(run, task, [low, high]) {
   const grade = (reward) => (reward === null ? "failed" : `grade${high > low ? Math.min(GRADES - 1, Math.floor(((reward - low) / (high - low)) * GRADES)) : reward > 0 ? GRADES - 1 : 0}`);
   const more = task.rollouts.length - MOST_DOTS;
   return el("span", { class: "dots" }, task.rollouts.slice(0, MOST_DOTS).map(([rollout, reward]) => {
-    const told = `task ${task.task_index}, rollout ${rollout}: ${reward === null ? "failed" : `reward ${decimals(reward)}`}`;
-    return link(["rollout", run, task.task_index, rollout], "", { class: `dot ${grade(reward)}`, title: told, "aria-label": told });
+    const hint = `task ${task.task_index}, rollout ${rollout}: ${reward === null ? "failed" : `reward ${decimals(reward)}`}`;
+    return link(["rollout", run, task.task_index, rollout], "", { class: `dot ${grade(reward)}`, title: hint, "aria-label": hint });
   }), more > 0 ? el("span", { class: "quiet small" }, ` and ${more} more`) : null);
 }
 

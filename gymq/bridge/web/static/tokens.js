@@ -12,8 +12,8 @@ export async function tokenView(view, position, signal) {
   found.ids.forEach((id, at) => {
     const chance = found.log_probs ? Math.exp(found.log_probs[at]) : null;
     const grade = chance === null ? "" : GRADES.find(([least]) => chance > least)?.[1] ?? "odd";
-    const told = [`id ${id}`, chance === null ? null : `log prob ${decimals(found.log_probs[at])}, ${percent(100 * chance)}`].filter(Boolean).join(", ");
-    box.append(el("span", { class: `id ${grade}`, title: told }, found.texts ? found.texts[at] || "·" : id), found.texts ? "" : " ");
+    const hint = [`id ${id}`, chance === null ? null : `log prob ${decimals(found.log_probs[at])}, ${percent(100 * chance)}`].filter(Boolean).join(", ");
+    box.append(el("span", { class: `id ${grade}`, title: hint }, found.texts ? found.texts[at] || "·" : id), found.texts ? "" : " ");
   });
   const notes = [found.ids.length < found.num_tokens ? `the first ${count(found.ids.length)} of ${count(found.num_tokens)}` : null,
     found.log_probs ? null : "without log probs",
