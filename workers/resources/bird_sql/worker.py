@@ -77,6 +77,8 @@ class BirdSql(gymq.Resources[QuestionRow]):
                 reason = "no_sql_extracted" if query is None else "execution_error"
         return gymq.Verdict(
             float(finding == "equal"),
+            id=row.id,  # a whole number, also where the row has it as text
+            difficulty=row.difficulty,
             model_output=text,
             extracted_sql=NO_QUERY if query is None else query,
             had_codeblock=query is not None,

@@ -134,6 +134,12 @@ async def test_without_a_block_nothing_is_run():
     assert broken.fields["failure_reason"] == "gold_execution_error"
 
 
+async def test_a_number_as_text_comes_back_as_a_number():
+    async with Harness(BirdSql, OPTIONS) as env:
+        verdict = await env.verify(row("SELECT 1") | {"id": "7"}, block("SELECT 1"))
+    assert (verdict.fields["id"], verdict.fields["difficulty"]) == (7, None)
+
+
 async def test_another_database_takes_the_place_of_one_that_is_idle(tmp_path):
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
