@@ -112,16 +112,12 @@ def last_box(reply: str) -> str | None:
 
 
 def without_text_wrappers(content: str) -> str:
-    """The content, trimmed, without the `\\text{` and `}` that enclose all of it, however often."""
-    opened: list[int] = []
-    closed_by: dict[int, int] = {}
-    for brace in re.finditer(r"[{}]", content):
-        if brace[0] == "{":
-            opened.append(brace.start())
-        elif opened:
-            closed_by[opened.pop()] = brace.start()
+    """Return the content, trimmed, without the `\\text{` at its beginning and the brace at its end, however often.
+
+    Whether the brace belongs to the wrapper is not looked at: `\\text{a} and \\text{b}` becomes `a} and \\text{b`.
+    """
     start, end = _trimmed(content, 0, len(content))
-    while content.startswith(TEXT, start) and closed_by.get(start + len(TEXT) - 1) == end - 1:
+    while end - start > len(TEXT) and content.startswith(TEXT, start) and content[end - 1] == "}":
         start, end = _trimmed(content, start + len(TEXT), end - 1)
     return content[start:end]
 

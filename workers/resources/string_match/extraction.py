@@ -6,10 +6,9 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-Mode = Literal["final_answer", "boxed", "last_line", "full_response"]
+from gymq.workers.resources.mcqa.letters import BOX, without_text_wrappers
 
-BOX = "\\boxed{"
-TEXT = "\\text{"
+Mode = Literal["final_answer", "boxed", "last_line", "full_response"]
 
 _ANSWER_LINE = re.compile(r"answer\s*+[:\uff1a]\s*+(\S.*)", re.IGNORECASE)
 _BRACE = re.compile(r"[{}]")
@@ -36,7 +35,7 @@ def boxed(reply: str) -> str | None:
     while start >= 0:
         content = start + len(BOX)
         if content - 1 in ends:
-            return _peeled(reply[content : ends[content - 1]])
+            return without_text_wrappers(reply[content : ends[content - 1]])
         start = reply.rfind(BOX, 0, start)
     return None
 
@@ -69,22 +68,3 @@ def closing_braces(text: str) -> dict[int, int]:
         elif opened:
             closed[opened.pop()] = brace.start()
     return closed
-
-
-def _peeled(content: str) -> str:
-    """Return the content, trimmed, without the `\\text{` at its beginning and the brace at its end, however often.
-
-    Whether the brace belongs to the wrapper is not looked at: `\\text{a} and \\text{b}` becomes `a} and \\text{b`.
-    """
-    start, end = _trimmed(content, 0, len(content))
-    while end - start > len(TEXT) and content.startswith(TEXT, start) and content[end - 1] == "}":
-        start, end = _trimmed(content, start + len(TEXT), end - 1)
-    return content[start:end]
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    while start < end and text[end - 1].isspace():
-        end -= 1
-    return start, end

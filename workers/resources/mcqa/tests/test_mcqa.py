@@ -94,6 +94,7 @@ def test_an_unknown_grading_mode_of_the_worker_is_refused():
         ("\\boxed{ B : tin }", "B"),
         ("\\boxed{\\text{ \\text{B} }}", "B"),
         ("\\boxed{\\text{A} or \\text{B}}", None),
+        ("\\boxed{\\text{B: tin} \\text{(Sn)}}", "B"),
         ("\\boxed{\\textbf{B}}", None),
         ("\\boxed{b}", None),
         ("\\boxed{D}", None),
