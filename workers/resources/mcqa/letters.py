@@ -7,20 +7,22 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 
 BOX = "\\boxed{"
 TEXT = "\\text{"
 
 # Letters that stand for A to D in other scripts: Arabic, Bengali, full-width Latin.
-FOREIGN_LETTERS = str.maketrans("أبجدঅবডঢＡＢＣＤ", "ABCDABCDABCD")
+FOREIGN_LETTERS = {ord(foreign): f" {letter}" for foreign, letter in zip("أبجدঅবডঢＡＢＣＤ", "ABCD" * 3, strict=True)}
 
 # The answer may also stand in the line below.
 _ANSWER = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
-_MARKDOWN_ANSWER = re.compile(r"answer[*_]*[^\S\n]*:[*_\s]{0,2}([^\n]+)", re.IGNORECASE)
+_MARKDOWN_ANSWER = re.compile(r"answer[*_]{0,2}\s*+:[*_\s]{0,2}([^\n]+)", re.IGNORECASE)
 _LABEL = re.compile(r"([A-Z])\s*[:).-]")
-_FIRST_LETTER = re.compile(r"([A-Za-z])(?![^\W_])")
-_CAPITAL = re.compile(r"(?<![^\W_])[A-Z](?![^\W_])")
-_NEIGHBOURS = re.compile(r"(?<![^\W_])([A-Za-z])(?:[\s/|&,;]|\bor\b|\band\b)+(?=([A-Za-z])(?![^\W_]))", re.IGNORECASE)
+_FIRST_LETTER = re.compile(r"([A-Za-z])(?![A-Za-z0-9])")
+_CAPITAL = re.compile(r"\b[A-Z]\b")
+_LONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
+_BETWEEN_CHOICES = re.compile(r"\s*[/|&,;]\s*|\s+(?:or|and)\s+|\s+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -145,10 +147,9 @@ def _letter_in_box(content: str, choices: Choices) -> str | None:
 
 
 def _letter_in_line(line: str, choices: Choices) -> str | None:
-    line = line.translate(FOREIGN_LETTERS).strip().strip(" \t\r\f\v*_`.,;:")
-    for one, other in _NEIGHBOURS.findall(line):
-        if one.upper() != other.upper() and choices.letter(one) and choices.letter(other):
-            return None
+    line = line.translate(FOREIGN_LETTERS).strip().strip("*_` \t\n\r.,;:")
+    if _is_list_of_choices(line, choices):
+        return None
     if len(line) == 1:
         return choices.letter(line)
     first_letter = _FIRST_LETTER.match(line)
@@ -156,3 +157,12 @@ def _letter_in_line(line: str, choices: Choices) -> str | None:
         return choices.letter(first_letter[1])
     capitals = _CAPITAL.findall(line)
     return choices.letter(capitals[-1]) if capitals else None
+
+
+def _is_list_of_choices(line: str, choices: Choices) -> bool:
+    """Return whether two different letters that can be chosen stand next to each other: `A or B`, `A, B`."""
+    letters = [found for found in _LONE_LETTER.finditer(line) if choices.letter(found[0])]
+    return any(
+        one[0].upper() != other[0].upper() and _BETWEEN_CHOICES.fullmatch(line, one.end(), other.start())
+        for one, other in pairwise(letters)
+    )

@@ -20,7 +20,7 @@ def letter_by_pattern(pattern: str, reply: str, choices: Choices) -> str | None:
         return None
     last = matches[-1]
     answer = ((last[1] if last.re.groups else last[0]) or "").strip()
-    letter = answer.translate(FOREIGN_LETTERS).upper()
+    letter = answer.translate(FOREIGN_LETTERS).strip().upper()
     if len(letter) == 1 and letter.isalpha():
         return letter
     return choices.letter_of_text(answer)

@@ -9,7 +9,6 @@ from gymq.workers.resources.mcqa.letters import BOX, FOREIGN_LETTERS, last_box
 
 _FINAL = re.compile(r"The final answer is (.+)$", re.MULTILINE)
 _CAPITAL = re.compile(r"\b[A-Z]\b")
-_LATIN = {foreign: f" {chr(latin)}" for foreign, latin in FOREIGN_LETTERS.items()}
 
 
 def chosen_letter(reply: str) -> str | None:
@@ -31,7 +30,7 @@ def _content_of_last_box(reply: str) -> str | None:
 
 def _letter_in(candidate: str) -> str | None:
     """Return a character that stands by itself, whatever it is, or the last capital that stands alone."""
-    text = candidate.translate(_LATIN).strip()
+    text = candidate.translate(FOREIGN_LETTERS).strip()
     if len(text) == 1:
         return text.upper()
     capitals = _CAPITAL.findall(text)
