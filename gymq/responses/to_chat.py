@@ -35,7 +35,8 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
     other than functions and the choice of such a tool, with one warning for each kind.
 
     Raises:
-        Unsupported: chat has no form for an item or part of the request.
+        Unsupported: chat has no form for an item or part of the request, or it chooses one function, which the peer
+            refuses too.
         InvalidRequest: a field that chat needs is null or empty, or a tool call is required without tools.
     """
     messages = _messages(params["input"], token_ids=token_ids)
@@ -56,7 +57,7 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
         _tool(tool, f"tools[{index}]") for index, tool in enumerate(params.get("tools") or ()) if _is_function(tool)
     ]
     if isinstance(tool_choice, dict):
-        request["tool_choice"] = tool_choice = _tool_choice(tool_choice, tools)
+        request["tool_choice"] = tool_choice = _tool_choice(tool_choice)
     if tools:
         request["tools"] = tools
     elif tool_choice == "required":
@@ -205,16 +206,10 @@ def _is_function(tool: Item) -> bool:
     return bool(tool["type"] == "function")
 
 
-def _tool_choice(choice: Mapping[str, Any], tools: list[dict[str, Any]]) -> str | dict[str, Any]:
-    """Convert the choice of a tool.
-
-    Raises:
-        InvalidRequest: it names a function that is not among the tools.
-    """
+def _tool_choice(choice: Mapping[str, Any]) -> str:
+    """Return what remains of the choice of a tool that is not a function."""
     if choice.get("type") == "function":
-        if all(tool["function"]["name"] != choice.get("name") for tool in tools):
-            raise InvalidRequest("tool_choice.name", f"no tool is called {str(choice.get('name'))[:MAX_NAME]!r}")
-        return {"type": "function", "function": {"name": choice["name"]}}
+        raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
     warn_once(
         f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
     )

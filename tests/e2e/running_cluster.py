@@ -14,7 +14,7 @@ from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, Cluster
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
-from gymq.protocol.messages import DeadLetter, Outcome, Task, decoder, encode
+from gymq.protocol.messages import DeadLetter, Outcome, Task, compressed, decoder, encode
 from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -115,7 +115,8 @@ class RunningCluster:
             timeout_s=timeout_s,
         )
         headers = {} if is_new else {"Nats-Msg-Id": f"{run}/{key[0]}/{key[1]}"}
-        await self.js.publish_with_retry(subjects.tasks(run, agent), encode(task), headers, patience_s=30)
+        body = compressed(encode(task))
+        await self.js.publish_with_retry(subjects.tasks(run, agent), body, headers, patience_s=30)
 
     async def until_settled(self, run: str) -> None:
         """Wait until no task of a run is in the queue."""

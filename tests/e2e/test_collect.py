@@ -183,7 +183,8 @@ async def test_a_finished_collection_asks_nothing_more_and_says_so(desk: Desk) -
     desk.write_input([row()])
     said: list[str] = []
     await desk.collect(num_repeats=5, report=said.append)
-    assert said == []
+    assert said == [f"run {desk.run()}: 5 rollouts, written to {desk.files.output}"]
+    said.clear()
     before = desk.content()
     progress = await desk.collect(num_repeats=5, report=said.append)
     complete = f"run {desk.run()} is complete: 5 of 5"

@@ -188,8 +188,7 @@ def test_without_tools_there_is_no_choice_to_send(tools: dict[str, Any]) -> None
         ({"tool_choice": "required"}, InvalidRequest),
         ({"tools": [tool(parameters=None)]}, InvalidRequest),
         ({"tools": [tool(description=None)]}, InvalidRequest),
-        ({"tools": [tool("g")], "tool_choice": {"type": "function", "name": "f"}}, InvalidRequest),
-        ({"tool_choice": {"type": "function", "name": "f"}}, InvalidRequest),
+        ({"tools": [tool("f")], "tool_choice": {"type": "function", "name": "f"}}, Unsupported),
         ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, InvalidRequest),
     ],
 )
@@ -299,8 +298,3 @@ def test_tools_that_chat_does_not_have_are_dropped_with_one_warning_for_each_typ
 def test_without_any_other_tool_there_are_none() -> None:
     tools = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
     assert settings(**tools) == {}
-
-
-def test_the_choice_of_a_function_has_the_form_of_chat() -> None:
-    request = settings(tools=[tool("f")], tool_choice={"type": "function", "name": "f"})
-    assert request["tool_choice"] == {"type": "function", "function": {"name": "f"}}
