@@ -170,6 +170,7 @@ async def test_a_forged_acknowledgement_is_denied(connect: Connect, raw: RawClie
     stored = await operator.hears(f"gym.rollouts.{run}.0.0")
     ack = await agent.js.store(f"gym.rollouts.{run}.0.0", b"x")
     assert ack.seq > 0
+    await until(lambda: stored)
     (message,) = stored
     for name in WORKERS:
         impostor = await raw.connect(name)
