@@ -36,14 +36,39 @@ class CapturedCall:
     """One model call: the conversation it was made with, and what the model said.
 
     Attributes:
+        items: of the conversation, shared with the calls that continue it; they begin with the input of this one.
+        num_input: how many of them are its input.
         has_tools: whether the program offered any.
         overflowed: it said nothing, since the conversation does not fit into its context.
     """
 
-    input: list[Item]
+    items: list[Item]
+    num_input: int
     output: list[Item]
     has_tools: bool = False
     overflowed: bool = False
+
+    @property
+    def input(self) -> list[Item]:
+        return self.items[: self.num_input]
+
+    def since_last_reply(self) -> list[Item]:
+        """Return the items of the input after the last one that a model generated; none if it holds no such item."""
+        for index in reversed(range(self.num_input)):
+            if responses.is_generated(self.items[index]):
+                return self.items[index + 1 : self.num_input]
+        return []
+
+
+class _Thread:
+    """Calls whose inputs continue one another item by item, so that each item is kept once."""
+
+    def __init__(self) -> None:
+        self.calls: list[CapturedCall] = []
+        self.items: list[Item] = []  # the input of the last call
+
+    def is_continued_by(self, items: list[Item]) -> bool:
+        return len(items) >= len(self.items) and all(map(_ask_the_same, self.items, items))
 
 
 @dataclass(frozen=True)
@@ -90,6 +115,7 @@ class Capture:
         """
         self.calls: list[CapturedCall] = []
         self.limit_reached = False
+        self._threads: dict[bool, list[_Thread]] = {True: [], False: []}  # of the calls with tools, and without
         self._ended: ProgramResult | None = None
         self._rollout = rollout
         self._of_the_row = {name: value for name in OF_THE_ROW if (value := rollout.params.get(name)) is not None}
@@ -114,9 +140,20 @@ class Capture:
                 self.fail(error)
                 raise
             response = cast(dict[str, Any], reply.response)
-            has_tools = bool(params.get("tools"))
-            self.calls.append(CapturedCall(list(params["input"]), response["output"], has_tools, reply.overflowed))
+            self._keep(params["input"], response["output"], bool(params.get("tools")), reply.overflowed)
             return response
+
+    def _keep(self, items: list[Item], output: list[Item], has_tools: bool, overflowed: bool) -> None:
+        """Keep a call in the longest thread that its input continues, or in a new one."""
+        threads = self._threads[has_tools]
+        continued = [thread for thread in threads if thread.is_continued_by(items)]
+        if not continued:
+            threads.append(_Thread())
+        thread = max(continued, key=lambda one: len(one.items), default=threads[-1])
+        thread.items += items[len(thread.items) :]
+        call = CapturedCall(thread.items, len(items), output, has_tools, overflowed)
+        thread.calls.append(call)
+        self.calls.append(call)
 
     @property
     def context_is_full(self) -> bool:
@@ -175,28 +212,15 @@ class Capture:
             chains = [[calls[int(link.call.model_call_id)] for link in chain.links] for chain in built.chains]
             notes, masked = built.notes, built.mask_sample(capture_complete=len(with_tokens) == len(entries))
         else:
-            chains = _continued(calls)
+            chains = [thread.calls for thread in self._threads[calls[0].has_tools]]
         longest = max(chains, key=_length, default=calls)
         branches = [_joined(chain) for chain in chains if chain is not longest]
         num_side_calls = len(self.calls) - len(calls)
         return Conversation(longest[0].input, _joined(longest), branches, num_side_calls, notes, masked)
 
 
-def _continued(calls: list[CapturedCall]) -> list[list[CapturedCall]]:
-    """Return conversations: each call joins the longest one that its input begins with."""
-    chains: list[list[CapturedCall]] = []
-    prompts: list[list[Item]] = []  # of the last call of each
-    for call in calls:
-        prompt = [_question(item) for item in call.input]
-        begins = [index for index, before in enumerate(prompts) if prompt[: len(before)] == before]
-        if begins:
-            index = max(begins, key=lambda one: len(prompts[one]))
-            chains[index].append(call)
-            prompts[index] = prompt
-        else:
-            chains.append([call])
-            prompts.append(prompt)
-    return chains
+def _ask_the_same(one: Item, other: Item) -> bool:
+    return one == other or _question(one) == _question(other)
 
 
 def _question(item: Item) -> Item:
@@ -235,15 +259,5 @@ def _joined(calls: list[CapturedCall]) -> list[Item]:
     """Return the replies in order, each after the items that its call added since the previous reply."""
     output = list(calls[0].output)
     for call in calls[1:]:
-        output += _since_last_reply(call.input) + call.output
+        output += call.since_last_reply() + call.output
     return output
-
-
-def _since_last_reply(items: list[Item]) -> list[Item]:
-    """Return the items after the last one that a model generated."""
-    _, behind = responses.split_at_first_generated(items)
-    since: list[Item] = []
-    for item in behind:
-        _, generated = responses.split_at_first_generated([item])
-        since = [] if generated else [*since, item]
-    return since

@@ -10,7 +10,7 @@ from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
 
-_NOT_MADE_BY_MODELS = frozenset(
+_NOT_GENERATED = frozenset(
     {
         "function_call_output",
         "computer_call_output",
@@ -79,13 +79,15 @@ def first_text_of_last_item(response: Mapping[str, Any]) -> str:
     return (content[0].get("text") or "") if content else ""
 
 
+def is_generated(item: Mapping[str, Any]) -> bool:
+    """Return whether a model generated an item: an assistant's message, a call, or reasoning."""
+    return item.get("role") == "assistant" if is_message(item) else item.get("type") not in _NOT_GENERATED
+
+
 def split_at_first_generated(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:
-    """Split a conversation into the prompt and everything from the first item on that a model made."""
+    """Split a conversation into the prompt and everything from the first generated item on."""
     for index, item in enumerate(items):
-        made_by_model = (
-            item.get("role") == "assistant" if is_message(item) else item.get("type") not in _NOT_MADE_BY_MODELS
-        )
-        if made_by_model:
+        if is_generated(item):
             return list(items[:index]), list(items[index:])
     return list(items), []
 

@@ -220,7 +220,7 @@ def _continues(request: GenerateNext) -> bool:
     return (
         request.after is not None
         or bool(request.params.get("tools"))
-        or bool(responses.split_at_first_generated(request.items)[1])
+        or any(map(responses.is_generated, request.items))
     )
 
 

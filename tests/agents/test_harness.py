@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from collections import Counter
 from pathlib import Path
 
 import openai
@@ -138,6 +139,33 @@ async def test_without_tokens_all_calls_are_one_conversation():
     found = (await captured((conversation("q1"), reply("a1")), (conversation("q1", "a1", "q2"), said()))).conversation()
     assert len(found.output) == 3
     assert found.notes is None
+
+
+def many_turns(num_turns):
+    """Exchanges of one conversation, each with items of its own, as they are read from a body."""
+    texts = [f"text {number}" for number in range(2 * num_turns)]
+    return [(conversation(*texts[:end]), said(texts[end])) for end in range(1, 2 * num_turns, 2)]
+
+
+async def test_each_item_of_a_conversation_is_kept_once():
+    capture = await captured(*many_turns(20))
+    assert capture.calls[-1].input == many_turns(20)[-1][0]
+    assert len({id(item) for call in capture.calls for item in call.input}) == len(capture.calls[-1].input)
+
+
+async def test_the_work_of_a_conversation_grows_with_its_items():
+    async def num_calls(num_turns):
+        capture = await captured(*many_turns(num_turns))
+        events: Counter[str] = Counter()
+        sys.setprofile(lambda frame, event, argument: events.update([event]))
+        try:
+            found = capture.conversation()
+        finally:
+            sys.setprofile(None)
+        assert len(found.output) == 2 * num_turns - 1
+        return events["call"] + events["c_call"]
+
+    assert await num_calls(80) < 2.5 * await num_calls(40)
 
 
 async def test_the_rows_sampling_parameters_win_over_the_programs():

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.responses import is_message, split_at_first_generated
+from gymq.responses import is_generated, is_message
 
 Item = dict[str, Any]
 
@@ -66,7 +66,7 @@ def model_turns(output: Sequence[Item]) -> list[tuple[int, int]]:
     turns: list[tuple[int, int]] = []
     start: int | None = None
     for position, item in enumerate(output):
-        if _made_by_model(item):
+        if is_generated(item):
             start = position if start is None else start
             if item.get("generation_token_ids") is not None:
                 turns.append((start, position + 1))
@@ -77,7 +77,3 @@ def model_turns(output: Sequence[Item]) -> list[tuple[int, int]]:
     if start is not None:
         turns.append((start, len(output)))
     return turns
-
-
-def _made_by_model(item: Item) -> bool:
-    return bool(split_at_first_generated([item])[1])

@@ -20,7 +20,7 @@ from gymq.workers.models.simulated_model.reply import Output, encode
 from gymq.workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
 
 import gymq
-from gymq.responses import split_at_first_generated
+from gymq.responses import is_generated, split_at_first_generated
 
 Probability = Annotated[float, pydantic.Field(ge=0.0, le=1.0)]
 
@@ -133,7 +133,7 @@ def _num_turns(said: Iterable[dict[str, Any]]) -> int:
     turns = 0
     speaking = False
     for item in said:
-        generated = bool(split_at_first_generated([item])[1])
+        generated = is_generated(item)
         turns += generated and not speaking
         speaking = generated
     return turns
