@@ -28,8 +28,15 @@ class TaskQueue:
     """Hands tasks to `handle`, as many at once as there are slots; urgent ones find slots of their own."""
 
     def __init__(
-        self, bus: Bus, agent: str, slots: int, handle: Callable[[Delivery], Coroutine[Any, Any, None]]
+        self, bus: Bus, agent: str, slots: int, handle: Callable[[Task, Delivery], Coroutine[Any, Any, None]]
     ) -> None:
+        """Prepare to take the tasks of one agent instance.
+
+        Args:
+            slots: most tasks at once, beside the urgent ones.
+            handle: works on a task and acknowledges its delivery. If it is cancelled, the task is requeued at once; if
+                it ends otherwise without an acknowledgement, the task is delivered again after a while.
+        """
         self._bus = bus
         self._agent = agent
         self._handle = handle
@@ -77,7 +84,19 @@ class TaskQueue:
         if self._beating is not None:
             self._beating.cancel()
 
-    async def task_of(self, delivery: Delivery) -> Task | None:
+    async def _work(self, delivery: Delivery) -> None:
+        """Hand over a task, and requeue it if this process stops before it is settled."""
+        try:
+            task = await self._task_of(delivery)
+            if task is not None:
+                await self._handle(task, delivery)
+        except asyncio.CancelledError:
+            await delivery.nak()
+            raise
+        except BusError as error:
+            log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
+
+    async def _task_of(self, delivery: Delivery) -> Task | None:
         """Return the task of a delivery; None if it is not a task, which is then dead-lettered and acknowledged.
 
         Raises:
@@ -105,7 +124,7 @@ class TaskQueue:
         if delivery.sequence in self._sequences:
             return False
         self._sequences.add(delivery.sequence)
-        work = delivery.nak() if self._is_draining else self._handle(delivery)
+        work = delivery.nak() if self._is_draining else self._work(delivery)
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = delivery
         task.add_done_callback(functools.partial(self._finished, lane))

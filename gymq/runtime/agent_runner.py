@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from gymq.agent import Agent, Caller
-from gymq.bus import Bus, BusError
+from gymq.bus import Bus
 from gymq.bus.jetstream import Delivery
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
@@ -88,12 +88,11 @@ class AgentRunner:
             if task.run == run and task_index in (None, task.task_index):
                 working.cancel()
 
-    async def _handle(self, delivery: Delivery) -> None:
-        task: Task | None = None
+    def _is_cancelled(self, task: Task) -> bool:
+        return (task.run, task.task_index) in self._cancellations
+
+    async def _handle(self, task: Task, delivery: Delivery) -> None:
         try:
-            task = await self._queue.task_of(delivery)
-            if task is None:
-                return
             if await self._outcomes.is_settled(task):
                 if delivery.num_delivered > 1:
                     # The process before may have stored a failure and died before it wrote the dead letter.
@@ -102,7 +101,7 @@ class AgentRunner:
                 return
             outcome: Outcome
             journal: Journal | None = None
-            if (task.run, task.task_index) in self._cancellations:
+            if self._is_cancelled(task):
                 outcome = cancelled_outcome(task, worker=self._worker)
             else:
                 async with self._at_work(task, delivery) as (alone, span):
@@ -122,14 +121,10 @@ class AgentRunner:
         except Fenced as fenced:
             log.warning("%s; this attempt ends here", fenced)
         except asyncio.CancelledError:
-            if task is not None and (task.run, task.task_index) in self._cancellations:
-                await self._store(task, cancelled_outcome(task, worker=self._worker))
-                await delivery.ack()
-                return
-            await delivery.nak()
-            raise
-        except BusError as error:
-            log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
+            if not self._is_cancelled(task):
+                raise
+            await self._store(task, cancelled_outcome(task, worker=self._worker))
+            await delivery.ack()
 
     @asynccontextmanager
     async def _at_work(self, task: Task, delivery: Delivery) -> AsyncIterator[tuple[bool | None, Span | None]]:

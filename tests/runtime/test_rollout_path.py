@@ -63,6 +63,6 @@ async def test_an_authors_loop_is_at_most_six_frames_below_the_task(bus: Bus) ->
         await runner.drain(5.0)
         await server.drain(5.0)
         processes.close()
-    path = stack[: stack.index("AgentRunner._handle") + 1]
+    path = stack[: stack.index("TaskQueue._work") + 1]
     assert path[0] == "Looks.converse"
     assert len(path) <= 6, path
