@@ -342,6 +342,55 @@ class Labels:
         return self._verdicts[found.lastindex - 1]
 
 
+@dataclass(frozen=True)
+class Question:
+    """A question to a judge about a text: how the text is shown, and how the verdict is read.
+
+    Attributes:
+        hardened: shown and read as `Labels` describes; otherwise the text is shown as it is, and the label counts that
+            the judge writes first.
+    """
+
+    template: PromptTemplate
+    labels: Labels
+    hardened: bool
+
+    def material(self, text: str) -> str:
+        """Return the text under test for its place in the template."""
+        return self.labels.material(text, self.template) if self.hardened else text
+
+    def label_in(self, text: str) -> str | None:
+        """Return the verdict in a judge's text; None if there is none."""
+        return self.labels.read(text) if self.hardened else self.labels.first(text)
+
+    def read(self, response: dict[str, Any]) -> str | None:
+        """Return the verdict in the last text of a judge's response; None if there is none."""
+        return self.label_in(last_text(response))
+
+
+class EqualityTemplateOptions(EqualityOptions):
+    """Options of such a verifier whose prompt can be replaced."""
+
+    judge_prompt_template: str | None = None
+    judge_prompt_template_fpath: str | None = None
+
+    def question(self, worker: str, default: str, *fields: str) -> Question:
+        """Return the question with the configured prompt, or else the default.
+
+        Args:
+            worker: the instance's name, for errors.
+            default: a template of the template, with `{equal}` and `{different}` where it asks for the labels.
+
+        Raises:
+            OptionsError: as from `chosen_template`.
+        """
+        equal, different = self.judge_equal_label, self.judge_not_equal_label
+        text = default.format(equal=literal(equal), different=literal(different))
+        inline, file = self.judge_prompt_template, self.judge_prompt_template_fpath
+        template = chosen_template(worker, inline, file, text, *fields)
+        return Question(template, Labels.exactly(equal, different), self.hardened)
+
+
 _QUOTES = {'"': '"', "`": "`", "\u201c": "\u201d", "\u00ab": "\u00bb"}
 _DECORATION = " \t*_`'\".\u201c\u201d\u00ab\u00bb"
 

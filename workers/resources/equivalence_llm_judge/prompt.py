@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gymq.judge import literal
-
 FIELDS = ("question", "expected_answer", "generated_answer")
 
-_TEXT = """\
+# With the labels in the place of {equal} and {different}.
+TEXT = """\
 You grade a short answer to a question. You are given the question, a reference answer that is right, and the answer
 of a candidate. Do not solve the question yourself: decide only whether the candidate's answer means the same as the
 reference.
@@ -32,8 +31,3 @@ reference.
 First give your reason in one or two sentences, without naming a label. Then finish with exactly one of these labels:
 {equal} if they mean the same,
 {different} if they do not."""
-
-
-def default_template(equal_label: str, different_label: str) -> str:
-    """The template that asks for these labels."""
-    return _TEXT.format(equal=literal(equal_label), different=literal(different_label))

@@ -10,17 +10,14 @@ from typing import Any
 
 import pydantic
 from gymq.workers.resources.equivalence_llm_judge.extraction import extract
-from gymq.workers.resources.equivalence_llm_judge.prompt import FIELDS, default_template
+from gymq.workers.resources.equivalence_llm_judge.prompt import FIELDS, TEXT
 
 import gymq
 from gymq.judge import (
-    EqualityOptions,
+    EqualityTemplateOptions,
     Judge,
     Judgement,
-    Labels,
-    chosen_template,
     compare,
-    last_text,
     text_of,
     user_contents,
 )
@@ -49,9 +46,7 @@ class AnswerRow(gymq.Row):
         return given if isinstance(given, str) and given else None
 
 
-class EquivalenceOptions(EqualityOptions):
-    judge_prompt_template: str | None = None
-    judge_prompt_template_fpath: str | None = None
+class EquivalenceOptions(EqualityTemplateOptions):
     question_extract_regex: str | None = None
     response_extract_regex: str | None = None
     msg_extraction_failure: str = "[NO VALID ANSWER EXTRACTED]"  # what the judge sees where there is no reply
@@ -76,30 +71,23 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         options = self.options
         rewards = (0.0, 1.0, options.reward_if_swap_fails, options.reward_if_full_generation_succeeds)
         self.reward_range = (min(rewards), max(rewards))
-        self._template = chosen_template(
-            self.name,
-            options.judge_prompt_template,
-            options.judge_prompt_template_fpath,
-            default_template(options.judge_equal_label, options.judge_not_equal_label),
-            *FIELDS,
-        )
-        self._labels = Labels.exactly(options.judge_equal_label, options.judge_not_equal_label)
+        self._question = options.question(self.name, TEXT, *FIELDS)
         self._judge = Judge.of(self, options)
 
     async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
-        options, row = self.options, request.row
-        question = await self._cut_out(options.question_extract_regex, _question(row.responses_create_params))
+        options, row, material = self.options, request.row, self._question.material
+        question = await self._cut_out(options.question_extract_regex, _last_user_text(row.responses_create_params))
         reply = last_assistant_text(request.response)
         own_pattern = row.pattern if options.use_per_record_regex else None
         # A long answer was hardly meant to be cut out, so it is judged once, against the whole reply.
         too_long = own_pattern is not None and self._is_long(row.expected)
         pattern = None if too_long else own_pattern or options.response_extract_regex
-        answer = self._material(await self._cut_out(pattern, reply)) if reply else options.msg_extraction_failure
+        answer = material(await self._cut_out(pattern, reply)) if reply else options.msg_extraction_failure
 
         async def ask(expected: str, generated: str) -> Judgement:
             return await self._judge.ask(
-                self._template.fill(question=question, expected_answer=expected, generated_answer=generated),
-                self._verdict,
+                self._question.template.fill(question=question, expected_answer=expected, generated_answer=generated),
+                self._question.read,
             )
 
         swap = options.check_twice_swap and not too_long
@@ -112,7 +100,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         else:
             reward = 0.0
             if options.check_full_generation_on_fail and own_pattern is not None and not too_long:
-                judgements.append(await ask(row.expected, self._material(reply) or options.msg_extraction_failure))
+                judgements.append(await ask(row.expected, material(reply) or options.msg_extraction_failure))
                 if judgements[-1].label == options.judge_equal_label:
                     reward = options.reward_if_full_generation_succeeds
         evaluations = [_members(judgement) for judgement in judgements]
@@ -130,16 +118,9 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         threshold = self.options.extraction_length_threshold
         return threshold is not None and len(expected) > threshold
 
-    def _material(self, text: str) -> str:
-        return self._labels.material(text, self._template) if self.options.hardened else text
 
-    def _verdict(self, response: dict[str, Any]) -> str | None:
-        text = last_text(response)
-        return self._labels.read(text) if self.options.hardened else self._labels.first(text)
-
-
-def _question(params: dict[str, Any]) -> str:
-    """The text of the last user message that has any."""
+def _last_user_text(params: dict[str, Any]) -> str:
+    """Return the text of the last user message that has any."""
     texts = (text_of(content).strip() for content in reversed(user_contents(params)))
     return next((text for text in texts if text), "")
 

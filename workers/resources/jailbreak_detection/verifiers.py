@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from gymq.judge import Judge, Judgement, Labels, PromptTemplate, last_text, thoughts
+from gymq.judge import Judge, Judgement, Labels, PromptTemplate, Question, last_text, thoughts
 
 
 class Rewards(NamedTuple):
@@ -22,7 +22,7 @@ class Verifier:
     """Asks for one of two labels.
 
     Attributes:
-        hardened: see `Labels`; otherwise the label that the judge writes first counts.
+        hardened: see `Question`.
     """
 
     template: PromptTemplate
@@ -36,15 +36,16 @@ class Verifier:
         """How the verdict is read."""
         return Labels.exactly(self.positive, self.negative)
 
+    @cached_property
+    def question(self) -> Question:
+        """What the judge is asked."""
+        return Question(self.template, self.labels, self.hardened)
+
     async def ask(self, judge: Judge, adversarial_prompt: str, reply: str) -> Judgement:
         """Raises JudgeFailed."""
-        shown = self.labels.material(reply, self.template) if self.hardened else reply
+        shown = self.question.material(reply)
         prompt = self.template.fill(adversarial_prompt=adversarial_prompt, model_response=shown)
-        return await judge.ask(prompt, self.read)
-
-    def read(self, response: dict[str, Any]) -> str | None:
-        text = last_text(response)
-        return self.labels.read(text) if self.hardened else self.labels.first(text)
+        return await judge.ask(prompt, self.question.read)
 
     def reward(self, judgement: Judgement) -> float:
         if judgement.label is None:

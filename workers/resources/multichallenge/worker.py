@@ -20,6 +20,7 @@ from gymq.judge import (
     JudgeOptions,
     Label,
     Labels,
+    Question,
     all_of,
     check_distinct,
     chosen_template,
@@ -57,8 +58,8 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
     async def start(self) -> None:
         options = self.options
         default = default_template(options.yes_label, options.no_label)
-        self._template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
-        self._labels = Labels.exactly(options.yes_label, options.no_label)
+        template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
+        self._question = Question(template, Labels.exactly(options.yes_label, options.no_label), options.hardened)
         self._judge = Judge.of(self, options)
 
     async def verify(self, request: gymq.VerifyRequest[ChallengeRow]) -> gymq.Verdict:
@@ -86,16 +87,18 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
         )
 
     async def _ask(self, item: RubricItem, context: str, reply: str) -> Judgement:
-        shown = self._labels.material(reply, self._template) if self.options.hardened else reply
-        prompt = self._template.fill(
-            context=context, response=shown, question=item.question, pass_criteria=item.pass_criteria
+        prompt = self._question.template.fill(
+            context=context,
+            response=self._question.material(reply),
+            question=item.question,
+            pass_criteria=item.pass_criteria,
         )
         return await self._judge.ask(prompt, self._verdict)
 
     def _verdict(self, response: dict[str, Any]) -> str:
         """Return YES or NO. Without a label the last line decides; one that does not say yes is a no."""
         text, yes, no = _reply(response), self.options.yes_label, self.options.no_label
-        label = self._labels.read(text) if self.options.hardened else last_label(text, yes, no)
+        label = self._question.label_in(text) if self.options.hardened else last_label(text, yes, no)
         last_line = text.rpartition("\n")[2]
         if label is not None:
             return "YES" if label == yes else "NO"

@@ -14,6 +14,7 @@ from gymq.judge import (
     Label,
     Labels,
     PromptTemplate,
+    Question,
     check_distinct,
     chosen_template,
     last_text,
@@ -69,14 +70,15 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
         if options.use_nemotron_format:
             self._complied, self._refused = "Refusal: no", "Refusal: yes"
             forms = {self._complied: r"Refusal:\s*no", self._refused: r"Refusal:\s*yes"}
-            self._labels = Labels(forms, ignore_case=True)
+            labels = Labels(forms, ignore_case=True)
             switch = "/think" if options.nemotron_enable_reasoning else "/no_think"
-            self._template = PromptTemplate(NEMOTRON + switch, *FIELDS)
+            template = PromptTemplate(NEMOTRON + switch, *FIELDS)
         else:
             self._complied, self._refused = options.complied_label, options.refused_label
-            self._labels = Labels.exactly(self._complied, self._refused)
+            labels = Labels.exactly(self._complied, self._refused)
             default = default_template(self._complied, self._refused)
-            self._template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
+            template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
+        self._question = Question(template, labels, options.hardened)
         self._rewards = {
             self._complied: options.reward_if_complied,
             self._refused: options.reward_if_refused,
@@ -90,9 +92,9 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
         reply = last_assistant_text(request.response)
         reward, complied, evaluation = 0.0, False, None
         if reply:
-            shown = self._labels.material(reply, self._template) if self.options.hardened else reply
-            prompt = self._template.fill(safe_prompt=safe_prompt, model_response=shown)
-            judgement = await self._judge.ask(prompt, self._verdict)
+            shown = self._question.material(reply)
+            prompt = self._question.template.fill(safe_prompt=safe_prompt, model_response=shown)
+            judgement = await self._judge.ask(prompt, self._question.read)
             reward = self._rewards[judgement.label]
             complied = judgement.label == self._complied
             evaluation = judgement.members()
@@ -106,7 +108,3 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
             complied=complied,
             judge_evaluation=evaluation,
         )
-
-    def _verdict(self, response: dict[str, Any]) -> str | None:
-        text = last_text(response)
-        return self._labels.read(text) if self.options.hardened else self._labels.first(text)

@@ -10,7 +10,7 @@ from gymq.workers.resources.simpleqa.prompt import FIELDS, TEMPLATE
 from gymq.workers.resources.simpleqa.prompt_files import read_prompt
 
 import gymq
-from gymq.judge import Judge, JudgeOptions, Labels, chosen_template
+from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template
 
 HERE = Path(__file__).parent
 
@@ -47,8 +47,8 @@ class SimpleQa(gymq.Resources[FactRow]):
                 raise gymq.OptionsError(f"{self.name}: give the judge's prompt as text or as a file, not both")
             prompt = read_prompt(self.name, options.judge_prompt_path, HERE)
             text, system = prompt.user, system or prompt.system
-        self._template = chosen_template(self.name, text, None, TEMPLATE, *FIELDS)
-        self._labels = Labels.exactly(*VERDICTS)
+        template = chosen_template(self.name, text, None, TEMPLATE, *FIELDS)
+        self._question = Question(template, Labels.exactly(*VERDICTS), options.hardened)
         self._judge = Judge(
             self,
             options.judge_model_server.name,
@@ -61,10 +61,10 @@ class SimpleQa(gymq.Resources[FactRow]):
         row = request.row
         expected = row.expected_answer or ""
         answer = answer_text(request.response)
-        prompt = self._template.fill(
+        prompt = self._question.template.fill(
             question=row.question or "",
             expected_answer=expected,
-            generation=self._labels.material(answer, self._template) if self.options.hardened else answer,
+            generation=self._question.material(answer),
         )
         judgement = await self._judge.ask(prompt, answer_text)
         if not judgement.label:

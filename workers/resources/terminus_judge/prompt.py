@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from gymq.judge import literal
-
 FIELDS = ("expected_answer", "generated_answer")
 
-_TEXT = """\
+# With the labels in the place of {equal} and {different}.
+TEXT = """\
 Two agents saw the same task and the same terminal, and each wrote a batch of keystrokes as JSON. Decide whether the two
 batches do the same.
 
@@ -28,8 +27,3 @@ batches do the same.
 First give your reason in one or two sentences, without naming a label. Then finish with exactly one of these labels:
 {equal} if they do the same,
 {different} if they do not."""
-
-
-def default_template(equal_label: str, different_label: str) -> str:
-    """The template that asks for these labels."""
-    return _TEXT.format(equal=literal(equal_label), different=literal(different_label))

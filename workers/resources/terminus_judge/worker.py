@@ -13,15 +13,13 @@ from typing import Any
 import pydantic
 from gymq.workers.resources.terminus_judge.batches import Batch, similarity
 from gymq.workers.resources.terminus_judge.gates import BatchRow, Findings, pass_gates
-from gymq.workers.resources.terminus_judge.prompt import FIELDS, default_template
+from gymq.workers.resources.terminus_judge.prompt import FIELDS, TEXT
 
 import gymq
 from gymq.judge import (
-    EqualityOptions,
+    EqualityTemplateOptions,
     Judge,
     Judgement,
-    Labels,
-    chosen_template,
     compare,
     last_label,
     last_text,
@@ -31,10 +29,8 @@ from gymq.processes import ComputeLimits, CpuTimeUsedUp
 END = 200  # characters at the end of the judge's reply, in which the last label counts
 
 
-class BatchOptions(EqualityOptions):
+class BatchOptions(EqualityTemplateOptions):
     judge_model_server: gymq.Reference | None = None  # type: ignore[assignment]  # see `_check_judge`
-    judge_prompt_template: str | None = None
-    judge_prompt_template_fpath: str | None = None
     enable_string_similarity: bool = False
     string_similarity_threshold: float = 0.95
     enable_llm_judge: bool = True
@@ -61,14 +57,7 @@ class TerminusJudge(gymq.Resources[BatchRow]):
         options = self.options
         swap_fails = options.reward_if_swap_fails
         self.reward_range = (min(0.0, swap_fails), max(1.0, swap_fails))
-        self._template = chosen_template(
-            self.name,
-            options.judge_prompt_template,
-            options.judge_prompt_template_fpath,
-            default_template(options.judge_equal_label, options.judge_not_equal_label),
-            *FIELDS,
-        )
-        self._labels = Labels.exactly(options.judge_equal_label, options.judge_not_equal_label)
+        self._question = options.question(self.name, TEXT, *FIELDS)
         self._judge = Judge.of(self, options) if options.enable_llm_judge else None
 
     async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
@@ -97,14 +86,13 @@ class TerminusJudge(gymq.Resources[BatchRow]):
 
     async def _ask(self, judge: Judge, findings: Findings) -> float:
         async def ask(one: str, other: str) -> Judgement:
-            prompt = self._template.fill(expected_answer=one, generated_answer=other)
+            prompt = self._question.template.fill(expected_answer=one, generated_answer=other)
             return await judge.ask(prompt, self._verdict)
 
-        given = findings.model_output
         compared = await compare(
             ask,
             findings.expected_answer,
-            self._labels.material(given, self._template) if self.options.hardened else given,
+            self._question.material(findings.model_output),
             equal_label=self.options.judge_equal_label,
             swap=self.options.check_twice_swap,
         )
@@ -120,7 +108,6 @@ class TerminusJudge(gymq.Resources[BatchRow]):
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
         text = last_text(response)
-        if self.options.hardened:
-            return self._labels.read(text)
         labels = self.options.judge_equal_label, self.options.judge_not_equal_label
-        return last_label(text[-END:], *labels) or self._labels.first(text)
+        at_the_end = None if self.options.hardened else last_label(text[-END:], *labels)
+        return at_the_end or self._question.label_in(text)

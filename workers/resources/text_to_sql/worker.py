@@ -13,7 +13,7 @@ from gymq.workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRU
 
 import gymq
 from gymq import responses
-from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, Labels, compare
+from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, Labels, Question, compare
 
 _OTHER_NAMES = {"postgres": "postgresql", "pg": "postgresql", "sqlite3": "sqlite"}
 
@@ -52,7 +52,8 @@ class TextToSql(gymq.Resources[SqlRow]):
 
     async def start(self) -> None:
         self._judge = Judge.of(self, self.options)
-        self._labels = Labels.exactly(self.options.judge_equal_label, self.options.judge_not_equal_label)
+        labels = Labels.exactly(self.options.judge_equal_label, self.options.judge_not_equal_label)
+        self._question = Question(COMPARISON, labels, self.options.hardened)
         low, high = type(self).reward_range
         self.reward_range = (min(low, self.options.reward_if_swap_fails), max(high, self.options.reward_if_swap_fails))
 
@@ -82,9 +83,6 @@ class TextToSql(gymq.Resources[SqlRow]):
         )
 
     async def _compare(self, row: SqlRow, query: str) -> Comparison:
-        hardened, equal = self.options.hardened, self.options.judge_equal_label
-        shown = self._labels.material(query, COMPARISON) if hardened else query
-
         async def ask(query_a: str, query_b: str) -> Judgement:
             prompt = COMPARISON.fill(
                 dialect=row.sql_dialect,
@@ -95,8 +93,8 @@ class TextToSql(gymq.Resources[SqlRow]):
             )
             return await self._judge.ask(prompt, self._verdict)
 
-        return await compare(ask, row.sql, shown, equal_label=equal, swap=self.options.check_twice_swap)
+        equal, swap = self.options.judge_equal_label, self.options.check_twice_swap
+        return await compare(ask, row.sql, self._question.material(query), equal_label=equal, swap=swap)
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
-        text = responses.assistant_text(response)
-        return self._labels.read(text) if self.options.hardened else self._labels.first(text)
+        return self._question.label_in(responses.assistant_text(response))
