@@ -11,9 +11,7 @@ import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
-import os
 import shutil
-import subprocess
 import sys
 import sysconfig
 import venv
@@ -21,11 +19,11 @@ from pathlib import Path
 
 from gymq.errors import GymqError
 from gymq.loading.registry import spec_of
+from gymq.processes import installer
 from gymq.protocol.instances import Kind
 
 REQUIREMENTS_FILE = "requirements.txt"
 INSTALL_S = 1500.0  # to install what one worker requires
-_LAST_LINES = 5  # of what pip says
 
 
 class CannotIsolate(GymqError):
@@ -102,11 +100,8 @@ def _packages_here() -> list[str]:
 
 def _install(python: Path, wanted: list[str]) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
-    quiet = os.environ | {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, env=quiet, check=False)
-    except subprocess.TimeoutExpired:
-        raise CannotIsolate(f"`pip install {' '.join(wanted)}` did not finish within {INSTALL_S:g} s") from None
-    if done.returncode != 0:
-        said = " ".join(" ".join(done.stderr.strip().splitlines()[-_LAST_LINES:]).split())
-        raise CannotIsolate(f"`pip install {' '.join(wanted)}` failed: {said}")
+        installer.install(command, shown=f"pip install {' '.join(wanted)}", timeout_s=INSTALL_S, variables=quiet)
+    except installer.InstallFailed as error:
+        raise CannotIsolate(str(error)) from None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 import pydantic
 from gymq.workers.agents.harbor_agent.task import Task
-from gymq.workers.agents.program_agent.harnesses import HarnessName, InstalledHarness, install
+from gymq.workers.agents.program_agent.harnesses import HarnessName, container_program
 
 import gymq
 from gymq import responses
@@ -66,15 +66,12 @@ class HarborAgent(gymq.Agent):
                 raise ValueError("agent_command: missing; or set harness, or harbor_agent_name to oracle")
             return self
 
-    _harness: InstalledHarness | None = None
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.max_concurrency = self.options.concurrency
 
     async def start(self) -> None:
-        if self.options.harness is not None:
-            self._harness = await install(self.options.harness)
+        self._program = await container_program(self.options.harness, self.options.agent_command, INSTRUCTION)
         self._open = AsyncExitStack()
         self._gateway = await self._open.enter_async_context(Gateway(await network_address()))
 
@@ -89,13 +86,13 @@ class HarborAgent(gymq.Agent):
             network="bridge" if environment.allow_internet else NETWORK,
             life_s=rollout.time_left() + 60.0,
             memory_mib=environment.memory_mb,
-            folders=self.options.agent_folders | (self._harness.folders if self._harness is not None else {}),
+            folders={**self.options.agent_folders, **self._program.folders},
         )
         async with container as place:
             if self.options.harbor_agent_name == "oracle":
                 said = await self._solution(rollout, task, place)
             else:
-                said = await self._program(rollout, task, data_set, place)
+                said = await self._run_program(rollout, task, data_set, place)
             if self.options.skip_verification:
                 return gymq.Verdict(self.options.skip_verification_reward, verification_skipped=True, **said)
             limit_s = self._timeout_s("verifier", task.config.verifier.timeout_sec)
@@ -113,20 +110,20 @@ class HarborAgent(gymq.Agent):
             raise gymq.InvalidTask(f"instance_id: expected <data set>::<task>; data sets are {known}")
         return Task(data_set.local_dataset_path / name), data_set
 
-    async def _program(self, rollout: gymq.Rollout, task: Task, data_set: DataSet, place: Workspace) -> dict[str, Any]:
+    async def _run_program(
+        self, rollout: gymq.Rollout, task: Task, data_set: DataSet, place: Workspace
+    ) -> dict[str, Any]:
         capture = Capture(rollout, self.options.agent_max_turns)
         async with self._gateway.admit(rollout.id, capture.ask) as admission:
             await place.write(INSTRUCTION, task.instruction.encode())
-            harness_env, script = {}, self.options.agent_command
-            if self._harness is not None:
-                harness_env, script = self._harness.env(INSTRUCTION), self._harness.script_in_container()
             env = {
                 **admission.env,
-                **harness_env,
+                **self._program.env,
                 "INSTRUCTION": INSTRUCTION,
                 **task.config.agent.env,
                 **self.options.agent_env,
             }
+            script = self._program.script
             if data_set.workdir is not None:
                 script = f"cd {shlex.quote(data_set.workdir)} && {script}"
             wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)

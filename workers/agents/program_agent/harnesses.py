@@ -6,7 +6,6 @@ import asyncio
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Literal
 
 import gymq
+from gymq.processes import installer
 
 HarnessName = Literal["claude_code", "codex", "opencode", "pi", "qwen_code", "cline"]
 
@@ -26,7 +26,6 @@ INSIDE = "/opt/gymq-harness"
 
 NODE = "22.23.3"  # of Node.js, which comes with each: images of tasks have none, or an old one
 INSTALL_S = 900.0
-_LAST_LINES = 5  # of what npm says
 _MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
 
 
@@ -157,6 +156,32 @@ class InstalledHarness:
         return {**self.harness.env, "GYMQ_PROMPT_FILE": prompt_file}
 
 
+@dataclass(frozen=True)
+class ContainerProgram:
+    """A coding agent in a container: its script of the shell, its variables, and the folders that it must see."""
+
+    script: str
+    env: Mapping[str, str]
+    folders: Mapping[str, str]
+
+
+async def container_program(name: HarnessName | None, command: str, prompt_file: str) -> ContainerProgram:
+    """Return the coding agent that an agent's options name, which is installed at its first use, or describe.
+
+    Args:
+        name: that of a harness; None: it is `command`.
+        command: a script of the shell.
+        prompt_file: path of the prompt in the container.
+
+    Raises:
+        OptionsError: as from `install`.
+    """
+    if name is None:
+        return ContainerProgram(command, {}, {})
+    installed = await install(name)
+    return ContainerProgram(installed.script_in_container(), installed.env(prompt_file), installed.folders)
+
+
 async def install(name: HarnessName) -> InstalledHarness:
     """Return a harness, which is installed at its first use.
 
@@ -184,12 +209,9 @@ def _install(name: HarnessName, harness: Harness, folder: Path) -> None:
         options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"]
         command = [npm, "install", "--prefix", place, *options, *wanted]
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
-        except subprocess.TimeoutExpired:
-            raise gymq.OptionsError(f"harness: `npm install {' '.join(wanted)}` took over {INSTALL_S:g} s") from None
-        if done.returncode != 0:
-            said = " ".join(" ".join(done.stderr.strip().splitlines()[-_LAST_LINES:]).split())
-            raise gymq.OptionsError(f"harness: `npm install {' '.join(wanted)}` failed: {said}")
+            installer.install(command, shown=f"npm install {' '.join(wanted)}", timeout_s=INSTALL_S)
+        except installer.InstallFailed as error:
+            raise gymq.OptionsError(f"harness: {error}") from None
         os.chmod(place, 0o755)  # users of containers read it
         try:
             os.rename(place, folder)

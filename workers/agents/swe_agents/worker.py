@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import pydantic
 from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate
-from gymq.workers.agents.program_agent.harnesses import HarnessName, InstalledHarness, install
+from gymq.workers.agents.program_agent.harnesses import HarnessName, container_program
 from gymq.workers.agents.swe_agents.instance import Instance, read, without_instance
 
 import gymq
@@ -48,15 +48,12 @@ class SweAgents(gymq.Agent):
                 raise ValueError("set either `agent_command`, a script, or `harness`, the name of a coding agent")
             return self
 
-    _harness: InstalledHarness | None = None
-
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.max_concurrency = self.options.concurrency
 
     async def start(self) -> None:
-        if self.options.harness is not None:
-            self._harness = await install(self.options.harness)
+        self._program = await container_program(self.options.harness, self.options.agent_command, PROBLEM)
         self._open = AsyncExitStack()
         host = await network_address() if self.options.provider == "docker" else LOOPBACK
         self._gateway = await self._open.enter_async_context(Gateway(host))
@@ -87,18 +84,15 @@ class SweAgents(gymq.Agent):
             self._container(rollout, instance) as place,
         ):
             await place.write(PROBLEM, instance.problem_statement.encode())
-            harness_env, command = {}, self.options.agent_command
-            if self._harness is not None:
-                harness_env, command = self._harness.env(PROBLEM), self._harness.script_in_container()
             env = {
                 **admission.env,
-                **harness_env,
+                **self._program.env,
                 "PROBLEM_STATEMENT": PROBLEM,
                 "INSTANCE_ID": instance.instance_id,
                 **self.options.agent_env,
             }
             wall_s = min(self.options.swebench_agent_timeout, rollout.time_left())
-            script = f"cd {shlex.quote(self.options.repository)} && {command}"
+            script = f"cd {shlex.quote(self.options.repository)} && {self._program.script}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
             patch = await self._patch(place, instance)
         failed = ended.exit_status != 0 and ended.limit is None and not patch and not capture.limit_reached
@@ -117,7 +111,7 @@ class SweAgents(gymq.Agent):
             instance.image_of(self.options.container_formatter),
             life_s=rollout.time_left() + 60.0,
             memory_mib=self.options.memory_limit_mb,
-            folders=self.options.agent_folders | (self._harness.folders if self._harness is not None else {}),
+            folders={**self.options.agent_folders, **self._program.folders},
         )
 
     async def _patch(self, place: Workspace, instance: Instance) -> str:
