@@ -2,18 +2,16 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 
 import pytest
 
-from gymq.bus import Bus
 from gymq.testing import reply
 from tests.security.conftest import RoleServer, running
 from tests.support.waiting import until
 
 from .engine import say
 from .environments import Counter
-from .world import World, new_client
+from .world import World, guarded_world, new_client
 
 
 @pytest.fixture(scope="module")
@@ -25,16 +23,11 @@ def server(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 async def guarded(server: RoleServer) -> AsyncIterator[World]:
     """Workers of an operator, and a bridge that is no more than a bridge."""
-    operator = await Bus.connect(server.url_of("operator"), role="operator", name="test")
-    async with AsyncExitStack() as stack:
-        world = World(server.url_of("operator"), operator, stack)
-        await world.start()
-        await world.add_model()
+    async with guarded_world(server) as world:
         await world.add_resources("counter", Counter())
         await world.add_agent("adder", "counter")
         await world.start_bridge(url=server.url_of("bridge"))
         yield world
-    await operator.close()
 
 
 async def test_the_role_bridge_is_allowed_all_that_a_bridge_does(guarded: World, server: RoleServer) -> None:

@@ -23,6 +23,7 @@ from gymq.rpc.serving import Server
 from gymq.runtime.agent_runner import AgentRunner
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner
+from tests.security.conftest import RoleServer
 from tests.support.ports import free_port
 
 from .engine import Engine
@@ -149,6 +150,19 @@ class World:
         bus = await Bus.connect(self.url, role="test", name="worker")
         self._stack.push_async_callback(bus.close)
         return bus
+
+
+@asynccontextmanager
+async def guarded_world(server: RoleServer) -> AsyncIterator[World]:
+    """A model on a server with roles; it and what is added to it are an operator's."""
+    url = server.url_of("operator")
+    async with AsyncExitStack() as stack:
+        operator = await Bus.connect(url, role="operator", name="test")
+        stack.push_async_callback(operator.close)
+        world = World(url, operator, stack)
+        await world.start()
+        await world.add_model()
+        yield world
 
 
 class Client:

@@ -2,15 +2,13 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import AsyncExitStack
 
 import pytest
 
-from gymq.bus import Bus
 from gymq.trainer import TrainingRun
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Grader
-from tests.bridge.world import World
+from tests.bridge.world import World, guarded_world
 from tests.runtime.test_weights import Replicas, safetensors
 from tests.security.conftest import RoleServer, running
 
@@ -24,15 +22,10 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleServer]:
 @pytest.fixture
 async def guarded(server: RoleServer) -> AsyncIterator[World]:
     """Workers of an operator."""
-    operator = await Bus.connect(server.url_of("operator"), role="operator", name="test")
-    async with AsyncExitStack() as stack:
-        world = World(server.url_of("operator"), operator, stack)
-        await world.start()
-        await world.add_model()
+    async with guarded_world(server) as world:
         await world.add_resources("grader", Grader())
         await world.add_agent("asker", "grader")
         yield world
-    await operator.close()
 
 
 async def test_the_role_trainer_is_allowed_all_that_a_training_run_does(
