@@ -212,8 +212,8 @@ class Resources(Worker, Generic[RowT, StateT]):
     verify_timeout_s: float = 60.0  # for `verify_in_process`
     compute_limits: ComputeLimits = ComputeLimits(cpu_s=60.0, timeout_s=600.0)  # for `compute`
 
-    models: ModelCaller  # set by whoever runs the worker
-    processes: KillableProcesses  # set by whoever runs the worker; for computations that may take too long
+    models: ModelCaller  # set by the process that runs the worker
+    processes: KillableProcesses  # set by the process that runs the worker; for computations that may take too long
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -31,7 +31,7 @@ def run_examples(
         limit: limit on the rows in flight; None: all of them.
     """
     batch = _Batch(base_url, rows, limit, api_key)
-    # Made as they are asked for: whoever stops early leaves none that is never awaited.
+    # Made as they are asked for: a caller that stops early leaves none that is never awaited.
     return (batch.next() for _ in range(len(rows)))
 
 

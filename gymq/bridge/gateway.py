@@ -150,7 +150,7 @@ class Gateway:
     def _handler(self, dialect: Dialect) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:
             admission, ask = self._admitted.get(request.match_info["rollout"], (None, None))
-            # Which rollouts there are is nobody's business who has no key.
+            # Without the key, it cannot be learned which rollouts there are.
             check_key(request, admission.api_key if admission else secrets.token_hex())
             assert admission is not None
             assert ask is not None

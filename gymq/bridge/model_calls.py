@@ -14,7 +14,7 @@ from gymq.bridge.failures import BridgeError, invalid, of_rollout_error
 from gymq.bridge.http import json_response, parse_object
 from gymq.failures import RolloutError
 
-PING_EVERY_S = 10.0  # so that nobody on the way takes a waiting stream for a dead one
+PING_EVERY_S = 10.0  # so that no proxy takes a waiting stream for a dead one
 
 Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Asks the model: checked create parameters to a Responses object. Raises RolloutError or BridgeError."""

@@ -74,7 +74,7 @@ class ModelRoutes:
         try:
             name = msgspec.json.decode(body, type=_Named).model
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            name = None  # whoever reads the whole body says what is wrong with it
+            name = None  # the error comes from where the whole body is read
         found = self._context.directory.get(name or "")
         return found if found is not None and found.kind == "models" else self._context.only("models", path)
 

@@ -55,7 +55,7 @@ class _Waiting:
         self.asked = asked
         self.submitting: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
-        # Whoever waited may be gone when it fails.
+        # The client that waited may be gone when it fails.
         self.outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
     def fail(self, error: BridgeError) -> None:
@@ -99,7 +99,7 @@ class Rollouts:
         self._queue_timeout_s = queue_timeout_s
         self._next_index = 0
         self._waiting: dict[RolloutId, _Waiting] = {}
-        # Tasks with keys that nobody waits for, such as those of an earlier bridge.
+        # Tasks with keys for which no request waits, such as those of an earlier bridge.
         self._queued: dict[RolloutId, _Asked] = {}
         self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
         self._following = AsyncExitStack()
@@ -287,7 +287,7 @@ class Rollouts:
             if waiting.asked.agent == agent:
                 waiting.fail(BridgeError(500, str(FailureClass.NO_WORKER), text, stage="queue"))
                 if at.run == self.keyed_run:
-                    self._queued[at] = waiting.asked  # its task stays, for whoever asks again
+                    self._queued[at] = waiting.asked  # its task stays, for a request that repeats the key
                     del self._waiting[at]
 
     async def _cancel(self, run: str, task_index: int | None) -> None:

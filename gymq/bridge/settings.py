@@ -22,7 +22,7 @@ class BridgeSettings(pydantic.BaseModel):
     port: Annotated[int, pydantic.Field(ge=1, le=65535)] = DEFAULT_HEAD_PORT  # of the head server and all prefixes
     name: Annotated[str, pydantic.Field(pattern=r"^[A-Za-z0-9_-]{1,48}$")] | None = None  # default: host and port
     allowed_hosts: list[str] = []  # further names by which clients without a key reach it
-    api_key: pydantic.SecretStr | None = None  # bearer token; None: whoever can connect may ask
+    api_key: pydantic.SecretStr | None = None  # bearer token; None: every client that can connect may ask
     session_secret: pydantic.SecretStr | None = None  # signs session cookies; None: one that ends with the process
     session_max_age_s: Seconds = 24 * 3600.0  # of a session cookie
     max_body_bytes: Annotated[int, pydantic.Field(ge=1024, le=256 * 2**20)] = 256 * 2**20  # of one request
@@ -35,7 +35,7 @@ class BridgeSettings(pydantic.BaseModel):
     on_untrainable: Untrainable = "error"  # what becomes of a rollout without token ids
     tokenizer: Path | None = None  # file or folder with the policy's tokenizer: the viewer shows tokens as text
     metrics: bool = False  # whether `/metrics` is served
-    drain_s: Annotated[float, pydantic.Field(ge=0)] = 30.0  # for requests in hand when the bridge stops
+    drain_s: Annotated[float, pydantic.Field(ge=0)] = 30.0  # for requests in flight when the bridge stops
 
     @pydantic.field_validator("api_key", "session_secret")
     @classmethod

@@ -165,7 +165,7 @@ class Cluster:
             js = bus.js
             await streams.ensure(js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
             if self._server is not None:
-                # Nobody else is on a server that has just been started here.
+                # No other process uses a server that has just been started here.
                 await streams.reclaim_in_flight(js, self._agents, ack_wait_s=self._ack_wait_s)
         finally:
             await bus.close()
@@ -203,7 +203,7 @@ class Cluster:
         return specs
 
     def _spec(self, role: str, instances: list[Instance]) -> HostSpec:
-        url = credentials.url_of_role(self.url, role)  # a process is told its own password and no other
+        url = credentials.url_of_role(self.url, role)  # a process gets its own password and no other
         return HostSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s)
 
 
@@ -364,7 +364,7 @@ def _trim_once(logs: Path) -> None:
     for file in logs.glob("*.log"):
         with contextlib.suppress(OSError):
             if file.suffixes != [".old", ".log"] and file.stat().st_size > LOG_MAX_BYTES:
-                # The process goes on appending to the file that it has open, so that is emptied, not replaced.
+                # The process keeps appending to the file that it has open, so the file is emptied, not replaced.
                 shutil.copy(file, file.with_suffix(".old.log"))  # with its mode
                 os.truncate(file, 0)
 

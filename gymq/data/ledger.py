@@ -21,7 +21,7 @@ class TemporaryDatabase:
 
     def __init__(self, table: str) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        # Nobody reads the file after a crash, so neither journal nor syncing is worth its time.
+        # The file is not read after a crash, so neither journal nor syncing is worth its time.
         for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
             self._database.execute(f"PRAGMA {setting}")
         self._database.execute(f"CREATE TABLE {table}")

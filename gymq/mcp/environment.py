@@ -19,7 +19,7 @@ RowT = TypeVar("RowT", bound=Row)
 class McpOptions(WorkerOptions):
     servers: dict[str, ServerOptions] = pydantic.Field(min_length=1)  # each tool may be in one of them only
     open_timeout_s: pydantic.PositiveFloat = 60.0  # until a server is ready
-    call_timeout_s: pydantic.PositiveFloat = 60.0  # for one call; then it is cancelled, and the model is told
+    call_timeout_s: pydantic.PositiveFloat = 60.0  # for one call; then it is cancelled, and the model gets an error
 
 
 class McpTools:

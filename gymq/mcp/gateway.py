@@ -154,7 +154,7 @@ class ToolGateway:
         place, _, rest = scope["path"].lstrip("/").partition("/")
         offer, manager = self._offered.get(place, (None, None))
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        # Which sessions there are is nobody's business who has no key.
+        # Without the key, it cannot be learned which sessions there are.
         expected = f"Bearer {offer.api_key if offer else secrets.token_hex()}"
         if not hmac.compare_digest(given, expected.encode()):
             await _refuse(send, 401, "this needs the headers of the offer")

@@ -154,7 +154,7 @@ class McpConnection:
         from mcp import Client
 
         async with contextlib.AsyncExitStack() as stack:
-            # Who reads its log messages? Nobody: a server that talks much shall not fill the memory.
+            # Its log messages are not read, so a server that logs much does not fill the memory.
             client = await stack.enter_async_context(Client(await self._transport(stack), cache=None))
             cursor = None
             while True:

@@ -308,11 +308,11 @@ def _portable(error: Exception) -> bytes:
 
 def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> None:
     """Initialise a process of the pool."""
-    # Whoever waits for a result can wait; the event loops that answer calls cannot.
+    # A caller that waits for a result can wait; the event loops that answer calls cannot.
     os.nice(NICE)
     file_modules.install()
-    # What computes for nobody must not go on. The parent is the fork server, and that ends with its owner as soon as
-    # nobody else holds the pipe by which it notices; each process is handed an end of it.
+    # A computation must not outlive its caller. The parent is the fork server, which ends with its owner as soon as no
+    # other process holds the pipe by which it notices; each process inherits an end of it.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     parent_death.die_with_parent(os.getppid())
     memory.hide_memory()  # it is handed rows with their answers

@@ -60,7 +60,7 @@ class FailureClass(StrEnum):
     JUDGE_FAILED = "judge_failed"  # the verifier's judge model could not be asked
     COMPONENT_FAILED = "component_failed"  # another service the verifier needs could not be asked
     SESSION_LOST = "session_lost"  # the worker that held the session's state is gone
-    NO_WORKER = "no_worker"  # nobody serves the subject
+    NO_WORKER = "no_worker"  # no worker serves the subject
     WORKER_LOST = "worker_lost"  # the worker that had the call stopped answering
     SATURATED = "saturated"  # the worker is full; another try may find room
     DEADLINE_EXCEEDED = "deadline_exceeded"

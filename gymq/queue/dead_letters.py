@@ -35,7 +35,7 @@ from gymq.queue.outcome_store import OutcomeStore
 log = logging.getLogger("gymq.dead_letters")
 
 PATIENCE_S = 60.0
-MAX_UNREADABLE_BYTES = 1 << 20  # of a body that nobody can read and that is therefore never given back
+MAX_UNREADABLE_BYTES = 1 << 20  # of a body that cannot be decoded, and is therefore never requeued
 
 _END_OF_TIME = 1e11  # Unix time, seconds: the year 5138
 

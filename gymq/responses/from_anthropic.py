@@ -15,7 +15,7 @@ from gymq.responses.errors import InvalidRequest, Unsupported, invalid_request
 from gymq.responses.items import Item, function_call_output, new_id
 
 UNPARSED_ARGUMENTS = "__unparsed_arguments__"
-"""Member of a tool call's input that holds arguments which are no JSON object, as the model wrote them."""
+"""Key of a tool call's input that holds arguments which are not a JSON object, as the model wrote them."""
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 

@@ -242,7 +242,7 @@ class Calls:
             if not isinstance(reply, (*ANSWERS[type(request)], Fail)):
                 raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
         except asyncio.CancelledError as error:
-            # What a session works on for a rollout that goes on elsewhere is asked for again from there.
+            # A call in a session for a rollout that another process continues is made again from there.
             if pending.worker is not None and not (pending.in_session and CancelReason.HANDED_OVER in error.args):
                 self._cancel(pending.worker, pending.reply)
             if pending.future.done() and not pending.future.cancelled() and pending.future.exception() is None:

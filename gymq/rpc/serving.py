@@ -42,7 +42,7 @@ from gymq.telemetry import tracing
 log = logging.getLogger("gymq.serving")
 
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
-STOP_S = 5.0  # for handlers that are told to stop
+STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
 
 _decode_ping = decoder(Ping)
@@ -60,7 +60,7 @@ class _Job:
         self.reply = reply
         self.id = ""  # known once it is accepted
         self.request = request
-        self.trace = trace  # the caller's span, if it told it
+        self.trace = trace  # the caller's span, if the call names it
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.deadline = 0.0

@@ -96,7 +96,7 @@ class RolloutProgress:
                     for effect in entry.effects
                 ]
             except BadMessage:
-                continue  # its agent starts anew when it takes over
+                continue  # its agent starts over when it takes the task
             if entry.attempt > self.attempt:
                 self.attempt = entry.attempt
                 self.done.clear()

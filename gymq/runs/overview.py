@@ -22,9 +22,9 @@ class RunOverview(msgspec.Struct, frozen=True):
     """A run as the last checkpoint of its profile shows it."""
 
     run: str
-    created_at: float  # Unix time, seconds; 0: nobody said
+    created_at: float  # Unix time, seconds; 0: unknown
     updated_at: float | None  # Unix time of the checkpoint; None: no rollout has ended yet
-    num_rollouts: int | None  # in all; None where nobody knows
+    num_rollouts: int | None  # in all; None: unknown
     num_rewarded: int
     failures: dict[str, int]  # failed attempts, by failure class
     mean_reward: float | None

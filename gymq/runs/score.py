@@ -31,7 +31,7 @@ from gymq.protocol import token_forms
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage, Unresolved, Verified, VerifiedRollout
 from gymq.runs.verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
 
-# What a result has and the row of its task has not, as far as it can be told.
+# What a result has and the row of its task does not have, as far as is known.
 _NOT_OF_THE_ROW = frozenset(
     {
         "response",

@@ -46,8 +46,8 @@ class RunState(msgspec.Struct, frozen=True):
     """The progress of a run."""
 
     run: str
-    created_at: float  # Unix time, seconds; 0: nobody said
-    num_rollouts: int | None  # in all; None where nobody knows, for runs submitted row by row
+    created_at: float  # Unix time, seconds; 0: unknown
+    num_rollouts: int | None  # in all; None: unknown, for runs submitted row by row
     num_stored: int  # rollouts that have an outcome, failures included
     num_rewarded: int  # outcomes with a reward, as of the profiler's last checkpoint
     num_failures: int  # failed attempts, as of the same

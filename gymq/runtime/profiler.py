@@ -26,7 +26,7 @@ from gymq.stats.running import ProfileSnapshot, RunningProfile
 log = logging.getLogger("gymq.profiler")
 
 CHECKPOINT_EVERY_S = 1.0
-FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it goes on
+FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it continues
 STORE_PATIENCE_S = 10.0
 STOP_S = 20.0  # for the outcomes that are not read yet when it stops
 

@@ -39,7 +39,7 @@ def main() -> None:
     requests, answers = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
-    sys.stdin = io.TextIOWrapper(io.BytesIO())  # whoever asks for input finds the end
+    sys.stdin = io.TextIOWrapper(io.BytesIO())  # a program that reads its input finds the end
     streams = [_Captured(1), _Captured(2)]
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
     # A process that code forks has no part in the conversation.

@@ -57,7 +57,7 @@ jetstream {{
 }}
 
 accounts {{
-  # The streams, and nobody in there: JetStream's answers cannot be turned into messages that it stores.
+  # The streams, without users: JetStream's answers cannot be turned into messages that it stores.
   {STREAMS_ACCOUNT} {{
     jetstream: enabled
     exports: [

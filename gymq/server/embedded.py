@@ -227,7 +227,7 @@ class EmbeddedServer:
         """
         if self._started is None:
             return
-        # First of all, so that nobody finds the server and joins it while it ends.
+        # First of all, so that no other command finds the server and joins it while it ends.
         try:
             self._store.remove_record(self._started.record.server_name)
         finally:

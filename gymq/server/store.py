@@ -26,7 +26,7 @@ _MIN_FREE_BYTES = 64 << 20  # with less, streams freeze a moment after the start
 class ServerRecord(msgspec.Struct, frozen=True):
     """The content of server.json: which server runs on the store. Its URL has no password."""
 
-    server_name: str  # random per start: tells this server from another one on the same port
+    server_name: str  # random per start: distinguishes this server from another one on the same port
     url: str
     host: str
     port: int

@@ -161,7 +161,7 @@ def _served(name: str, rollout: str, parent: str) -> Iterator[Span]:
 def _span(name: str, attributes: dict[str, Any], kind: str, context: Any) -> Iterator[Span]:
     from opentelemetry.trace import SpanKind, Status, StatusCode
 
-    # What an exception says may hold credentials, so it is told here and not by the library.
+    # The text of an exception may hold credentials, so it is recorded here and not by the library.
     with _tracer.start_as_current_span(
         name,
         context=context,

@@ -201,7 +201,7 @@ class NemoGym:
         return self._run
 
     def _new_index(self) -> int:
-        # A row that is sent again is a new one: with equal rows nobody could tell which of them is meant.
+        # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
         self._next_index += 1
         return self._next_index
 

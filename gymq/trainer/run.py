@@ -226,7 +226,7 @@ class TrainingRun:
     def _forget(self, task: asyncio.Task[Group]) -> None:
         self._groups.discard(task)
         if not task.cancelled():
-            task.exception()  # whoever iterates is told; nobody may
+            task.exception()  # raised where groups are iterated over, which may not happen
 
     async def _complete(self, pending: PendingGroup, asked: _Asked) -> Group:
         """Complete one group."""

@@ -133,7 +133,7 @@ async def push(
     if pushed.taken_back:
         await _take_back(js, model, record, replaced, sequence)
     else:
-        # Nobody needs what came before, and who is still fetching it finds that there is something newer.
+        # What came before is not needed; a replica that is still fetching it finds that there is something newer.
         await _remove_parts(js, subjects.all_weights_parts(model), before=oldest)
     return pushed
 

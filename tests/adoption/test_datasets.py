@@ -126,8 +126,8 @@ def test_memory_does_not_grow_with_the_file(tmp_path: Path) -> None:
 
 def test_objects_may_be_columns_of_json_text(tmp_path: Path) -> None:
     rows = [{**row(1), "agent_ref": {"name": "a"}, "other": "{}"}]
-    told = [{name: json.dumps(value) if isinstance(value, dict) else value for name, value in rows[0].items()}]
-    assert read(write_parquet(tmp_path / "x.parquet", told)) == rows
+    written = [{name: json.dumps(value) if isinstance(value, dict) else value for name, value in rows[0].items()}]
+    assert read(write_parquet(tmp_path / "x.parquet", written)) == rows
 
 
 def test_an_object_has_no_fields_of_other_rows(tmp_path: Path) -> None:

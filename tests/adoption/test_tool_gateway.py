@@ -87,18 +87,18 @@ async def test_a_program_plays_in_the_session_of_the_rollout(world: World) -> No
     assert [json.loads(item["output"]) for item in calls[1::2]] == [{"total": 5}, {"total": 8}]
 
 
-async def test_what_a_tool_refuses_is_told_to_the_program(world: World) -> None:
-    told: list[str] = []
+async def test_a_program_gets_the_error_of_a_tool(world: World) -> None:
+    answers: list[str] = []
 
     async def play(offer: Offer) -> None:
         async with client_of(offer) as client:
             for name, arguments in (("add", {"amount": "many"}), ("verify", {}), ("add", {"amount": 5})):
-                told.append((await client.call_tool(name, arguments)).content[0].text)  # type: ignore[union-attr]
+                answers.append((await client.call_tool(name, arguments)).content[0].text)  # type: ignore[union-attr]
 
     status, result = await roll_out(world, play, TOOL)
     assert (status, result["reward"]) == (200, 1.0)
-    assert "amount" in told[0]
-    assert told[1:] == ["there is no tool named 'verify'", '{"total":8}']
+    assert "amount" in answers[0]
+    assert answers[1:] == ["there is no tool named 'verify'", '{"total":8}']
 
 
 async def test_only_tools_of_the_row_are_served(world: World) -> None:

@@ -193,7 +193,7 @@ class Grader(gymq.Resources[gymq.Row]):
 
 
 def model(params: dict[str, Any]) -> dict[str, Any]:
-    """Every second sample is right; a branch is told to count."""
+    """Every second sample is right; a branch asks it to count."""
     text = str(params["input"][-1].get("content"))
     usage = {"input_tokens": len(text), "output_tokens": 2, "total_tokens": len(text) + 2}
     if text.startswith("branch") and not text.endswith("counted"):

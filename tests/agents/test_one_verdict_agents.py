@@ -26,8 +26,8 @@ class Strict(gymq.Resources[gymq.Row]):
     async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         self.rows.append(request.row.model_dump())
         right = request.reply_text == "proof 2"
-        told = {"proof_status": "completed" if right else "failed", "error_feedback": None if right else "no"}
-        return gymq.Verdict(float(right), needs_correction=not right, correction_prompt="Again.", **told)
+        fields = {"proof_status": "completed" if right else "failed", "error_feedback": None if right else "no"}
+        return gymq.Verdict(float(right), needs_correction=not right, correction_prompt="Again.", **fields)
 
 
 class Apples(Environments):
@@ -155,17 +155,17 @@ async def test_attempts_end_at_their_greatest_number_and_need_not_be_kept():
 @pytest.mark.parametrize("arguments", [{}, {"arguments": None}, {"arguments": "{"}])
 async def test_arguments_that_are_missing_or_no_json_are_told_to_the_model(arguments):
     pytest.importorskip("aviary.envs.gsm8k", reason='needs pip install "gymq[aviary]"')
-    told = []
+    prompts = []
 
     def model(params):
-        told.append(params["input"][-1])
-        if len(told) == 1:
+        prompts.append(params["input"][-1])
+        if len(prompts) == 1:
             return reply({"type": "function_call", "call_id": "c", "name": "calculator", **arguments})
         return reply(call("submit_answer", answer="18"))
 
     async with AgentHarness(AviaryAgent, Apples, model) as harness:
         assert (await harness.run(TASK))[0].reward == 1.0
-    assert "not a valid JSON" in told[1]["content"]
+    assert "not a valid JSON" in prompts[1]["content"]
 
 
 async def test_a_wrong_answer_ends_an_episode_with_0():

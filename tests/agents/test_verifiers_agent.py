@@ -98,18 +98,18 @@ async def test_a_prompt_may_have_a_developers_message_and_content_in_parts():
         return adds(params)
 
     parts = [{"type": "input_text", "text": "256 + 512 = ?"}]
-    told = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
+    messages = [{"role": "developer", "content": "Be brief."}, {"role": "user", "content": parts}]
     async with harness(model) as running:
-        verdict, _ = await running.run(ROW | {"responses_create_params": {"input": told}})
+        verdict, _ = await running.run(ROW | {"responses_create_params": {"input": messages}})
     assert verdict.reward == 1.0
     assert [(item["role"], item["content"]) for item in asked[0]["input"]] == [("system", "Be brief."), ("user", parts)]
 
 
 async def test_a_prompt_that_chat_cannot_say_is_refused():
-    told = [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]
+    messages = [{"role": "user", "content": [{"type": "input_file", "file_id": "f"}]}]
     async with harness(adds) as running:
         with pytest.raises(gymq.InvalidTask, match=r"input\[0\]"):
-            await running.run(ROW | {"responses_create_params": {"input": told}})
+            await running.run(ROW | {"responses_create_params": {"input": messages}})
 
 
 async def test_arguments_without_a_default_environment_are_for_those_that_rows_name():

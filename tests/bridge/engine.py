@@ -30,7 +30,7 @@ def tokens(text: str) -> list[int]:
 
 
 def prompt_ids(messages: list[Body], *, drop_reasoning: bool = False) -> list[int]:
-    """The ids of a conversation: what was sampled before is taken as it was, unless the template renders it anew."""
+    """The ids of a conversation: what was sampled before is taken as it was, unless the template renders it again."""
     ids: list[int] = []
     for message in messages:
         if message.get("generation_token_ids") and not drop_reasoning:
@@ -47,7 +47,7 @@ class Engine:
         self.requests: list[Body] = []
         self.num_dropped = 0  # requests whose sender hung up
         self.turn: Callable[[Body], Any] = lambda body: say("done")
-        self.style = "message"  # how token ids are told: message, inline or names
+        self.style = "message"  # how token ids are returned: message, inline or names
         self.drop_reasoning = False
         self.spoil: Callable[[Body], None] = lambda completion: None
         self.url = ""

@@ -1,4 +1,4 @@
-"""What is wrong with a request is told by its status, and leaves nothing behind."""
+"""A request that is wrong gets a status that says so, and leaves nothing behind."""
 
 import asyncio
 import json

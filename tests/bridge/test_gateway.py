@@ -107,8 +107,8 @@ async def test_calls_of_fifty_at_once_and_one_of_ten_megabytes_are_answered() ->
     ):
 
         async def length_of(text: str) -> str | None:
-            told: Any = [{"role": "user", "content": text}]
-            return (await sdk.chat.completions.create(model="any", messages=told)).choices[0].message.content
+            given: Any = [{"role": "user", "content": text}]
+            return (await sdk.chat.completions.create(model="any", messages=given)).choices[0].message.content
 
         assert await asyncio.gather(*(length_of("x" * n) for n in range(1, 51))) == [str(n) for n in range(1, 51)]
         assert await length_of("x" * 10**7) == str(10**7)

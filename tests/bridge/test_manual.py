@@ -20,16 +20,16 @@ def table(*headings: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.split("|")[1:-1]] for line in found[1].splitlines()]
 
 
-def test_every_setting_is_told_with_its_default() -> None:
-    told = {name.strip("`"): default for name, default, _ in table("setting", "default", "meaning")}
-    assert told.keys() == BridgeSettings.model_fields.keys()
+def test_every_setting_is_documented_with_its_default() -> None:
+    settings = {name.strip("`"): default for name, default, _ in table("setting", "default", "meaning")}
+    assert settings.keys() == BridgeSettings.model_fields.keys()
     for name, field in BridgeSettings.model_fields.items():
         if isinstance(field.default, bool):
-            assert told[name] == ("on" if field.default else "off")
+            assert settings[name] == ("on" if field.default else "off")
         elif isinstance(field.default, int | float):
-            assert float(told[name]) == field.default
+            assert float(settings[name]) == field.default
         elif isinstance(field.default, str):
-            assert told[name] == field.default
+            assert settings[name] == field.default
 
 
 ROUTES = re.findall(r"`?(?:GET|POST) (/[a-z_/0-9.]*)`", PAGE.partition("## /run")[0])

@@ -212,8 +212,8 @@ async def test_the_reason_is_in_the_log_once(client: Client, world: World, caplo
     world.engine.turn = lambda body: say("") | {"empty": True}
     for _ in range(3):
         assert (await client.run(world.row()))[0] == 422
-    (told,) = [record for record in caplog.records if "token ids" in record.getMessage()]
-    assert world.name("asker") in told.getMessage()
+    (warning,) = [record for record in caplog.records if "token ids" in record.getMessage()]
+    assert world.name("asker") in warning.getMessage()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""A server whose disk limit is reached: who submits is told; nothing accepted is lost or paid for twice."""
+"""A server whose disk limit is reached: the client gets an error; nothing accepted is lost or paid for twice."""
 
 import random
 from collections import Counter

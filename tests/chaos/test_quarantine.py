@@ -10,7 +10,7 @@ from gymq.rpc.quarantine import Quarantine, SuspectCalls
 
 
 class Worker:
-    """A task that works until it is told to end."""
+    """A task that works until its event is set."""
 
     def __init__(self, quarantine: Quarantine, *, suspect: bool) -> None:
         self.quarantine = quarantine

@@ -90,8 +90,8 @@ def tries(retry):
 
 def test_every_failure_class_is_told_and_what_is_tried_again():
     table = rows("docs/files.md", "class", "why", "call", "verdict", "rollout", "later")
-    told = {code(cells[0])[0]: cells[2:] for cells in table}
-    assert told == {
+    limits = {code(cells[0])[0]: cells[2:] for cells in table}
+    assert limits == {
         str(failure): [
             *(tries(retry) for retry in (retries.call, retries.verdict, retries.rollout)),
             "yes" if failure in RETRYABLE else "-",
@@ -155,12 +155,12 @@ def test_the_table_of_workers_is_true():
     assert table == expected, f"the table has to be:\n{shown}"
 
 
-def test_what_fools_each_worker_is_told_and_its_switch_exists():
-    told = rows("docs/verifiers.md", "worker", "tried", "closed", "still works", "switch")
+def test_what_fools_each_worker_is_documented_and_its_switch_exists():
+    table = rows("docs/verifiers.md", "worker", "tried", "closed", "still works", "switch")
     workers = sorted(path.parent.name for path in (ROOT / "workers/resources").glob("*/worker.py"))
     links = [f"[{name}](../workers/resources/{name}/README.md#what-fools-it)" for name in workers]
-    assert [row[0] for row in told] == links
-    for name, row in zip(workers, told, strict=True):
+    assert [row[0] for row in table] == links
+    for name, row in zip(workers, table, strict=True):
         readme = (ROOT / "workers/resources" / name / "README.md").read_text(encoding="utf-8")
         assert "\n## What fools it\n" in readme, name
         assert all(row), name

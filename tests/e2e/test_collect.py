@@ -568,8 +568,8 @@ BAD_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "told"), BAD_LINES)
-async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, told: str) -> None:
+@pytest.mark.parametrize(("bad", "message"), BAD_LINES)
+async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, message: str) -> None:
     good = [row("a"), row("b")]
     desk.write_input(good)
     lines = desk.input.read_bytes().splitlines()
@@ -580,7 +580,7 @@ async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, to
     assert failure["_ng_failure_class"] == "invalid_task"
     assert failure["_ng_failure_terminal"] is True
     assert "rows.jsonl:2: " in failure["_ng_failure_message"]
-    assert told in failure["_ng_failure_message"]
+    assert message in failure["_ng_failure_message"]
     # Statistics and a resumed run know it, and write it no second time.
     assert read_statistics(desk.files).profile.snapshot().agents["asker"].failures == {}
     again = await desk.collect(num_repeats=2)

@@ -17,10 +17,10 @@ class Teller(gymq.Resources[gymq.Row]):
     \"\"\"Notes the version that it sees.\"\"\"
 
     class Options(gymq.WorkerOptions):
-        told: str
+        record: str
 
     async def start(self):
-        open(self.options.told, "w").write(tidbit.VERSION)
+        open(self.options.record, "w").write(tidbit.VERSION)
 
     async def verify(self, request):
         return gymq.Verdict(1.0)
@@ -44,27 +44,27 @@ def worker_that_needs(version: str, folder: Path) -> Path:
     return folder / "worker.py"
 
 
-def isolated(name: str, file: Path, told: Path) -> Instance:
-    return Instance(name, "resources", str(file), {"isolated": True, "told": str(told)})
+def isolated(name: str, file: Path, record: Path) -> Instance:
+    return Instance(name, "resources", str(file), {"isolated": True, "record": str(record)})
 
 
 async def test_each_sees_its_own_version(tmp_path: Path) -> None:
-    told = {version: tmp_path / f"told-{version}" for version in ("1.0", "2.0")}
+    record = {version: tmp_path / f"record-{version}" for version in ("1.0", "2.0")}
     instances = [
         isolated(f"teller{version[0]}", worker_that_needs(version, tmp_path / version), file)
-        for version, file in told.items()
+        for version, file in record.items()
     ]
     async with Cluster(instances, folder=tmp_path / "cluster", drain_s=1.0):
-        assert {file.read_text() for file in told.values()} == {"1.0", "2.0"}
+        assert {file.read_text() for file in record.values()} == {"1.0", "2.0"}
     environments = sorted(path.name for path in (tmp_path / "cluster" / "environments").iterdir() if path.is_dir())
     assert len(environments) == 2
 
 
-async def test_what_cannot_be_installed_is_told(tmp_path: Path) -> None:
+async def test_the_error_names_what_cannot_be_installed(tmp_path: Path) -> None:
     file = worker_that_needs("1.0", tmp_path / "1.0")
     (file.parent / "requirements.txt").write_text("./no-such-file-1.0-py3-none-any.whl\n")
     with pytest.raises(LaunchError, match=r"teller-0: .*pip install.* failed: .*no-such-file"):
-        async with Cluster([isolated("teller", file, tmp_path / "told")], folder=tmp_path / "cluster"):
+        async with Cluster([isolated("teller", file, tmp_path / "record")], folder=tmp_path / "cluster"):
             pass
 
 
@@ -72,5 +72,5 @@ async def test_a_worker_that_does_not_say_what_it_requires_cannot_be_isolated(tm
     file = worker_that_needs("1.0", tmp_path / "1.0")
     (file.parent / "requirements.txt").unlink()
     with pytest.raises(LaunchError, match=r"neither a requirements.txt beside it nor an extra"):
-        async with Cluster([isolated("teller", file, tmp_path / "told")], folder=tmp_path / "cluster"):
+        async with Cluster([isolated("teller", file, tmp_path / "record")], folder=tmp_path / "cluster"):
             pass

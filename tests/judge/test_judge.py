@@ -258,7 +258,7 @@ def test_the_first_thoughts_are_read(text, found):
     assert thoughts(text) == found
 
 
-# What the judge is told -----------------------------------------------------------------------------------------------
+# What the judge is asked ----------------------------------------------------------------------------------------------
 
 
 def test_braces_in_what_is_filled_in_stay_as_they_are():

@@ -1,4 +1,4 @@
-"""Members that authors make up: told where they stand if a message or a file cannot hold them."""
+"""Fields that authors make up: named in an error if a message or a file cannot hold them."""
 
 from collections import Counter
 from datetime import UTC, datetime

@@ -75,7 +75,7 @@ FIGURES = {
 CURVE = {1: 1.0, 2: 0.5, 3: 1 / 3, 4: 1 / 3, 5: 1 / 3}
 
 
-# What is told ---------------------------------------------------------------------------------------------------------
+# What is recorded -----------------------------------------------------------------------------------------------------
 
 
 def test_the_figures_are_those_of_the_profile() -> None:
@@ -132,7 +132,7 @@ def test_a_text_in_the_table_is_shortened() -> None:
 
 @pytest.fixture
 def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A wandb that reads its variables anew."""
+    """A wandb that reads its variables again."""
     for name in ("DIR", "DATA_DIR", "CACHE_DIR", "CONFIG_DIR"):
         monkeypatch.setenv(f"WANDB_{name}", str(tmp_path))
     wandb.teardown()
@@ -295,8 +295,8 @@ def test_mlflow_gets_figures_curve_table_and_artifact(client: Any, tmp_path: Pat
     assert (run.info.run_name, run.info.status) == ("r", "FINISHED")
     expected = {name.replace("@", "_at_"): value for name, value in FIGURES.items()}
     assert {name: run.data.metrics.get(name) for name in expected} == pytest.approx(expected)
-    told = {"run": "r", "models": "policy = m at http://***@host", "num_rollouts": "5"}
-    assert run.data.params == told | {"created_at": "2023-11-14T22:13:20+00:00"}
+    expected_params = {"run": "r", "models": "policy = m at http://***@host", "num_rollouts": "5"}
+    assert run.data.params == expected_params | {"created_at": "2023-11-14T22:13:20+00:00"}
     curve = client.get_metric_history(run.info.run_id, "asker/reward_so_far")
     assert {point.step: point.value for point in curve} == pytest.approx(CURVE)
     file = client.download_artifacts(run.info.run_id, "outcomes.parquet", str(tmp_path))
@@ -336,9 +336,9 @@ def test_more_figures_than_mlflow_takes_at_once_are_sent_in_parts(client: Any, t
 
 def test_an_mlflow_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     configure(monkeypatch, f"http://me:secret@127.0.0.1:{free_port('127.0.0.1')}")
-    with pytest.raises(ExportError, match=r"MLflow at http://\*\*\*@127.* cannot take the run: .*refused") as told:
+    with pytest.raises(ExportError, match=r"MLflow at http://\*\*\*@127.* cannot take the run: .*refused") as raised:
         MlflowRun("experiment", "r")
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(raised.value)
 
 
 def test_an_experiment_without_a_name_is_refused(client: Any) -> None:

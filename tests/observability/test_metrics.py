@@ -60,8 +60,8 @@ async def test_queues_and_workers_are_told(world: World, run: str) -> None:
     found = await samples(world)
     assert found["gymq_tasks_waiting", run, "false"] == 0
     of = (run, "agents", "w-1")
-    told = [found[f"gymq_worker_{name}", *of] for name in ("load", "sessions", "requests_total", "errors_total")]
-    assert told == [4, 3, 9, 2]
+    values = [found[f"gymq_worker_{name}", *of] for name in ("load", "sessions", "requests_total", "errors_total")]
+    assert values == [4, 3, 9, 2]
 
 
 async def test_without_the_setting_there_are_no_metrics(web: Store) -> None:

@@ -44,12 +44,12 @@ async def finished_run(web: Web, run: str) -> None:
 async def test_what_is_in_progress_is_one_json_object(web: Web, run: str, capsys: Any) -> None:
     await finished_run(web, run)
     assert await show_once(0.2, 100, web.world.url, True) == 0
-    told = json.loads(capsys.readouterr().out)
-    shown = next(one for one in told["runs"] if one["run"] == run)
+    printed = json.loads(capsys.readouterr().out)
+    shown = next(one for one in printed["runs"] if one["run"] == run)
     assert (shown["num_rewarded"], shown["failures"], shown["mean_reward"]) == (2, {"model_failed": 1}, 0.5)
     assert shown["agents"]["asker"]["pass_at_k"]["2"]["value"] == 100.0
-    assert told["in_flight"] == sum(queue["in_hand"] for queue in told["queues"])
-    assert told["rollouts_per_s"] >= 0.0
+    assert printed["in_flight"] == sum(queue["in_hand"] for queue in printed["queues"])
+    assert printed["rollouts_per_s"] >= 0.0
 
 
 async def test_the_screen_shows_a_run_with_its_rates_and_failures(web: Web, run: str, bus: Bus) -> None:

@@ -35,7 +35,7 @@ class Row(gymq.Row):
 
 
 class Counter(gymq.Resources[Row, dict[str, int]]):
-    """Counts, slowly where it is told to; notes everything that happens."""
+    """Counts, slowly where asked to; notes everything that happens."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class Counter(gymq.Resources[Row, dict[str, int]]):
 
     @gymq.tool
     async def wait(self, state: dict[str, int]) -> int:
-        """Add one, when told to go on."""
+        """Add one, once it may continue."""
         self.events.append("wait")
         await self.go.wait()
         state["count"] += 1
@@ -444,12 +444,14 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
 
 
 @pytest.mark.parametrize(
-    ("what", "told"),
+    ("what", "output"),
     [("text", "plain"), ("none", "null"), ("list", '[1,"\u00e9"]'), ("surrogate", "half ?"), ("nan", "NaN")],
 )
-async def test_what_a_tool_returns_is_told_to_the_model(worker: ResourcesWorker, what: str, told: str) -> None:
+async def test_what_a_tool_returns_is_the_output_that_the_model_sees(
+    worker: ResourcesWorker, what: str, output: str
+) -> None:
     session = await opened(worker)
-    assert await worker.in_session(session, tool_call(1, "give", what=what)) == ToolResult(output=told)
+    assert await worker.in_session(session, tool_call(1, "give", what=what)) == ToolResult(output=output)
 
 
 async def test_a_service_that_a_tool_needs_is_not_the_models_fault(worker: ResourcesWorker) -> None:

@@ -177,7 +177,9 @@ async def main(isolation: str) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)
         local.clock_s = lambda time_s: CLOCK_S  # type: ignore[attr-defined]
-        tempfile.tempdir = folder  # so that what a sandbox leaves there can be told from what others have there
+        tempfile.tempdir = (
+            folder  # so that what a sandbox leaves there can be distinguished from what others have there
+        )
         return await tried(isolation, folder)
 
 

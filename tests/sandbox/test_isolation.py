@@ -1,4 +1,4 @@
-"""What is active is found out by trying, and told."""
+"""What is active is found out by trying, and reported."""
 
 from __future__ import annotations
 

@@ -93,8 +93,8 @@ async def health(port: int) -> int:
 async def test_where_descriptors_run_out_those_that_say_nothing_make_room(tmp_path: Path, kept_free: int) -> None:
     """With descriptors kept free, and where somebody else has taken them."""
     log = tmp_path / "log"
-    async with command("-c", SERVER, "256", str(kept_free), log=log) as told:
-        port = int(told)
+    async with command("-c", SERVER, "256", str(kept_free), log=log) as line:
+        port = int(line)
         with ExitStack() as stack:
             await asyncio.to_thread(flood, stack, port, 400, b"GET /health HTTP/1.1\r\nHost: loc")
             for _ in range(3):
@@ -117,8 +117,8 @@ async def test_the_command_serves_beside_a_flood(
     code = f"{low} from gymq.cli import main; main()"
     arguments = ("-c", code, "bridge", f"--config={config}", f"--nats={shared_url}")
     log = tmp_path / "log"
-    async with command(*arguments, log=log, cwd=tmp_path) as told:
-        assert str(port) in told, log.read_text()
+    async with command(*arguments, log=log, cwd=tmp_path) as line:
+        assert str(port) in line, log.read_text()
         with ExitStack() as stack:
             await asyncio.to_thread(flood, stack, port, num, BEGUN[said])
             for _ in range(3):

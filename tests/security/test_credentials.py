@@ -61,7 +61,7 @@ def test_a_password_is_made_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "servers", "told"),
+    ("url", "servers", "login_of"),
     [
         ("nats://host:4222", ["nats://host:4222"], {}),
         ("me:pw@host", ["host"], {"user": "me", "password": "pw"}),
@@ -71,8 +71,8 @@ def test_a_password_is_made_once(tmp_path: Path) -> None:
         ("nats://me:pw@a:1,nats://b:2", ["nats://a:1", "nats://b:2"], {"user": "me", "password": "pw"}),
     ],
 )
-def test_a_user_is_told_to_all_servers(url: str, servers: list[str], told: dict[str, str]) -> None:
-    assert login(url) == (servers, told)
+def test_a_user_is_for_all_servers(url: str, servers: list[str], login_of: dict[str, str]) -> None:
+    assert login(url) == (servers, login_of)
 
 
 async def test_a_connection_takes_the_password_of_its_role(

@@ -127,7 +127,7 @@ async def test_a_worker_that_was_not_asked_cannot_deliver_tasks(
     await agent.close()
 
 
-# What the denied are told ---------------------------------------------------------------------------------------------
+# What the denied are shown --------------------------------------------------------------------------------------------
 
 
 async def test_a_denied_request_ends_at_once_with_the_subject(role_server: RoleServer, run: str) -> None:

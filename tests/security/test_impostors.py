@@ -130,11 +130,11 @@ async def test_a_role_cannot_answer_in_the_place_of_another(
     await honest.started.wait()
     await until(lambda: pings)
     (asked,) = requests
-    told = {message.reply for message in heard} | {message.subject for message in heard}
+    strings_seen = {message.reply for message in heard} | {message.subject for message in heard}
     for message in (*heard, *pings):
         if message.data:
-            told |= strings(msgspec.msgpack.decode(message.data, strict=False))
-    assert asked.reply not in told, "what travels names the pending reply"
+            strings_seen |= strings(msgspec.msgpack.decode(message.data, strict=False))
+    assert asked.reply not in strings_seen, "what travels names the pending reply"
     assert pings[0].data, "or it would prove little"
     assert not any(message.subject.startswith(f"gym.ping.{victim}") for message in heard)
     # Even with the reply subject, and with each place that anybody could mistake for it.

@@ -155,7 +155,7 @@ async def test_a_key_without_a_certificate_is_a_sentence(client: Certificate, mo
 
 
 class Eavesdropper:
-    """Says that it is a NATS server without TLS, and keeps what it is told."""
+    """Says that it is a NATS server without TLS, and keeps what it receives."""
 
     def __init__(self) -> None:
         self.heard = b""

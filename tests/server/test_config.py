@@ -50,14 +50,14 @@ async def test_acknowledged_means_synced_only_when_asked_for(tmp_path: Path) -> 
 async def test_jetstream_may_use_less_than_the_free_disk_unless_told(tmp_path: Path) -> None:
     async with (
         EmbeddedServer(tmp_path / "auto") as auto,
-        EmbeddedServer(tmp_path / "told", max_file_bytes=12345) as told,
+        EmbeddedServer(tmp_path / "limited", max_file_bytes=12345) as limited,
     ):
         assert (
             0
             < (await settings(auto, tmp_path / "auto"))["jetstream"]["config"]["max_storage"]
             < disk_usage(tmp_path).free
         )
-        assert (await settings(told, tmp_path / "told"))["jetstream"]["config"]["max_storage"] == 12345
+        assert (await settings(limited, tmp_path / "limited"))["jetstream"]["config"]["max_storage"] == 12345
 
 
 async def test_an_ipv6_loopback_works_too(tmp_path: Path) -> None:

@@ -315,7 +315,7 @@ async def test_groups_outlive_a_server_that_goes_away_for_a_while(own_server: Em
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         (lambda rows: rows[1].pop("_ng_task_index"), "examples:2: expected an object with a `_ng_task_index`"),
         (lambda rows: rows[1].update(_ng_task_index=0), "`_ng_task_index` 0 occurs twice"),
@@ -327,11 +327,11 @@ async def test_groups_outlive_a_server_that_goes_away_for_a_while(own_server: Em
     ],
 )
 async def test_examples_that_cannot_be_used_are_named_before_anything_is_asked_for(
-    training: TrainingRun, world: World, examples: Examples, spoil: Any, told: str
+    training: TrainingRun, world: World, examples: Examples, spoil: Any, message: str
 ) -> None:
     rows = examples(2)
     spoil(rows)
-    with pytest.raises(RowError, match=told):
+    with pytest.raises(RowError, match=message):
         training.run_rollouts(rows)
     assert not world.engine.requests
 

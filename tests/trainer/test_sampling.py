@@ -49,8 +49,8 @@ async def collected(groups: Any) -> list[Group]:
 async def test_groups_without_variance_are_replaced_until_there_are_enough(
     world: World, training: TrainingRun, alternating: Alternating
 ) -> None:
-    dull, telling = {"reward": 0.0}, {"varies": True}
-    rows = rows_of(world, dull, telling, {"reward": 1.0}, telling, telling, telling)
+    dull, varied = {"reward": 0.0}, {"varies": True}
+    rows = rows_of(world, dull, varied, {"reward": 1.0}, varied, varied, varied)
     groups = await collected(varied_groups(training, iter(rows), 2, num_samples=SIZE))
     assert sorted(group.task_index for group in groups) == [1, 3]
     assert all(len(set(group.rewards)) == 2 for group in groups)

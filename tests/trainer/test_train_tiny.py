@@ -34,11 +34,11 @@ def test_the_reward_rises_on_tasks_that_were_trained_on_and_on_others(tmp_path: 
 
 def test_a_command_line_that_does_not_fit_is_told_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "result.json").touch()
-    for arguments, told in (
+    for arguments, message in (
         (["--samples", "1"], "two samples"),
         (["--ahead", "-1"], "0 or more steps ahead"),
         (["--output", str(tmp_path)], "has a finished training"),
     ):
         done = subprocess.run([sys.executable, str(TRAIN), *arguments], capture_output=True, text=True, check=False)
         assert done.returncode == 2
-        assert told in done.stderr.splitlines()[-1]
+        assert message in done.stderr.splitlines()[-1]

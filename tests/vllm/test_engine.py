@@ -36,18 +36,18 @@ async def settled(model: LocalVLLMModel, num_running: int) -> None:
 
 async def num_running_beside(model: LocalVLLMModel) -> int:
     """How many other requests the engine's scheduler runs, as it says itself while it runs a new one."""
-    told: list[int] = []
+    running: list[int] = []
 
     async def watch() -> None:
         while True:
-            told.append(engine_of(model).recorder.running)
+            running.append(engine_of(model).recorder.running)
             await asyncio.sleep(0.002)
 
     watching = asyncio.create_task(watch())
     await model.respond(asked("What is 1 + 1?", **ENDLESS))
     watching.cancel()
     # The first figures may be older than the request, the last are of the time after it.
-    return [number for number in told if number][-1] - 1
+    return [number for number in running if number][-1] - 1
 
 
 async def test_the_policy_answers(model: LocalVLLMModel) -> None:

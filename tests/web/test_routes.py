@@ -314,9 +314,9 @@ async def test_a_rollout_is_shown_whole_and_its_tokens_when_asked_for(web: Web, 
         ("runs/{run}/rollouts?result=odd", 422),
     ],
 )
-async def test_what_is_not_there_or_no_number_is_told(web: Web, run: str, path: str, status: int) -> None:
-    told, message = await web.status(path.format(run=run))
-    assert told == status
+async def test_a_path_that_is_wrong_has_a_status_and_a_message(web: Web, run: str, path: str, status: int) -> None:
+    given, message = await web.status(path.format(run=run))
+    assert given == status
     assert message
 
 
@@ -346,9 +346,9 @@ async def test_a_rollout_is_followed_while_it_is_made(working: Web) -> None:
     assert world.bridge is not None
     run = world.bridge.rollouts.run
     assert [task["agent"] for task in await working.get(f"runs/{run}/in-hand")] == [world.name("adder")]
-    told = []
+    names = []
     async for name, body in working.events(f"rollouts/{run}/0/0/live"):
-        told.append(name)
+        names.append(name)
         if name == "unfinished":
             assert (body["state"], body["input"][0]["content"]) == ("running", "count")
         elif name == "items" and not go_on.is_set():
@@ -358,8 +358,8 @@ async def test_a_rollout_is_followed_while_it_is_made(working: Web) -> None:
         elif name == "stored":
             assert body["reward"] == 1.0
             assert [timing[0] for timing in body["timings"]] == ["seed", "model", "tool", "model", "verify"]
-    assert told[0] == "unfinished"
-    assert told[-1] == "stored"
+    assert names[0] == "unfinished"
+    assert names[-1] == "stored"
     assert (await result).status == 200
 
 
@@ -497,10 +497,10 @@ async def test_two_runs_are_compared_by_their_paired_difference(web: Web, run: s
         await web.store(rollout(run, task, reward=left), rollout(f"{run}x", task, reward=right))
     await web.store(rollout(run, 9), failure(run, 8), failure(f"{run}x", 8))
     found = await web.get(f"runs/{run}/compared/{run}x", sort="worse")
-    (told,) = found["differences"]
-    assert (told["num_better"], told["num_worse"], told["num_equal"], told["num_tasks"]) == (2, 1, 1, 5)
-    assert told["difference"]["value"] == pytest.approx(0.3125)
-    assert told["difference"]["interval"]["low"] < 0.3125 < told["difference"]["interval"]["high"]
+    (by,) = found["differences"]
+    assert (by["num_better"], by["num_worse"], by["num_equal"], by["num_tasks"]) == (2, 1, 1, 5)
+    assert by["difference"]["value"] == pytest.approx(0.3125)
+    assert by["difference"]["interval"]["low"] < 0.3125 < by["difference"]["interval"]["high"]
     assert [pair["task_index"] for pair in found["tasks"]] == [2, 1, 3, 0, 8]
     better = await web.get(f"runs/{run}/compared/{run}x", sort="better")
     assert [pair["difference"] for pair in better["tasks"]] == [1.0, 0.75, 0.0, -0.5, None]

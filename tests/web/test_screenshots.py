@@ -111,9 +111,9 @@ async def store(web: Web, run: str) -> None:
         *(Timing(Stage.MODEL, 1.9, 0.9), Timing(Stage.TOOL, 2.8, 0.2), Timing(Stage.MODEL, 3.0, 2.0)),
         Timing(Stage.VERIFY, 5.0, 0.5),
     ]
-    told: dict[str, Any] = {"timings": timings, "duration_s": 5.5, "policy_versions": ["step-40"], "num_rollouts": 4}
+    fields: dict[str, Any] = {"timings": timings, "duration_s": 5.5, "policy_versions": ["step-40"], "num_rollouts": 4}
     verdict = {"unit_tests_passed": 7, "unit_tests": 8, "is_compiled": True, "log": TRACEBACK}
-    await web.store(rollout(run, 0, response=conversation(), row=row, verdict=verdict, reward=0.875, **told))
+    await web.store(rollout(run, 0, response=conversation(), row=row, verdict=verdict, reward=0.875, **fields))
     question = r"The roots of $x^2 - 7x + 12 = 0$ are $x_1$ and $x_2$. What is $x_1 x_2$?"
     row = {"expected_answer": "12", "responses_create_params": {"input": question}}
     await web.store(*(rollout(run, 1, at, text=MATHS, row=row, verdict=JUDGED, num_rollouts=4) for at in range(4)))

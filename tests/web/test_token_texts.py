@@ -49,11 +49,11 @@ def test_each_id_has_its_text_and_a_character_of_several_ids_comes_with_the_last
     assert TokenTexts(folder / "tokenizer.json").texts([258, 10**9, 258])[0] == "!"
 
 
-@pytest.mark.parametrize(("content", "told"), [("", "is not a tokenizer"), (None, "there is no such file")])
-def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path, content: str | None, told: str) -> None:
+@pytest.mark.parametrize(("content", "message"), [("", "is not a tokenizer"), (None, "there is no such file")])
+def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(TokenizerError, match=told):
+    with pytest.raises(TokenizerError, match=message):
         TokenTexts(tmp_path)
 
 

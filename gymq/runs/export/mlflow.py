@@ -91,7 +91,7 @@ class MlflowRun:
             self._experiment, _milliseconds(report.record.created_at) or None, {RUN_TAG: name}, name
         )
         run_id = run.info.run_id
-        # MLflow lets nobody change a parameter; what the record tells is written once.
+        # A parameter in MLflow cannot be changed, so those of the record are written once.
         params = [
             self._param(key, ", ".join(value) if isinstance(value, list) else str(value))
             for key, value in report.settings().items()

@@ -8,7 +8,7 @@ from typing import Any
 from gymq.runs.export.run_report import COLUMNS, ExportError, RunReport, first_line
 
 CONNECT_S = 30.0  # somebody waits at the terminal
-MAX_RETRIES = 3  # of one request; wandb alone goes on for an hour
+MAX_RETRIES = 3  # of one request; wandb's default is an hour of them
 
 
 class WandbRun:
@@ -39,7 +39,7 @@ class WandbRun:
             init_timeout=CONNECT_S,
             reinit="create_new",
             silent=True,
-            # The command line, the state of a repository and the packages of this machine are nobody's business.
+            # The command line, the state of a repository and the packages of this machine stay here.
             console="off",
             disable_git=True,
             save_code=False,

@@ -41,7 +41,7 @@ def main() -> NoReturn:
     child = os.fork()
     if child == 0:
         _become(program)
-    for fd in (0, 1, 2):  # so that whoever reads the program's output sees its end
+    for fd in (0, 1, 2):  # so that the reader of the program's output sees its end
         os.close(fd)
     status, memory, orphaned = None, False, False
     looked = select.poll()  # which takes descriptors of any number

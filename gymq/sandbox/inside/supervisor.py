@@ -81,7 +81,7 @@ def _start(spec: Spec, uid: int | None) -> int:
     if problem:
         os.waitpid(child, 0)
         raise OSError(problem.decode())
-    for fd in (0, 1, 2):  # so that whoever reads the program's output sees its end
+    for fd in (0, 1, 2):  # so that the reader of the program's output sees its end
         os.close(fd)
     return child
 

@@ -40,7 +40,7 @@ Ask = Callable[[list[Item], list[Item]], responses.Response]
 
 BASH = {**BASH_TOOL_RESPONSE_API, "strict": False}
 START_S = 3600  # for a container; its image may have to be pulled
-logging.getLogger("minisweagent").setLevel(logging.WARNING)  # it tells every command
+logging.getLogger("minisweagent").setLevel(logging.WARNING)  # it logs every command
 PROMPTS = Path(minisweagent.package_dir) / "config" / "benchmarks" / "swebench.yaml"
 
 

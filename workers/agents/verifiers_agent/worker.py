@@ -124,7 +124,9 @@ def _prompt(rollout: gymq.Rollout) -> list[dict[str, Any]]:
     except responses.ResponsesError as error:
         raise gymq.InvalidTask(f"responses_create_params.{error}") from None
     roles = {"developer": "system"}
-    return [{"role": roles.get(told["role"], told["role"]), "content": told["content"]} for told in messages]
+    return [
+        {"role": roles.get(message["role"], message["role"]), "content": message["content"]} for message in messages
+    ]
 
 
 def _check(state: dict[str, Any], client: Any, env_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A policy that needs no engine: it plays scripts, waits, pads and fails as told, and repeats itself exactly.
+"""A policy that needs no engine: it plays scripts, waits, pads and fails as configured, and repeats itself exactly.
 
 What it says depends on the option `seed`, the session and the conversation; never on the process, the time or the
 order of requests.

@@ -170,7 +170,7 @@ class BoundedEvaluator(SafeMathEvaluator):
 class BoundedCalculatorEnv(CalculatorEnv):
     """The library's environment, with a calculator that always comes to an end."""
 
-    # The docstring of the library's method tells the model about the tool.
+    # The docstring of the library's method describes the tool to the model.
     @functools.wraps(CalculatorEnv.calculator)
     def calculator(self, expr: str) -> tuple[float | str, float, bool]:  # type: ignore[override]
         try:

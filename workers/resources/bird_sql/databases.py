@@ -99,7 +99,7 @@ class Databases:
                     await self._returned(copy)
 
     async def close(self) -> None:
-        """End all sandboxes that nobody uses."""
+        """End all sandboxes that are not in use."""
         idle, self._idle = self._idle, []
         for copy in idle:
             await copy.session.close()

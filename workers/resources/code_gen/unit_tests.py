@@ -84,7 +84,7 @@ class TestRun:
             TimeoutError: a comparison of outputs did not end in time, which says nothing about them.
         """
         if not _is_json(self._tests):
-            return Outcome([RUNTIME_ERROR], _metadata(RUNTIME_ERROR, error="a test is no JSON"), 0.0)
+            return Outcome([RUNTIME_ERROR], _metadata(RUNTIME_ERROR, error="a test is not JSON"), 0.0)
         began, computing_s = time.monotonic(), 0.0
         results: list[bool | int] = []
         for given, wanted in zip(self._tests.inputs, self._tests.outputs, strict=True):

@@ -90,7 +90,7 @@ class Pages:
         try:
             parsed = yarl.URL(url)
         except ValueError as error:
-            raise PageError(f"this is no address: {error}") from None
+            raise PageError(f"this is not an address: {error}") from None
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise PageError("only http:// and https:// addresses can be read")
         if not self._allow_private and not _may_be_public(parsed.host):

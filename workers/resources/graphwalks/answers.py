@@ -7,12 +7,12 @@ import re
 from collections.abc import Hashable, Set
 from typing import Any
 
-# White space is not given back, so a line of them takes linear time.
+# White space is matched possessively, so a line of them takes linear time.
 _OPENING = re.compile(r"Final Answer:\s*+\[")
 
 
 def predicted_nodes(reply: str) -> list[str] | None:
-    """Return the nodes that the last line of a reply names, in their order; None if it is no answer line.
+    """Return the nodes that the last line of a reply names, in their order; None if it is not an answer line.
 
     A line ends at a line feed; blank ones do not count. The list ends at the last closing bracket of the line.
     """
@@ -28,7 +28,7 @@ def predicted_nodes(reply: str) -> list[str] | None:
 
 
 def expected_nodes(text: str) -> Set[Hashable]:
-    """Return the members of a JSON list; what is no list of names gives what Python's `set` makes of it, or nothing."""
+    """Return the elements of a JSON list; a value of another type gives what Python's `set` makes of it, or nothing."""
     try:
         expected: Any = json.loads(text)
         return frozenset(expected)

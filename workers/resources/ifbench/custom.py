@@ -25,7 +25,7 @@ CAPITALS = _CAPITALS.split()
 CITY_HEADER = ["ID", "Country", "City", "Year", "Count"]
 FIELDS = 5
 
-# White space is not given back where nothing else can follow it.
+# White space is matched possessively where nothing else can follow it.
 _QUESTION = re.compile(r"Question \d++[.|):;]?+\s*+")
 _CHOICE = re.compile(r"[A-Ea-e][.|)]\s*\w")
 _BRANDS = re.compile(",[ \t]*".join(f'"?{name}"?' for name in ("ProductID", "Category", "Brand", "Price", "Stock")))

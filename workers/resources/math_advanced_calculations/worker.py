@@ -16,7 +16,7 @@ import pydantic
 import gymq
 
 PASSING_ON = frozenset({"negate", "return_constant"})
-"""Tools that give back what they are given."""
+"""Tools that return what they are given."""
 
 _NUMERAL = re.compile(r"\d[\d,]*(?:\.\d+)?(?:[eE][+-]?\d+)?|\.\d+")
 _WORD = re.compile(r"[a-z]+")
@@ -135,7 +135,7 @@ class Calculators(gymq.Resources[CalculationRow]):
             raise gymq.ToolError(404, "Function not found")
         result = self.tools[name].function(self, **given)
         if not math.isfinite(result):
-            raise OverflowError("the result is no finite number")
+            raise OverflowError("the result is not a finite number")
         return {"solution": result}
 
     async def verify(self, request: gymq.VerifyRequest[CalculationRow]) -> gymq.Verdict:

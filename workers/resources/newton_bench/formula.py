@@ -55,4 +55,4 @@ def _compiled(node: ast.expr) -> Function:
         case ast.Call(func=ast.Name(id=name), args=[argument]) if name in _FUNCTIONS:
             function, inner = getattr(math, name), _compiled(argument)
             return lambda values: function(inner(values))
-    raise ValueError(f"{ast.unparse(node)} is no arithmetic")
+    raise ValueError(f"{ast.unparse(node)} is not arithmetic")

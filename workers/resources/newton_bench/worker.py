@@ -199,7 +199,7 @@ def refusal_of(code: str) -> str | None:
     try:
         ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"the code is no Python: {error}"
+        return f"the code is not valid Python: {error}"
     refused = _REFUSED_CODE.search(code)
     return f"the code may not use `{refused[0].rstrip('( ')}`" if refused else None
 

@@ -42,7 +42,7 @@ def first_difference(expected: Any, actual: Any, tolerance: Tolerance) -> str | 
     pending = [(expected, actual)]
     while pending:
         expected, actual = pending.pop()
-        # An integer is no fraction and a fraction no integer, but `true` passes for the integer 1.
+        # An integer does not match a fraction nor a fraction an integer, but `true` passes for the integer 1.
         if not isinstance(actual, type(expected)):
             return "argument_value_type_different"
         if isinstance(expected, dict):

@@ -31,7 +31,7 @@ def typed_csv(rows: list[dict[str, Any]], schema: dict[str, Any]) -> list[dict[s
 
 
 def _elements(data: Any) -> list[Any]:
-    """A list as XML writes it: repeated elements, often inside an element of their own; a single one is no list yet."""
+    """A list as XML writes it: repeated elements, often in an element of their own; a single one is not a list yet."""
     if isinstance(data, dict) and len(data) == 1:
         (data,) = data.values()
     if isinstance(data, list):

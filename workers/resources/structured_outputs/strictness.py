@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
-_DATA = frozenset({"const", "default", "example"})  # may be objects, but are no schemas
+_DATA = frozenset({"const", "default", "example"})  # may be objects, but are not schemas
 
 
 def strict(schema: Any) -> Any:

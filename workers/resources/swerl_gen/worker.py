@@ -161,9 +161,9 @@ def file_contents(metadata: dict[str, Any]) -> tuple[dict[str, str], bool]:
     try:
         contents, remove_repo_name = json.loads(metadata["relevant_file_contents"]), metadata["remove_repo_name"]
     except (KeyError, TypeError, ValueError, RecursionError):
-        raise Void("metadata lacks remove_repo_name, or its relevant_file_contents is no JSON") from None
+        raise Void("metadata lacks remove_repo_name, or its relevant_file_contents is not JSON") from None
     if not isinstance(contents, dict) or not all(isinstance(text, str) for text in contents.values()):
-        raise Void("metadata.relevant_file_contents is no object of texts")
+        raise Void("metadata.relevant_file_contents is not an object of texts")
     return contents, bool(remove_repo_name)
 
 

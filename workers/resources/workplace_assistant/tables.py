@@ -115,7 +115,9 @@ def _same_rows(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
 
 
 def _comparable(row: Row) -> dict[str, tuple[bool, Any]]:
-    """The row, in lower case where case does not matter. The number 30 is 30.0, but not the text "30"; 1 is no true."""
+    """Return the row, lower case where case does not matter. The number 30 is 30.0, but not the text "30"; 1 is not
+    true.
+    """
     return {
         column: (
             isinstance(value, bool),

@@ -53,7 +53,7 @@ def count_matches(calls: Sequence[Mapping[str, Any]], expected: list[dict[str, A
 
 
 def parsed(arguments: str | None) -> Any:
-    """The arguments that a model wrote as JSON; none at all if they are no JSON."""
+    """The arguments that a model wrote as JSON; none at all if they are not JSON."""
     try:
         return json.loads(arguments or "")
     except (ValueError, RecursionError):
@@ -61,7 +61,7 @@ def parsed(arguments: str | None) -> Any:
 
 
 def as_object(arguments: Any) -> dict[str, Any]:
-    """Arguments for comparison: a text is read as JSON once more, and what is no object counts as none at all."""
+    """Arguments for comparison: a text is read as JSON once more, and other values count as none at all."""
     if isinstance(arguments, str):
         arguments = parsed(arguments)
     return arguments if isinstance(arguments, dict) else {}

@@ -1,4 +1,4 @@
-"""A small HTTP/1.1 server that answers as told and remembers what it was asked. Connections are kept alive."""
+"""A small HTTP/1.1 server that answers by a script and remembers what it was asked. Connections are kept alive."""
 
 from __future__ import annotations
 

@@ -167,9 +167,9 @@ async def test_the_key_is_in_no_message_and_no_log(
         for status in ("401 Unauthorized", "200 OK"):
             server.answers = [error(status, text)]
             found = await failure(worker)
-            told = "".join(traceback.format_exception(found)) + repr(found) + caplog.text
-            assert KEY[:6] not in told
-            assert "other-secret-value" not in told
+            shown = "".join(traceback.format_exception(found)) + repr(found) + caplog.text
+            assert KEY[:6] not in shown
+            assert "other-secret-value" not in shown
 
 
 OVERFLOWS = [

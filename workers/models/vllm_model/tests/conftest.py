@@ -18,7 +18,7 @@ Start = Callable[..., Awaitable[VLLMModel]]
 
 @pytest.fixture
 async def start(server: StandIn) -> AsyncIterator[Start]:
-    """Starts workers that ask the server unless told otherwise, and stops them."""
+    """Starts workers that ask the server unless options name another, and stops them."""
     async with AsyncExitStack() as stack:
 
         async def started(**options: Any) -> VLLMModel:

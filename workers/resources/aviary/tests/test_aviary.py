@@ -239,10 +239,10 @@ async def test_the_calculator_calculates(expression, value):
 async def test_reset_tells_observations_and_tools_and_a_question_that_looks_like_json_stays_text():
     async with Harness(Environments, GSM8K) as env:
         session = await env.session(ROW | {"task_idx": 1})
-        told = json.loads((await session.call("reset", {})).output)
-    assert told["obs"] == [{"type": "message", "role": "user", "content": "[1, 2]"}]
-    assert [tool["name"] for tool in told["tools"]] == ["calculator", "submit_answer"]
-    calculator = told["tools"][0]
+        reset = json.loads((await session.call("reset", {})).output)
+    assert reset["obs"] == [{"type": "message", "role": "user", "content": "[1, 2]"}]
+    assert [tool["name"] for tool in reset["tools"]] == ["calculator", "submit_answer"]
+    calculator = reset["tools"][0]
     assert calculator["strict"]
     assert calculator["parameters"]["required"] == ["expr"]
     assert calculator["parameters"]["additionalProperties"] is False

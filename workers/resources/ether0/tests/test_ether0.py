@@ -82,7 +82,7 @@ async def test_a_folder_without_filters_is_refused(tmp_path):
 
 
 class FakeRemotes:
-    """ether0's prediction server: bearer token first, then what it was told to predict."""
+    """ether0's prediction server: bearer token first, then what it is set to predict."""
 
     def __init__(self, **predictions):
         self.predictions = predictions

@@ -1,4 +1,4 @@
-"""Servers for the tests: the example server on a free port, and one that answers as it is told, byte by byte."""
+"""Servers for the tests: the example server on a free port, and one that answers by a script, byte by byte."""
 
 import asyncio
 import json

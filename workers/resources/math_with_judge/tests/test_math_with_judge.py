@@ -144,10 +144,10 @@ def test_unknown_parameters_for_the_judge_are_refused():
 
 async def test_a_judge_that_cannot_be_asked_is_a_failure_and_no_zero():
     async def answer(_model: str, _params: dict[str, Any]) -> dict[str, Any]:
-        raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, "nobody serves judge")
+        raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, "no worker serves judge")
 
     async with Harness(Math, JUDGED, models=ScriptedModel(answer)) as env:
-        with pytest.raises(gymq.JudgeFailed, match="nobody serves judge"):
+        with pytest.raises(gymq.JudgeFailed, match="no worker serves judge"):
             await env.verify(row("42"), reply("\\boxed{41}"))
 
 

@@ -206,12 +206,12 @@ def test_a_page_is_named_by_its_host(url, host):
 async def test_a_missing_query_is_told_before_an_excluded_site():
     async with searching(FakeTavily(), exclude_domains=["bad.example"]) as (env, _):
         session = await env.session(ROW)
-        for arguments, told in [
+        for arguments, results in [
             ({"url": "bad.example"}, "Query is none"),
             ({"query": "q"}, "URL is none"),
             ({"url": "bad.example", "query": "q"}, "URL is in excluded domains"),
         ]:
-            assert (await call(session, "find_in_page", **arguments))[1] == {"results_string": told}
+            assert (await call(session, "find_in_page", **arguments))[1] == {"results_string": results}
 
 
 @pytest.mark.parametrize(

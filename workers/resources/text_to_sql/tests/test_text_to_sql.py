@@ -138,10 +138,10 @@ async def test_a_judge_that_cannot_be_asked_is_a_failure_and_no_zero(said_before
     async def answer(_model: str, _params: dict[str, Any]) -> dict[str, Any]:
         for text in said:
             return reply(text)
-        raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, "nobody serves judge")
+        raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, "no worker serves judge")
 
     async with Harness(TextToSql, JUDGE, models=ScriptedModel(answer)) as env:
-        with pytest.raises(gymq.JudgeFailed, match="nobody serves judge"):
+        with pytest.raises(gymq.JudgeFailed, match="no worker serves judge"):
             await env.verify(ROW, QUERY)
 
 
