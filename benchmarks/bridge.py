@@ -34,9 +34,9 @@ from gymq.bridge import Bridge, BridgeSettings, Directory, InstanceAddress
 from gymq.bridge.rollouts import Rollouts
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
+from gymq.cluster.server.address import free_port
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
-from gymq.server.address import free_port
 
 HOST = "127.0.0.1"
 JSON = {"Content-Type": "application/json"}

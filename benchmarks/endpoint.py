@@ -24,8 +24,8 @@ from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.ours import instances
 from benchmarks.workloads import Workload, model_reply
 from gymq.cluster.launch import Cluster
+from gymq.cluster.server.address import free_port
 from gymq.protocol.instances import Instance
-from gymq.server.address import free_port
 
 NAME = "bench"  # of the model at the endpoint
 

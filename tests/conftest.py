@@ -12,9 +12,9 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
+from gymq.cluster.server import EmbeddedServer
 from gymq.failures import Retry
 from gymq.secrets import redaction
-from gymq.server import EmbeddedServer
 
 # A shell that runs the tests in the background has SIGINT ignored, which all processes that they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

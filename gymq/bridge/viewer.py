@@ -16,8 +16,8 @@ from gymq.bridge.settings import BridgeSettings
 from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
+from gymq.cluster.server.address import bracketed
 from gymq.defaults import VIEWER_PORT
-from gymq.server.address import bracketed
 
 NUM_PORTS = 50
 

@@ -50,10 +50,10 @@ def init(
         force: replace an existing nats-server.conf.
     """
     from gymq.cli.actions.auth import SERVER_FILE, is_loopback, tls_of, url_of
+    from gymq.cluster.server.auth_config import ServerSettings, render
+    from gymq.cluster.server.roles import ROLES
     from gymq.secrets import credentials
     from gymq.secrets.credentials import VARIABLE
-    from gymq.server.auth_config import ServerSettings, render
-    from gymq.server.roles import ROLES
 
     settings = ServerSettings(
         store=(store or folder / "jetstream").resolve(),
@@ -93,9 +93,9 @@ def show(role: str | None = None, /, *, folder: Path | None = None, json: bool =
     import msgspec
 
     from gymq.cli.actions.auth import has_password, masked, print_subjects
+    from gymq.cluster.server.roles import ROLES
     from gymq.render import listing, listing_console, printable
     from gymq.secrets import credentials
-    from gymq.server.roles import ROLES
 
     known = {found.name: found for found in ROLES}
     if role is not None and role not in known:

@@ -16,9 +16,9 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cli.errors import UsageError
 from gymq.cluster.host import raise_open_files
+from gymq.cluster.server.address import bracketed
 from gymq.config import Config
 from gymq.config.sources import origin
-from gymq.server.address import bracketed
 
 
 class BridgeAddress(NamedTuple):

@@ -15,12 +15,12 @@ from gymq.cli.configuration import check_instance, check_instances
 from gymq.cli.errors import UsageError
 from gymq.cluster.host import WorkerFailed
 from gymq.cluster.launch import Cluster
+from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.config import Config, Instance
 from gymq.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import say
 from gymq.runs.stored_runs import Runs
-from gymq.server import EmbeddedServer, find_running
 
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"

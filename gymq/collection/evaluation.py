@@ -19,6 +19,7 @@ from gymq.bus import Bus
 from gymq.bus.loop_thread import LoopThread
 from gymq.cluster.host import Host, HostSpec
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
+from gymq.cluster.server import find_running
 from gymq.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
 from gymq.collection.collection import Collection, CollectOptions
 from gymq.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
@@ -30,7 +31,6 @@ from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
 from gymq.render import say
-from gymq.server import find_running
 
 log = logging.getLogger("gymq.collection")
 

@@ -11,10 +11,10 @@ import msgspec
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
+from gymq.cluster.server.probe import read_info
+from gymq.cluster.server.store import ServerRecord
 from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.stored_runs import Runs, RunState
-from gymq.server.probe import read_info
-from gymq.server.store import ServerRecord
 
 NEWEST_RUNS = 10
 NEWEST_DEAD_LETTERS = 3

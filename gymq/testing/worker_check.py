@@ -16,6 +16,7 @@ import msgspec
 from gymq.authoring import OptionsError
 from gymq.bus import Bus, BusError
 from gymq.cluster.launch import Cluster, LaunchError
+from gymq.cluster.server import ServerError
 from gymq.collection.collection import CollectError, Collection, CollectOptions
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import JsonlError, JsonlFile
@@ -26,7 +27,6 @@ from gymq.loading.registry import WorkerNotFound
 from gymq.loading.worker_source import WorkerSource
 from gymq.protocol.messages import FailureClass
 from gymq.resources import Resources
-from gymq.server import ServerError
 from gymq.testing import Harness, reply
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
 from gymq.workers import SHIPPED

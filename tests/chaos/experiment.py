@@ -19,12 +19,12 @@ import msgspec
 from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.server.store import Store
 from gymq.data.run_files import RunFiles
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.profiler import read_profile
-from gymq.server.store import Store
 
 from .fault_injector import Fault, FaultInjector
 from .scenario import Scenario, instances

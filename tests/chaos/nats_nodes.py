@@ -12,8 +12,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymq.bus import Bus, BusError
+from gymq.cluster.server.binary import find_binary
 from gymq.processes import parent_death
-from gymq.server.binary import find_binary
 from tests.support.ports import free_port
 
 HOST = "127.0.0.1"

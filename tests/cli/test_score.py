@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gymq.cluster.server import find_running
 from gymq.responses import FunctionCall, FunctionCallOutput
-from gymq.server import find_running
 from gymq.testing import function_call, reply
 
 FIRST_IS_RIGHT = '''

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import Bus, streams
+from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.protocol.messages import Task, encode
-from gymq.server import EmbeddedServer, find_running
 
 from .conftest import NUM_REPEATS
 

@@ -12,8 +12,8 @@ import aiohttp
 import psutil
 import pytest
 
+from gymq.cluster.server import EmbeddedServer
 from gymq.defaults import VIEWER_URL
-from gymq.server import EmbeddedServer
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 

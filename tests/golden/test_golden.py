@@ -22,12 +22,12 @@ from rich.console import Console
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
 from gymq.cli import COMMANDS, make_app
+from gymq.cluster.server import EmbeddedServer
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.run_files import Manifest, RunFiles, failure_row, output_row, refused_row
 from gymq.protocol import messages, subjects
 from gymq.protocol.messages import Failure, FailureClass, Message, Stage, Unresolved, VerifiedRollout
-from gymq.server import EmbeddedServer
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.outcomes import add_outcome
 from gymq.stats.running import RunningProfile

@@ -13,11 +13,11 @@ import yaml
 
 from gymq.bridge import settings_of
 from gymq.bus import streams
+from gymq.cluster.server.auth_config import STREAMS_ACCOUNT
+from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.config import load
 from gymq.protocol.instances import ROLE_OF
-from gymq.server.auth_config import STREAMS_ACCOUNT
-from gymq.server.binary import find_binary
-from gymq.server.roles import OPERATOR, SERVICES
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 BASE = FOLDER / "base"

@@ -12,8 +12,8 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cluster.launch import Cluster, LaunchError
 from gymq.cluster.ray_launch import RayNodes
+from gymq.cluster.server import EmbeddedServer
 from gymq.protocol.instances import Instance
-from gymq.server import EmbeddedServer
 
 from .local_cluster import local_cluster
 

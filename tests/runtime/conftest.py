@@ -11,8 +11,8 @@ import pytest
 import uvloop
 
 from gymq.bus import Bus
+from gymq.cluster.server import EmbeddedServer
 from gymq.processes import KillableProcesses
-from gymq.server import EmbeddedServer
 
 Connect = Callable[[str], Awaitable[Bus]]
 

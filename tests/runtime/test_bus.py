@@ -13,7 +13,7 @@ from gymq.bus import Bus, BusError, NoAnswer, NoResponders, TooLarge
 from gymq.bus import bus as bus_module
 from gymq.bus import connection as connection_module
 from gymq.bus.connection import HEADER_ROOM_BYTES, OUTAGE_BUFFER_BYTES
-from gymq.server import EmbeddedServer
+from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until
 
 Kill = Callable[[], Awaitable[None]]

@@ -6,11 +6,11 @@ import msgspec
 import pytest
 
 from gymq.bus import Bus
+from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.profiler import Profiler, read_profile
-from gymq.server import EmbeddedServer
 
 Connect = Callable[[str], Awaitable[Bus]]
 

@@ -10,6 +10,7 @@ import pytest
 
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.jetstream import JetStream
+from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import (
     BadMessage,
@@ -24,7 +25,6 @@ from gymq.protocol.messages import (
 )
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until
 
 Kill = Callable[[], Awaitable[None]]

@@ -11,12 +11,12 @@ from nats.aio.msg import Msg
 from gymq.bus import Bus, streams
 from gymq.bus.connection import parse_headers
 from gymq.bus.jetstream import Delivery, JetStream, Pull
+from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import profiled_totals
 from gymq.runtime.profiler import Profiler, last_profile, read_profile
-from gymq.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 

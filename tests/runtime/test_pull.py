@@ -11,7 +11,7 @@ from nats.aio.msg import Msg
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.consumer import Consumer
 from gymq.bus.jetstream import Delivery, JetStream, Pull
-from gymq.server import EmbeddedServer
+from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 Kill = Callable[[], Awaitable[None]]

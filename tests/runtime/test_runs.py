@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus, BusError, streams
+from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import Profiler, read_profile
-from gymq.server import EmbeddedServer
 
 Connect = Callable[[str], Awaitable[Bus]]
 

@@ -10,11 +10,11 @@ import pytest
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import JetStream, JetStreamError
+from gymq.cluster.server import EmbeddedServer
+from gymq.cluster.server.binary import find_binary
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.server import EmbeddedServer
-from gymq.server.binary import find_binary
 from tests.support.ports import free_port
 from tests.support.waiting import DEADLINE_S
 

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus, BusError, NoAnswer, TooLarge, jetstream
 from gymq.bus.jetstream import STREAM_FULL, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError
-from gymq.server import EmbeddedServer
+from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 Kill = Callable[[], Awaitable[None]]

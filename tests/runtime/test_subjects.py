@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 import gymq
 from gymq.bus import streams
+from gymq.cluster.server import roles
+from gymq.cluster.server.roles import OPERATOR, ROLES, Role, role
 from gymq.protocol import messages, subjects
 from gymq.protocol.messages import Message, decoder
 from gymq.protocol.subjects import SUBJECTS, BadToken, RolloutId, Subject
-from gymq.server import roles
-from gymq.server.roles import OPERATOR, ROLES, Role, role
 
 PAGE = (Path(__file__).parents[2] / "subjects.md").read_text()
 

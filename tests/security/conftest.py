@@ -13,9 +13,9 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.cli.auth import init
-from gymq.server.binary import find_binary
-from gymq.server.probe import read_info
-from gymq.server.roles import ROLES
+from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.probe import read_info
+from gymq.cluster.server.roles import ROLES
 from tests.support.ports import free_port
 
 from .raw_client import RawClient

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gymq.server.binary import find_binary
-from gymq.server.roles import ROLES
+from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.roles import ROLES
 
 ROOT = Path(__file__).parents[2]
 OF_GYMQ = {

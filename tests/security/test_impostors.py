@@ -13,6 +13,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, discovery
+from gymq.cluster.server.roles import role
 from gymq.protocol import subjects
 from gymq.protocol.messages import (
     BlobRef,
@@ -34,7 +35,6 @@ from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.tasks import read_task
 from gymq.rpc.calls import Calls
 from gymq.rpc.serving import Server
-from gymq.server.roles import role
 from tests.support.waiting import until
 
 from .conftest import RawClients, RoleServer

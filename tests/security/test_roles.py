@@ -7,8 +7,8 @@ import pytest
 from nats.errors import Error as NatsError
 
 from gymq.bus import streams
+from gymq.cluster.server.roles import ROLES
 from gymq.protocol import subjects
-from gymq.server.roles import ROLES
 
 from .conftest import RawClients, RoleServer
 from .raw_client import RawClient

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.server import EmbeddedServer
+from gymq.cluster.server import EmbeddedServer
 
 
 @pytest.fixture

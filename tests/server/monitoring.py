@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 import nats
 
-from gymq.server import EmbeddedServer
-from gymq.server.config import MONITOR
+from gymq.cluster.server import EmbeddedServer
+from gymq.cluster.server.config import MONITOR
 from tests.support.waiting import DEADLINE_S
 
 

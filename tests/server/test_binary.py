@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.server import EmbeddedServer, ServerError, embedded
-from gymq.server.binary import MIN_VERSION, binary_version, find_binary
+from gymq.cluster.server import EmbeddedServer, ServerError, embedded
+from gymq.cluster.server.binary import MIN_VERSION, binary_version, find_binary
 
 
 @pytest.fixture

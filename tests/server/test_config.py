@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 import psutil
 
-from gymq.server import EmbeddedServer
-from gymq.server.config import render_config
+from gymq.cluster.server import EmbeddedServer
+from gymq.cluster.server.config import render_config
 
 from .monitoring import ask
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import nats
 import pytest
 
-from gymq.server import EmbeddedServer, ServerError, embedded, find_running
-from gymq.server.address import free_port
-from gymq.server.config import LOG_MAX_BYTES
+from gymq.cluster.server import EmbeddedServer, ServerError, embedded, find_running
+from gymq.cluster.server.address import free_port
+from gymq.cluster.server.config import LOG_MAX_BYTES
 
 
 async def fill(server: EmbeddedServer) -> None:

@@ -12,14 +12,14 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from gymq.server import EmbeddedServer, ServerError, embedded, find_running
-from gymq.server.config import LOG_MAX_BYTES
+from gymq.cluster.server import EmbeddedServer, ServerError, embedded, find_running
+from gymq.cluster.server.config import LOG_MAX_BYTES
 from tests.support.waiting import DEADLINE_S
 
 PARENT = """
 import asyncio, sys
 from pathlib import Path
-from gymq.server import EmbeddedServer
+from gymq.cluster.server import EmbeddedServer
 
 async def main():
     async with EmbeddedServer(Path(sys.argv[1])) as server:

@@ -10,7 +10,7 @@ import httpx
 import nats
 import pytest
 
-from gymq.server import EmbeddedServer, ServerError, find_running
+from gymq.cluster.server import EmbeddedServer, ServerError, find_running
 
 
 async def test_a_second_owner_is_refused_and_told_who_has_the_store(store: Path, server: EmbeddedServer) -> None:

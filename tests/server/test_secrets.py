@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.server import EmbeddedServer, ServerError, find_running, redact
+from gymq.cluster.server import EmbeddedServer, ServerError, find_running, redact
 
 from .monitoring import ask, password_of_monitor
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
+from gymq.cluster.server import EmbeddedServer
 from gymq.data.rows import RowError
 from gymq.failures import Retry
-from gymq.server import EmbeddedServer
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say

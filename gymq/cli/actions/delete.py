@@ -5,9 +5,9 @@ from __future__ import annotations
 from gymq.bus import Bus, streams
 from gymq.cli.cluster import connected, require_run, stored_url
 from gymq.cli.errors import UsageError
+from gymq.cluster.server.roles import OPERATOR
 from gymq.protocol import subjects
 from gymq.runs.stored_runs import Runs
-from gymq.server.roles import OPERATOR
 
 
 async def delete_runs(runs: list[str], nats: str | None) -> int:

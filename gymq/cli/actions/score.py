@@ -15,6 +15,7 @@ from rich.text import Text
 
 from gymq.cli.cluster import STORE, connected
 from gymq.cli.errors import UsageError
+from gymq.cluster.server import find_running
 from gymq.config import Config
 from gymq.data.run_files import RunFiles
 from gymq.failures import JudgeFailed
@@ -25,7 +26,6 @@ from gymq.runs.score import ScoreOptions, ScoreSummary
 from gymq.runs.score import score as score_file
 from gymq.runs.verifiers import Verifiers
 from gymq.runtime.model_runner import BusModels
-from gymq.server import find_running
 
 MOST_CHANGES = 10
 

@@ -9,6 +9,8 @@ from rich.text import Text
 
 from gymq.cli.cluster import STORE, connected, running_url
 from gymq.cli.table import run_table
+from gymq.cluster.server import redact
+from gymq.cluster.server.store import Store
 from gymq.render import (
     Listing,
     listing,
@@ -20,8 +22,6 @@ from gymq.render import (
     shown_seconds,
 )
 from gymq.runs.cluster_status import ClusterStatus, read_status
-from gymq.server import redact
-from gymq.server.store import Store
 
 
 async def show_status(nats: str | None, as_json: bool) -> int:

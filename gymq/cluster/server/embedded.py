@@ -11,13 +11,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from gymq.server.address import bracketed, client_url, free_port, loopback_host
-from gymq.server.binary import binary_version, find_binary
-from gymq.server.config import render_config
-from gymq.server.errors import PortTakenError, ServerError
-from gymq.server.probe import health_problem, read_info
-from gymq.server.process import ServerProcess
-from gymq.server.store import ServerRecord, Store
+from gymq.cluster.server.address import bracketed, client_url, free_port, loopback_host
+from gymq.cluster.server.binary import binary_version, find_binary
+from gymq.cluster.server.config import render_config
+from gymq.cluster.server.errors import PortTakenError, ServerError
+from gymq.cluster.server.probe import health_problem, read_info
+from gymq.cluster.server.process import ServerProcess
+from gymq.cluster.server.store import ServerRecord, Store
 
 log = logging.getLogger("gymq.server")
 

@@ -4,7 +4,7 @@ import ipaddress
 import secrets
 import socket
 
-from gymq.server.errors import ServerError
+from gymq.cluster.server.errors import ServerError
 
 USER = "gymq"
 

@@ -3,7 +3,7 @@
 Paths in it are relative: the server runs in its store folder.
 """
 
-from gymq.server.address import USER
+from gymq.cluster.server.address import USER
 
 MONITOR = "monitor"  # the user that may ask the server how it is; it reaches no message of ours
 LOG_FILE = "nats-server.log"

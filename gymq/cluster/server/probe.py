@@ -5,7 +5,7 @@ import contextlib
 
 import msgspec
 
-from gymq.server.config import MONITOR
+from gymq.cluster.server.config import MONITOR
 
 
 class Info(msgspec.Struct):

@@ -10,8 +10,8 @@ For one machine and one user. Its store folder holds everything:
     jetstream/          the data
 """
 
+from gymq.cluster.server.embedded import EmbeddedServer, find_running
+from gymq.cluster.server.errors import ServerError
 from gymq.secrets.redaction import redact
-from gymq.server.embedded import EmbeddedServer, find_running
-from gymq.server.errors import ServerError
 
 __all__ = ["EmbeddedServer", "ServerError", "find_running", "redact"]

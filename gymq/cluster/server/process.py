@@ -9,10 +9,10 @@ import sys
 import time
 from pathlib import Path
 
+from gymq.cluster.server.errors import PortTakenError, ServerError
+from gymq.cluster.server.store import CONFIG_FILE, Store
 from gymq.processes import parent_death
 from gymq.secrets.redaction import redact
-from gymq.server.errors import PortTakenError, ServerError
-from gymq.server.store import CONFIG_FILE, Store
 
 _FIRST_POLL_S = 0.005
 _LONGEST_POLL_S = 0.05

