@@ -12,9 +12,9 @@ from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
 import pydantic
 
 from gymq.errors import GymqError
+from gymq.processes.passed_environment import check_name
 from gymq.protocol.instances import ServerType
-from gymq.secrets.passed_environment import check_name
-from gymq.secrets.redaction import may_name_secret
+from gymq.redaction import may_name_secret
 
 VariableName = Annotated[str, pydantic.AfterValidator(check_name)]
 """The name of an environment variable that may be passed to a worker, as an option."""

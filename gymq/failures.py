@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Stage
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 
 @dataclass(frozen=True)

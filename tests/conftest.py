@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from gymq import redaction
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import Retry
-from gymq.secrets import redaction
 
 # A shell that runs the tests in the background has SIGINT ignored, which all processes that they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)

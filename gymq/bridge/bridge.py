@@ -28,9 +28,9 @@ from gymq.bridge.settings import BridgeSettings
 from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
+from gymq.redaction import hide
 from gymq.rpc.calls import Calls
 from gymq.rpc.routing import RoutedCalls, Routes
-from gymq.secrets.redaction import hide
 
 log = logging.getLogger("gymq.bridge")
 

@@ -25,7 +25,7 @@ from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
 from gymq.bridge.http import check_key, connections_log, errors_as_json, read_body
 from gymq.bridge.model_calls import Ask, answer
-from gymq.secrets.redaction import hide
+from gymq.redaction import hide
 
 PREFIX = "/ng-rollout/{rollout}"
 CAPTURE = "/training-token-capture"

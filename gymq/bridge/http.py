@@ -15,7 +15,7 @@ from aiohttp.http import HttpProcessingError
 
 from gymq.bridge.failures import BridgeError, invalid
 from gymq.bridge.memory import MemoryBudget, Share
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bridge")
 connections_log = logging.getLogger("gymq.bridge.connections")

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from gymq.config.loader import ENV_YAML
 from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.errors import GymqError
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 START_S = 1800.0  # a model may take its time to load
 STOP_S = 60.0

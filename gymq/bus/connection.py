@@ -25,11 +25,10 @@ from nats.aio.msg import Msg as Msg
 from nats.aio.subscription import Subscription as Subscription
 from nats.protocol import parser
 
-from gymq.bus import tls
+from gymq.bus import credentials, tls
 from gymq.errors import BusError as BusError
 from gymq.protocol import subjects
-from gymq.secrets import credentials
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
 
@@ -132,7 +131,7 @@ class Connection:
     async def connect(cls, url: str, *, role: str, name: str, timeout_s: float = 10.0) -> Self:
         """Connect to one server or, comma-separated, to any of several.
 
-        The user is that of the URL, else that of the role (see `gymq.secrets.credentials`); TLS is spoken as
+        The user is that of the URL, else that of the role (see `gymq.bus.credentials`); TLS is spoken as
         `gymq.bus.tls` says.
 
         Args:

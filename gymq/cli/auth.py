@@ -49,11 +49,11 @@ def init(
         tls_ca: certificate authorities of client certificates, PEM; clients without a certificate are then refused.
         force: replace an existing nats-server.conf.
     """
+    from gymq.bus import credentials
+    from gymq.bus.credentials import VARIABLE
     from gymq.cli.actions.auth import SERVER_FILE, is_loopback, tls_of, url_of
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
-    from gymq.secrets import credentials
-    from gymq.secrets.credentials import VARIABLE
 
     settings = ServerSettings(
         store=(store or folder / "jetstream").resolve(),
@@ -92,10 +92,10 @@ def show(role: str | None = None, /, *, folder: Path | None = None, json: bool =
     """
     import msgspec
 
+    from gymq.bus import credentials
     from gymq.cli.actions.auth import has_password, masked, print_subjects
     from gymq.cluster.server.roles import ROLES
     from gymq.render import listing, listing_console, printable
-    from gymq.secrets import credentials
 
     known = {found.name: found for found in ROLES}
     if role is not None and role not in known:

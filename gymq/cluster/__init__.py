@@ -1,1 +1,1 @@
-"""A NATS server and worker processes: one of them, all of them on this machine, on Ray, in environments of their own."""
+"""A cluster: its NATS server, and the worker processes on this machine or on Ray, each perhaps with its own Python."""

@@ -34,6 +34,7 @@ from gymq.processes import KillableProcesses, memory, parent_death
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
+from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 from gymq.rpc.calls import Calls
 from gymq.rpc.quarantine import Quarantine
@@ -46,7 +47,6 @@ from gymq.runtime.janitor import Janitor
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.profiler import Profiler
 from gymq.runtime.resources_runner import ResourcesRunner
-from gymq.secrets.redaction import hide, hide_options, redact
 from gymq.telemetry import logs, tracing
 from gymq.weights.follower import WeightsFailed
 

@@ -20,15 +20,14 @@ from typing import BinaryIO, NoReturn, Protocol
 
 import msgspec
 
-from gymq.bus import Bus, streams
+from gymq.bus import Bus, credentials, streams
 from gymq.cluster.environments import CannotIsolate, python_for
 from gymq.cluster.host import READY, HostSpec
 from gymq.cluster.server import EmbeddedServer, ServerError
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.errors import GymqError
+from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import ROLE_OF, Instance
-from gymq.secrets import credentials
-from gymq.secrets.passed_environment import passed
 
 log = logging.getLogger("gymq.launch")
 

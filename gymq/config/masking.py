@@ -12,7 +12,7 @@ import msgspec
 from gymq.config.instances import worker_options
 from gymq.data.run_changes import RecordedInstance, flattened
 from gymq.protocol.instances import Instance
-from gymq.secrets.redaction import MASK, may_name_secret, names_headers, names_secret, without_queries
+from gymq.redaction import MASK, may_name_secret, names_headers, names_secret, without_queries
 
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 

@@ -16,7 +16,7 @@ from gymq.config.errors import ConfigError, did_you_mean
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
 from gymq.protocol.instances import KIND_OF
-from gymq.secrets.redaction import MASK, may_name_secret
+from gymq.redaction import MASK, may_name_secret
 
 Action = Literal["change", "add", "set", "delete"]
 _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", "delete"), ("", "change"))

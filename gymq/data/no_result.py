@@ -6,7 +6,7 @@ from typing import Any
 
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, FailureClass, Unresolved
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 # Trainers try again after 5xx and give the row up after 4xx. Where a class alone decides:
 _STATUS = {

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gymq.secrets.redaction import MASK
+from gymq.redaction import MASK
 
 MAX_SHOWN_CHARS = 60
 

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
 from gymq.mcp.servers import require_library
+from gymq.redaction import hide
 from gymq.responses import FunctionCall, FunctionCallOutput
-from gymq.secrets.redaction import hide
 
 if TYPE_CHECKING:
     import uvicorn

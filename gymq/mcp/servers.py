@@ -19,7 +19,7 @@ from gymq.authoring import OptionsError
 from gymq.errors import GymqError
 from gymq.failures import RolloutError, ToolError
 from gymq.protocol.messages import FailureClass
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 if TYPE_CHECKING:
     import mcp

@@ -21,7 +21,7 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
-from gymq.secrets.redaction import redact, without_credentials
+from gymq.redaction import redact, without_credentials
 
 log = logging.getLogger("gymq.failures")
 

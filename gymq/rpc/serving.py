@@ -33,10 +33,10 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
+from gymq.redaction import redact, without_credentials
 from gymq.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.rpc.rounds import Starter
 from gymq.rpc.waits import limit_reached
-from gymq.secrets.redaction import redact, without_credentials
 from gymq.telemetry import tracing
 
 log = logging.getLogger("gymq.serving")

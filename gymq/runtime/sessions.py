@@ -34,10 +34,10 @@ from gymq.protocol.messages import (
     Verify,
     check_encodable,
 )
+from gymq.redaction import redact
 from gymq.resources import Resources, Verdict, VerifyRequest, awaited, tool_output, verify_takes_state
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
-from gymq.secrets.redaction import redact
 
 log = logging.getLogger("gymq.resources")
 

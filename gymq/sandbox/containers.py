@@ -10,10 +10,10 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gymq.processes.passed_environment import passed
 from gymq.sandbox.interface import ProgramResult, SandboxFailed
 from gymq.sandbox.process import GRACE_S, run_command
 from gymq.sandbox.workspace import Workspace
-from gymq.secrets.passed_environment import passed
 
 START_S = 3600.0  # an image may have to be pulled
 COMMAND_S = 60.0

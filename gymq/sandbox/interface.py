@@ -11,7 +11,7 @@ from typing import Literal, Self
 
 from gymq.errors import GymqError
 from gymq.failures import ComponentFailed, InvalidTask
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 LimitName = Literal["time", "memory", "file", "disk", "output"]
 

@@ -8,7 +8,7 @@ import sys
 import time
 
 from gymq.authoring import current_call
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 
 class _JsonLines(logging.Formatter):

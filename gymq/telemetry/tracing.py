@@ -18,7 +18,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from gymq.errors import GymqError
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

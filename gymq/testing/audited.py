@@ -14,8 +14,8 @@ import msgspec
 
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, ToolResult
+from gymq.redaction import redact
 from gymq.resources import Resources
-from gymq.secrets.redaction import redact
 from gymq.testing.gold import Action, GoldRow, play
 from gymq.testing.harness import Harness, HarnessSession
 from gymq.testing.report import AuditError

@@ -13,8 +13,8 @@ from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
 from gymq.agent_harness import AgentHarness
+from gymq.redaction import redact
 from gymq.sandbox import ProgramResult, Subprocess
-from gymq.secrets.redaction import redact
 from gymq.testing import prompt, reply
 
 from .crashes import uninterrupted, with_a_crash

@@ -401,7 +401,7 @@ def test_the_command_sends_a_run_to_mlflow_without_its_secrets(
 ) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     monkeypatch.setenv("SOME_API_KEY", "0123456789abcdef")
-    monkeypatch.setattr("gymq.secrets.redaction._hidden", set())
+    monkeypatch.setattr("gymq.redaction._hidden", set())
     assert export(run=stored, mlflow="command", nats=shared_url) == 0
     assert capsys.readouterr().out.startswith(f"2 outcomes of {stored} in run ")
     (run,) = mlflow_runs(client, "command")

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from gymq.bus.credentials import CredentialsError
 from gymq.cli.auth import init, show
 from gymq.cli.errors import UsageError
 from gymq.cluster.server.binary import find_binary
 from gymq.cluster.server.roles import ROLES
-from gymq.secrets.credentials import CredentialsError
 
 NAMES = {role.name for role in ROLES}
 

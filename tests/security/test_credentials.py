@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import Bus, BusError
-from gymq.secrets.credentials import VARIABLE, CredentialsError, login, make_password, may_take, url_of_role
+from gymq.bus.credentials import VARIABLE, CredentialsError, login, make_password, may_take, url_of_role
 
 from .conftest import RoleServer
 

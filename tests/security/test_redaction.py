@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from gymq.protocol.messages import Generated, decoder, encode
-from gymq.secrets.redaction import hide_options, names_secret, redact, without_credentials
+from gymq.redaction import hide_options, names_secret, redact, without_credentials
 
 KEY = "sk-proj-0123456789abcdef"
 decode = decoder(Generated)

@@ -17,9 +17,9 @@ from gymq.authoring import WorkerOptions
 from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, Cluster, LaunchError
 from gymq.processes import KillableProcesses
+from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import token
-from gymq.secrets.passed_environment import passed
 
 WORKER = """
 import ctypes, json, os

@@ -8,12 +8,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from gymq.bus.credentials import password_file
 from gymq.cli.errors import UsageError
 from gymq.cluster.server.address import bracketed
 from gymq.cluster.server.auth_config import ServerSettings, Tls
 from gymq.cluster.server.roles import Role
 from gymq.render import printable
-from gymq.secrets.credentials import password_file
 
 SERVER_FILE = "nats-server.conf"
 

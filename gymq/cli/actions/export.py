@@ -16,6 +16,7 @@ from gymq.cli.errors import UsageError
 from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.redaction import hide, names_secret
 from gymq.runs.export.files import RunExport
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import RunReport
@@ -24,7 +25,6 @@ from gymq.runs.export.training_sets import TrainingSet, TrainingSetFile
 from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import last_profile
-from gymq.secrets.redaction import hide, names_secret
 from gymq.stats.running import RunningProfile
 
 PARQUET = ".parquet"

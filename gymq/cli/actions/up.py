@@ -17,7 +17,7 @@ from gymq.cluster.launch import Cluster
 from gymq.config import Config
 from gymq.defaults import VIEWER_URL, ClusterPart
 from gymq.protocol.instances import Instance
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 
 def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Instance]:

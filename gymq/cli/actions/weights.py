@@ -6,11 +6,11 @@ import sys
 from pathlib import Path
 
 from gymq.bus import Bus
+from gymq.bus.credentials import may_take
 from gymq.cli.cluster import running_url
 from gymq.cluster.server.roles import OPERATOR, TRAINER
 from gymq.defaults import WeightsMode
 from gymq.render import printable
-from gymq.secrets.credentials import may_take
 from gymq.weights.pushing import Pushed
 from gymq.weights.pushing import push as push_weights
 

@@ -12,6 +12,6 @@ For one machine and one user. Its store folder holds everything:
 
 from gymq.cluster.server.embedded import EmbeddedServer, find_running
 from gymq.cluster.server.errors import ServerError
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 __all__ = ["EmbeddedServer", "ServerError", "find_running", "redact"]

@@ -12,7 +12,7 @@ from pathlib import Path
 from gymq.cluster.server.errors import PortTakenError, ServerError
 from gymq.cluster.server.store import CONFIG_FILE, Store
 from gymq.processes import parent_death
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 _FIRST_POLL_S = 0.005
 _LONGEST_POLL_S = 0.05

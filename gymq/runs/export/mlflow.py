@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gymq.redaction import redact
 from gymq.runs.export.run_report import COLUMNS, ExportError, RunReport, first_line
-from gymq.secrets.redaction import redact
 
 RUN_TAG = "gymq.run"
 """The tag by which an export finds the run of an earlier one."""

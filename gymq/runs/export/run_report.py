@@ -11,7 +11,7 @@ import msgspec
 from gymq.data.rows import PARAMS
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, Run, VerifiedRollout
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 from gymq.stats.field_totals import FieldTotals
 from gymq.stats.outcomes import add_outcome
 from gymq.stats.running import AgentSnapshot, RunningProfile

@@ -16,7 +16,7 @@ from gymq.data.rows import PARAMS
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, encode_json
-from gymq.secrets.redaction import redact
+from gymq.redaction import redact
 
 ROWS_AT_ONCE = 256  # in memory, and in a row group of the file
 

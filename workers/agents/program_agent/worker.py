@@ -20,8 +20,8 @@ from gymq.authoring import VariableName
 from gymq.bridge import Capture, Gateway
 from gymq.judge import text_of, user_contents
 from gymq.protocol.messages import FailureClass, Stage
+from gymq.redaction import hide_options
 from gymq.sandbox import Apptainer, Docker, ProgramResult, Subprocess, Workspace, network_address
-from gymq.secrets.redaction import hide_options
 from gymq.workers import SHIPPED
 
 FOLDER = "/tmp/gymq-program"  # in a container
