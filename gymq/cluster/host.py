@@ -25,7 +25,7 @@ from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
-from gymq.cluster import event_loop
+from gymq.cluster import event_loop, logs
 from gymq.errors import GymqError
 from gymq.failures import raised_at
 from gymq.loading import registry
@@ -36,6 +36,7 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
+from gymq.rpc import tracing
 from gymq.rpc.calls import Calls
 from gymq.rpc.quarantine import Quarantine
 from gymq.rpc.routing import RoutedCalls, Routes
@@ -47,7 +48,6 @@ from gymq.runtime.janitor import Janitor
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.profiler import Profiler
 from gymq.runtime.resources_runner import ResourcesRunner
-from gymq.telemetry import logs, tracing
 from gymq.weights.follower import WeightsFailed
 
 log = logging.getLogger("gymq.cluster.host")

@@ -43,8 +43,8 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
+from gymq.rpc import tracing
 from gymq.rpc.waits import OpenCall, OpenCalls
-from gymq.telemetry import tracing
 
 ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also on a machine that is far too busy
 PROBE_EVERY_S = 1.0

@@ -34,10 +34,10 @@ from gymq.protocol.messages import (
     encode,
 )
 from gymq.redaction import redact, without_credentials
+from gymq.rpc import tracing
 from gymq.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.rpc.rounds import Starter
 from gymq.rpc.waits import limit_reached
-from gymq.telemetry import tracing
 
 log = logging.getLogger("gymq.serving")
 

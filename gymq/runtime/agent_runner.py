@@ -19,11 +19,11 @@ from gymq.queue.dead_letters import dead_letter_failure
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.task_queue import TaskQueue
 from gymq.queue.tasks import cancelled_outcome
+from gymq.rpc import tracing
 from gymq.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
 from gymq.rpc.waits import limit_reached
 from gymq.runtime.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.runtime.journal import Fenced, Journal
-from gymq.telemetry import tracing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

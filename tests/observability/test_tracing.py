@@ -13,9 +13,9 @@ from aiohttp import web
 
 from gymq.bus import Bus
 from gymq.protocol.messages import Generate, Generated, decoder
+from gymq.rpc import tracing
 from gymq.rpc.calls import Calls
 from gymq.rpc.serving import Server
-from gymq.telemetry import tracing
 
 trace_service = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="pip install 'gymq[observability]'"

@@ -27,7 +27,7 @@ BEGUN = {"nothing": b"", "half a header": POST, "half a body": POST + b"Content-
 SERVER = """
 import asyncio, resource, sys
 from aiohttp import web
-from gymq.telemetry import logs
+from gymq.cluster import logs
 from gymq.bridge import connections
 
 async def main(limit, kept_free):

@@ -22,6 +22,7 @@ from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, Site
 from gymq.bus.streams import TASKS
+from gymq.cluster.log_files import newest_lines
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
@@ -29,7 +30,6 @@ from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_progress import tasks_in_flight
 from gymq.runs.readable import exact_record
-from gymq.telemetry.log_files import newest_lines
 
 MOST_INDEX = 2**53
 MOST_MORE = 6  # runs beside the two that are compared

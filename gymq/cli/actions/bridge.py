@@ -7,8 +7,8 @@ import asyncio
 from gymq.cli.bridging import bridge_for
 from gymq.cli.cluster import LOGS, running_url
 from gymq.cli.interrupts import until_interrupted
+from gymq.cluster import logs
 from gymq.config import Config
-from gymq.telemetry import logs
 
 
 async def serve(config: Config, nats: str | None, log_level: str) -> None:
