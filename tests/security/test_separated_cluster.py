@@ -49,15 +49,16 @@ class SeparatedCluster:
         self._up: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        output = (self.folder / "up.log").open("wb")
+        log = self.folder / "up.log"
         command = [*GYMQ, "up", "--config", "config.yaml", "--log-level", "debug"]
-        self._up = subprocess.Popen(
-            command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE, stderr=output
-        )
+        with log.open("wb") as errors:
+            self._up = subprocess.Popen(
+                command, cwd=self.folder, env=self._environment, stdout=subprocess.PIPE, stderr=errors
+            )
         assert self._up.stdout is not None
         first = self._up.stdout.readline()
         self.printed += first
-        assert b"processes" in first, (self.folder / "up.log").read_text()
+        assert b"processes" in first, log.read_text()
 
     def stop(self) -> None:
         """As Ctrl-C does: what is in hand is finished."""
