@@ -5,30 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gymq.cli.parameters import ConfigFiles, NatsUrl, WorkerSources
+from gymq.cli.parameters import ClusterUrl, ConfigFiles, LogLevel, Overrides, WorkerSources
 
 
 def bridge(
-    *overrides: str,
+    *overrides: Overrides,
     config: ConfigFiles = (),
     host: str | None = None,
     port: int | None = None,
-    nats: NatsUrl = None,
+    nats: ClusterUrl = None,
     drop_in: bool = False,
-    log_level: str = "info",
+    log_level: LogLevel = "info",
 ) -> int:
     """Serve a running cluster over HTTP, with the interface of NeMo Gym.
 
     Without --config it serves the workers that are running when it starts.
 
     Args:
-        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
         config: configuration file; may be given several times. Its mapping `bridge` has the settings.
         host: address to listen on.
         port: port of the head server.
-        nats: URL of the cluster; default: the one running in this folder.
         drop_in: print the folder with the drop-in replacement for NeMo Gym's Python package, and exit.
-        log_level: debug, info, warning or error.
     """
     import gymq.bridge
     from gymq.cli.actions.bridge import serve

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import ClusterUrl
 
 
 def cancel(
     *,
     run: str,
     task: int | None = None,
-    nats: NatsUrl = None,
+    nats: ClusterUrl = None,
 ) -> int:
     """Cancel a run: remove its queued rollouts and stop those in flight. Finished rollouts stay.
 
     Args:
         run: name of the run, as `gymq rollouts` lists it; or of several: `*` stands for any text, `?` for a character.
         task: cancel only this task.
-        nats: URL of the cluster; default: the one running in this folder.
     """
     import asyncio
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.parameters import NOWHERE, NatsUrl, Repeated, WorkerSources
+from gymq.cli.parameters import NOWHERE, OF_THE_ROWS, LogLevel, NatsUrl, Sampling, WorkerSources
 from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
 
 
@@ -22,10 +22,7 @@ def collect(
     num_repeats_add_seed: bool = False,
     limit: int | None = None,
     prompt_config: Path | None = None,
-    temperature: float | None = None,
-    top_p: float | None = None,
-    max_tokens: int | None = None,
-    sampling: Repeated = (),
+    sampling: Sampling = OF_THE_ROWS,
     concurrency: int = DEFAULT_WINDOW,
     weight: float = 1.0,
     priority: bool = False,
@@ -38,7 +35,7 @@ def collect(
     overwrite: bool = False,
     strict_rows: bool = False,
     json: bool = False,
-    log_level: str = "info",
+    log_level: LogLevel = "info",
 ) -> int:
     """Roll out a data set: rows in, verified rollouts and pass@k out.
 
@@ -58,10 +55,6 @@ def collect(
         limit: number of rows to use, from the start of the input.
         prompt_config: YAML file with the templates `user` and `system` for rows without a prompt; `{field}` is a field
             of the row.
-        temperature: sampling temperature of all rollouts; overrides the rows.
-        top_p: nucleus sampling of all rollouts; overrides the rows.
-        max_tokens: maximum number of tokens of a reply; overrides the rows.
-        sampling: another sampling parameter for all rollouts, as `KEY=VALUE`; may be given several times.
         concurrency: maximum number of rollouts in flight.
         weight: share of the workers relative to other runs collected at the same time; multiplies the concurrency.
         priority: let agents start these rollouts before those of other runs.
@@ -78,7 +71,6 @@ def collect(
         strict_rows: refuse the whole input if a row cannot be used; otherwise each such row becomes a failure with file
             and line.
         json: print statistics, tokens, duration and failures as one JSON object.
-        log_level: debug, info, warning or error.
     """
     from gymq.cli.actions.collect import (
         collect_rollouts,
@@ -94,7 +86,7 @@ def collect(
     from gymq.collection.run_setup import default_output
     from gymq.config import fingerprint, record_instances
 
-    params, others = read_sampling(overrides, sampling, temperature=temperature, top_p=top_p, max_tokens=max_tokens)
+    params, others = read_sampling(overrides, sampling)
     settings = read_config(sources, others)
     agents = [found.name for found in settings.instances if found.kind == "agents"]
     if agent is None and len(agents) == 1:

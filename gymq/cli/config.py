@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NOWHERE, WorkerSources
+from gymq.cli.parameters import NOWHERE, Overrides, WorkerSources
 
 
 def config(
     action: str = "show",
     /,
-    *overrides: str,
+    *overrides: Overrides,
     sources: WorkerSources = NOWHERE,
     json: bool = False,
 ) -> int:
@@ -22,7 +22,6 @@ def config(
 
     Args:
         action: show or check.
-        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
         json: print one JSON object.
     """
     from gymq.cli.actions.config import ACTIONS, check_config, show_config

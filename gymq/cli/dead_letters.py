@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import ClusterUrl, StreamsUrl
 
 Limit = Annotated[int | None, Parameter(validator=Number(gte=0))]
 LetterNumber = Annotated[int, Parameter(validator=Number(gte=1))]
-All = Annotated[bool, Parameter(name="--all")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class LetterChoice:
+    """Which letters, instead of their numbers.
+
+    Attributes:
+        run: all letters of this run.
+        all_: all letters.
+    """
+
+    run: str | None = None
+    all_: Annotated[bool, Parameter(name="--all")] = False
+
+
+NONE = LetterChoice()
+
 dead_letters = App(
     name="dead-letters",
     help="List, show, requeue or drop dead letters.",
@@ -20,7 +38,7 @@ dead_letters = App(
 
 
 @dead_letters.command(name="list")
-def list_(*, run: str | None = None, limit: Limit = None, nats: NatsUrl = None, json: bool = False) -> int:
+def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl = None, json: bool = False) -> int:
     """List dead letters, the newest last.
 
     They are rollouts that ended without a reward, and messages that could not become a rollout.
@@ -28,7 +46,6 @@ def list_(*, run: str | None = None, limit: Limit = None, nats: NatsUrl = None, 
     Args:
         run: only letters of this run.
         limit: number of letters to list, of the newest, 0 for all; default: 50, with --json all.
-        nats: URL of a NATS server with the streams of gymq.
         json: print one JSON object per line.
     """
     import asyncio
@@ -41,12 +58,11 @@ def list_(*, run: str | None = None, limit: Limit = None, nats: NatsUrl = None, 
 
 
 @dead_letters.command
-def show(number: LetterNumber, /, *, nats: NatsUrl = None, json: bool = False) -> int:
+def show(number: LetterNumber, /, *, nats: StreamsUrl = None, json: bool = False) -> int:
     """Show one dead letter in full: the reason, where it happened, and the published message.
 
     Args:
         number: number of the letter, from `gymq dead-letters list`.
-        nats: URL of a NATS server with the streams of gymq.
         json: print it as one JSON object.
     """
     import asyncio
@@ -57,7 +73,7 @@ def show(number: LetterNumber, /, *, nats: NatsUrl = None, json: bool = False) -
 
 
 @dead_letters.command
-def replay(*numbers: LetterNumber, run: str | None = None, all_: All = False, nats: NatsUrl = None) -> int:
+def replay(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl = None) -> int:
     """Requeue dead letters: repeat their rollouts, and submit their submissions again.
 
     A rollout is repeated only if it still has no reward. Letters that were requeued, or need not be, are removed.
@@ -65,31 +81,25 @@ def replay(*numbers: LetterNumber, run: str | None = None, all_: All = False, na
 
     Args:
         numbers: numbers of letters, from `gymq dead-letters list`.
-        run: all letters of this run.
-        all_: all letters.
-        nats: URL of the cluster; default: the one running in this folder.
     """
     import asyncio
 
     from gymq.cli.actions.dead_letters import check_choice, replay_letters
 
-    check_choice(numbers, run, all_)
-    return asyncio.run(replay_letters(numbers, run, nats))
+    check_choice(numbers, choice.run, choice.all_)
+    return asyncio.run(replay_letters(numbers, choice.run, nats))
 
 
 @dead_letters.command
-def drop(*numbers: LetterNumber, run: str | None = None, all_: All = False, nats: NatsUrl = None) -> int:
+def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: StreamsUrl = None) -> int:
     """Remove dead letters permanently. The failures of their rollouts stay stored.
 
     Args:
         numbers: numbers of letters, from `gymq dead-letters list`.
-        run: all letters of this run.
-        all_: all letters.
-        nats: URL of a NATS server with the streams of gymq.
     """
     import asyncio
 
     from gymq.cli.actions.dead_letters import check_choice, drop_letters
 
-    check_choice(numbers, run, all_)
-    return asyncio.run(drop_letters(numbers, run, nats))
+    check_choice(numbers, choice.run, choice.all_)
+    return asyncio.run(drop_letters(numbers, choice.run, nats))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from gymq.cli.parameters import LogLevel, WorkerSources
 
-def demo(*, num_repeats: int = 16, log_level: str = "warning") -> int:
+
+def demo(*, num_repeats: int = 16, log_level: LogLevel = "warning") -> int:
     """Run the demo: 225 tasks of four environments, with a simulated model. It needs no key and no network.
 
     The rollouts are written to `runs/demo/demo.jsonl`; those of an earlier demo are replaced. An environment whose
@@ -11,11 +13,9 @@ def demo(*, num_repeats: int = 16, log_level: str = "warning") -> int:
 
     Args:
         num_repeats: rollouts per task.
-        log_level: debug, info, warning or error.
     """
     from gymq.cli.actions.demo import FOLDER, SOURCE, left_out_here, rows_without
     from gymq.cli.collect import collect
-    from gymq.cli.parameters import WorkerSources
 
     config, rows = SOURCE / "config.yaml", SOURCE / "rows.jsonl"
     left_out = left_out_here()

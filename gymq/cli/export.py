@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import StreamsUrl
 from gymq.defaults import PASS_THRESHOLD, TokenForm
 
 
@@ -22,7 +22,7 @@ def export(
     min_reward: float = PASS_THRESHOLD,
     wandb: str | None = None,
     mlflow: str | None = None,
-    nats: NatsUrl = None,
+    nats: StreamsUrl = None,
 ) -> int:
     """Export a stored run: as JSONL files, a table, a training set, to Weights & Biases or to MLflow.
 
@@ -43,7 +43,6 @@ def export(
             wandb's own variables, such as WANDB_MODE and WANDB_API_KEY, apply.
         mlflow: experiment of MLflow to export to; a run that is already there is updated. MLFLOW_TRACKING_URI names the
             server.
-        nats: URL of a NATS server with the streams of gymq.
     """
     import asyncio
 

@@ -1,4 +1,4 @@
-"""Parameters that several commands have."""
+"""Parameters that several commands have, with their help, and groups of parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,15 @@ from cyclopts import Parameter
 
 ConfigFiles = Annotated[tuple[Path, ...], Parameter(alias="-c", consume_multiple=False)]
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]  # `--option A=1 --option B=2`
+Overrides = Annotated[
+    str, Parameter(help="changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.")
+]
+LogLevel = Annotated[str, Parameter(help="debug, info, warning or error.")]
+
 NatsUrl = Annotated[str | None, Parameter(env_var="GYMQ_NATS")]
+ClusterUrl = Annotated[NatsUrl, Parameter(help="URL of the cluster; default: the one running in this folder.")]
+StreamsUrl = Annotated[NatsUrl, Parameter(help="URL of a NATS server with the streams of gymq.")]
+ServerUrl = Annotated[NatsUrl, Parameter(help="URL of the cluster's NATS server.")]
 
 
 @Parameter(name="*")
@@ -42,3 +50,24 @@ class WorkerSources:
 
 
 NOWHERE = WorkerSources()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Sampling:
+    """How the policy is sampled.
+
+    Attributes:
+        temperature: sampling temperature of all rollouts; overrides the rows.
+        top_p: nucleus sampling of all rollouts; overrides the rows.
+        max_tokens: maximum number of tokens of a reply; overrides the rows.
+        sampling: another sampling parameter for all rollouts, as `KEY=VALUE`; may be given several times.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    max_tokens: int | None = None
+    sampling: Repeated = ()
+
+
+OF_THE_ROWS = Sampling()

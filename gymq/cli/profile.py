@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import StreamsUrl
 from gymq.defaults import PASS_THRESHOLD
 
 
@@ -24,7 +24,7 @@ def profile(
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     k: str | None = None,
     pass_threshold: float = PASS_THRESHOLD,
-    nats: NatsUrl = None,
+    nats: StreamsUrl = None,
     json: bool = False,
 ) -> int:
     """Show the statistics of a run: mean reward and pass@k with intervals, the verifier's numbers, tokens.
@@ -43,7 +43,6 @@ def profile(
             --input the default is beside the rollouts.
         k: show pass@k for these k, for example `1,8,64`.
         pass_threshold: smallest reward that counts as a pass in pass@k.
-        nats: URL of a NATS server with the streams of gymq.
         json: print the statistics as one JSON object.
     """
     import asyncio

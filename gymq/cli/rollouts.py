@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import StreamsUrl
 
 
 def rollouts(
@@ -18,7 +18,7 @@ def rollouts(
     rollout: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     failed: bool = False,
     limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    nats: NatsUrl = None,
+    nats: StreamsUrl = None,
     json: bool = False,
 ) -> int:
     """List the runs, list the rollouts of a run, or show one rollout in full.
@@ -31,7 +31,6 @@ def rollouts(
         rollout: with --task: show this rollout in full, from the prompt to the verdict.
         failed: only rollouts that have no reward.
         limit: maximum number to list, 0 for all; default: 50, with --json all.
-        nats: URL of a NATS server with the streams of gymq.
         json: print the exact records, one JSON object per line.
     """
     import asyncio

@@ -6,31 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 from gymq.cli.errors import UsageError
+from gymq.cli.parameters import Sampling
 from gymq.config.sampling import PARAMS, check_sampling, sampling_overrides
 
 
-def read_sampling(
-    overrides: Sequence[str],
-    settings: Sequence[str],
-    *,
-    temperature: float | None,
-    top_p: float | None,
-    max_tokens: int | None,
-) -> tuple[dict[str, Any], list[str]]:
+def read_sampling(overrides: Sequence[str], options: Sampling) -> tuple[dict[str, Any], list[str]]:
     """Return the parameters that replace those of each row, and the overrides that are about something else.
 
     Args:
         overrides: arguments of the command line; those of `responses_create_params` are parameters.
-        settings: values of `--sampling`, each as `KEY=VALUE`.
-        temperature: value of `--temperature`; None: not given. `top_p` and `max_tokens` likewise.
+        options: the options of the command line.
 
     Raises:
         UsageError: a parameter is given twice with different values, or `seed` is given.
         ConfigError: a parameter is unknown, or its value does not fit.
     """
     of_overrides, others = sampling_overrides(overrides)
-    of_settings, _ = sampling_overrides([f"+{PARAMS}.{setting}" for setting in settings])
-    flags = {"temperature": temperature, "top_p": top_p, "max_tokens": max_tokens}
+    of_settings, _ = sampling_overrides([f"+{PARAMS}.{setting}" for setting in options.sampling])
+    flags = {"temperature": options.temperature, "top_p": options.top_p, "max_tokens": options.max_tokens}
     of_flags = {name: value for name, value in flags.items() if value is not None}
     given = {
         f"{PARAMS}.KEY=VALUE": of_overrides,

@@ -9,14 +9,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import ConfigFiles, NatsUrl, WorkerSources
+from gymq.cli.parameters import ConfigFiles, NatsUrl, Overrides, WorkerSources
 from gymq.defaults import SCORE_CONCURRENCY
 
 AtLeastOne = Parameter(validator=Number(gte=1))
 
 
 def score(
-    *overrides: str,
+    *overrides: Overrides,
     rollouts: Path,
     output: Annotated[Path, Parameter(alias="-o")],
     inputs: Annotated[Path | None, Parameter(alias="-i")] = None,
@@ -36,7 +36,6 @@ def score(
     the output and can be scored again from there.
 
     Args:
-        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
         rollouts: rollouts of a run, or its failures, JSONL. Those with a `response` are verified.
         output: file for the rollouts with their new rewards, JSONL.
         inputs: the materialised rows of the run, JSONL; without it the rows are taken from the rollouts, where fields

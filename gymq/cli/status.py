@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import ServerUrl
 
 
 def status(
     *,
-    nats: NatsUrl = None,
+    nats: ServerUrl = None,
     json: bool = False,
 ) -> int:
     """Show the state of a cluster: server, workers, queues, streams, runs and dead letters.
@@ -15,7 +15,6 @@ def status(
     Asks the cluster running in this folder (`gymq up` starts one), or the one at --nats.
 
     Args:
-        nats: URL of the cluster's NATS server.
         json: print everything as one JSON object.
     """
     import asyncio

@@ -9,7 +9,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import ServerUrl
 
 
 def top(
@@ -17,7 +17,7 @@ def top(
     once: bool = False,
     interval: Annotated[float, Parameter(validator=Number(gte=0.2, lte=3600))] = 1.0,
     runs: Annotated[int, Parameter(validator=Number(gte=1, lte=100))] = 5,
-    nats: NatsUrl = None,
+    nats: ServerUrl = None,
     json: bool = False,
 ) -> int:
     """Watch a cluster: rollouts per second, runs with pass@k, load of the workers, failures. Ctrl-C exits.
@@ -26,7 +26,6 @@ def top(
         once: print one sample and exit.
         interval: seconds between two samples.
         runs: how many of the newest runs to show.
-        nats: URL of the cluster's NATS server.
         json: with --once: print everything as one JSON object.
     """
     import asyncio

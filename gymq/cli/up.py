@@ -7,12 +7,12 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NOWHERE, NatsUrl, WorkerSources
+from gymq.cli.parameters import NOWHERE, LogLevel, NatsUrl, Overrides, WorkerSources
 from gymq.defaults import ClusterPart
 
 
 def up(
-    *overrides: str,
+    *overrides: Overrides,
     sources: WorkerSources = NOWHERE,
     nats: NatsUrl = None,
     only: Annotated[tuple[ClusterPart, ...], Parameter(consume_multiple=False)] = (),
@@ -21,7 +21,7 @@ def up(
     health_port: int | None = None,
     health_host: str = "127.0.0.1",
     log_to: Literal["files", "stderr"] = "files",
-    log_level: str = "info",
+    log_level: LogLevel = "info",
 ) -> int:
     """Start a cluster on this machine and keep it running until Ctrl-C or SIGTERM.
 
@@ -29,7 +29,6 @@ def up(
     started in the same folder find it. If the configuration has the mapping `bridge`, the cluster also serves HTTP.
 
     Args:
-        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.
         nats: URL of a NATS server with JetStream, to start workers for it.
         only: start only this part of the cluster; may be given several times. The other parts run elsewhere, with the
             same configuration. The part that has the password of the role operator creates the queues of all agents.
@@ -38,7 +37,6 @@ def up(
         health_port: answer `GET /health` on this port: 200 if all processes serve, else 503.
         health_host: address of the health check; 0.0.0.0 for probes from other machines.
         log_to: where the processes log: to files in .gymq/logs, or to stderr.
-        log_level: debug, info, warning or error.
     """
     import asyncio
 

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import LogLevel, NatsUrl
 
 
 def view(
@@ -23,7 +23,7 @@ def view(
     export: Path | None = None,
     run: list[str] | None = None,
     tokenizer: Path | None = None,
-    log_level: str = "error",
+    log_level: LogLevel = "error",
 ) -> int:
     """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in a file.
 
@@ -39,7 +39,6 @@ def view(
         export: write what would be shown into this folder, as a page that a browser opens without a server, and end.
         run: a run to export; may be repeated; default: all of them.
         tokenizer: tokenizer.json of the policy, or the folder with it: tokens are shown as text.
-        log_level: debug, info, warning or error.
     """
     import asyncio
 

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.parameters import ClusterUrl
 from gymq.defaults import CONFIRM_S, WeightsMode
 
 weights = App(
@@ -28,7 +28,7 @@ def push(
     file: Path | None = None,
     mode: WeightsMode = "keep",
     deadline: Annotated[float, Parameter(validator=Number(gt=0))] = CONFIRM_S,
-    nats: NatsUrl = None,
+    nats: ClusterUrl = None,
 ) -> int:
     """Push new weights to all replicas of a model, and wait until each has loaded them.
 
@@ -42,7 +42,6 @@ def push(
         mode: what happens to running requests: keep continues them with the new weights, wait finishes them first,
             abort ends them.
         deadline: seconds within which the replicas must load the weights.
-        nats: URL of the cluster; default: the one running in this folder.
     """
     import asyncio
 

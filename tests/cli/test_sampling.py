@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gymq.cli.errors import UsageError
+from gymq.cli.parameters import Sampling
 from gymq.cli.sampling import read_sampling
 from gymq.collection.run_setup import default_output
 from gymq.config import ConfigError
@@ -39,7 +40,7 @@ def test_sampling_parameters_arrive_at_the_endpoint_and_win_over_the_row(
 
 
 def read(*overrides: str, sampling: tuple[str, ...] = (), **flags: Any) -> tuple[dict[str, Any], list[str]]:
-    return read_sampling(overrides, sampling, **{"temperature": None, "top_p": None, "max_tokens": None, **flags})
+    return read_sampling(overrides, Sampling(sampling=sampling, **flags))
 
 
 def test_all_ways_end_in_one_set_of_parameters() -> None:
