@@ -26,7 +26,7 @@ COMMANDS = {
     "status": "Show server, streams, workers, queues and runs.",
     "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
     "export": "Export a stored run: JSONL, Parquet, training sets, Weights & Biases, MLflow.",
-    "rollouts": "List the rollouts of a run, or show one in full.",
+    "rollouts": "List runs, the rollouts of a run, or show one rollout in full.",
     "cancel": "Stop a run, or one task of it.",
     "weights": "Push new weights to all replicas of a model.",
     "delete": "Delete a stored run.",

@@ -53,7 +53,7 @@ def find(kind: Kind, implementation: str) -> type[Worker]:
 
     Raises:
         WorkerNotFound: there is no such worker, its module cannot be imported, or it holds several.
-        WorkerUnfit: its class does not fulfil the contract of its kind.
+        InvalidWorker: its class does not fulfil the contract of its kind.
     """
     file_modules.look_in(Path.cwd())
     place, _, class_name = implementation.partition(":")
