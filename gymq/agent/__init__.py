@@ -4,7 +4,7 @@ A loop takes everything that can differ between two runs (model replies, tool re
 `Session`; these give every effect a key, so that the same loop can be run again over recorded effects.
 """
 
-from gymq.agent.agent import Agent, run_to_verdict
+from gymq.agent.agent import Agent, OwnVerifier, run_to_verdict
 from gymq.agent.calls import Caller, Recorder
 from gymq.agent.options import AgentOptions
 from gymq.agent.rollout import Reply, Rollout, StalenessCheck, checked_response
@@ -15,6 +15,7 @@ __all__ = [
     "Agent",
     "AgentOptions",
     "Caller",
+    "OwnVerifier",
     "Recorder",
     "Reply",
     "Rollout",

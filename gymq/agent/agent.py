@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 from gymq.agent.calls import handed_over
 from gymq.agent.options import AgentOptions
@@ -15,11 +17,27 @@ from gymq.protocol.messages import BadMessage, FailureClass, Stage, check_encoda
 from gymq.resources import Verdict
 
 
+class OwnVerifier(NamedTuple):
+    """A resources worker that belongs to an agent: it is started where the configuration names none."""
+
+    implementation: str
+    options: dict[str, Any]
+
+
 class Agent(Worker):
     """Turns a task into a verified rollout. Most agents define `converse`; one with another order defines `run`."""
 
     Options = AgentOptions
     max_concurrency = 16_384  # rollouts in flight in one process; most of them wait
+
+    @classmethod
+    def own_verifier(cls, options: Mapping[str, Any]) -> OwnVerifier | None:
+        """Return the resources worker that verifies where the configuration names none; None: there need not be one.
+
+        Args:
+            options: those of the instance, as the configuration has them, unchecked.
+        """
+        return None
 
     def journals(self, rollout: Rollout) -> bool:
         """Return whether the rollout's effects are recorded, so that it resumes where it was if this process dies.

@@ -17,6 +17,7 @@ from gymq.cluster.host import WorkerFailed
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.config import Config, Instance
+from gymq.config.process_settings import process_variables
 from gymq.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import say
@@ -64,7 +65,9 @@ async def cluster_url(
     check_instances(config)
     if before_start is not None:
         await before_start(config.instances)
-    async with Cluster(config.instances, folder=FOLDER, log_level=log_level) as cluster, AsyncExitStack() as stack:
+    variables = process_variables(config.tree)
+    cluster = Cluster(config.instances, folder=FOLDER, log_level=log_level, variables=variables)
+    async with cluster, AsyncExitStack() as stack:
         address = ClusterAddress(cluster.url)
         if config.tree.get("bridge") is not None:
             from gymq.cli.bridging import bridge_for  # a web server, which no other command needs

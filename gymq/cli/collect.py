@@ -23,7 +23,7 @@ def collect(
     limit: int | None = None,
     prompt_config: Path | None = None,
     sampling: Sampling = OF_THE_ROWS,
-    concurrency: int = DEFAULT_WINDOW,
+    concurrency: int | None = None,
     weight: float = 1.0,
     priority: bool = False,
     timeout: float = 3600.0,
@@ -55,7 +55,8 @@ def collect(
         limit: number of rows to use, from the start of the input.
         prompt_config: YAML file with the templates `user` and `system` for rows without a prompt; `{field}` is a field
             of the row.
-        concurrency: maximum number of rollouts in flight.
+        concurrency: maximum number of rollouts in flight. Default: `num_samples_in_parallel` of the configuration, or
+            1,024.
         weight: share of the workers relative to other runs collected at the same time; multiplies the concurrency.
         priority: let agents start these rollouts before those of other runs.
         timeout: seconds a rollout may take.
@@ -74,6 +75,7 @@ def collect(
     """
     from gymq.cli.actions.collect import (
         collect_rollouts,
+        configured_window,
         materialise_options,
         read_max_failures,
         read_prompt,
@@ -93,6 +95,7 @@ def collect(
         agent = agents[0]
     if output is None:
         output = default_output(input, sources.config, sources.resources, sources.model)
+    window = configured_window(settings.tree) or DEFAULT_WINDOW
     options = CollectOptions(
         input=input,
         output=output,
@@ -104,7 +107,7 @@ def collect(
             responses_create_params=params,
             prompt=None if prompt_config is None else read_prompt(prompt_config),
         ),
-        window=window_of(concurrency, weight),
+        window=window_of(window if concurrency is None else concurrency, weight),
         urgent=priority,
         rollout_timeout_s=timeout,
         max_staleness=max_staleness,

@@ -17,6 +17,7 @@ from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
+from gymq.loading.implied import implied_overrides
 from gymq.loading.model_options import model_options
 from gymq.loading.registry import WorkerNotFound
 from gymq.loading.worker_source import instance_name
@@ -46,8 +47,8 @@ def read_config(
 
     Args:
         with_agent: whether the Python file is given a simple_agent to go with it.
-        with_judges: whether the judge, or the policy without one, is named to the environments that need it; their
-            code is imported for this.
+        with_judges: whether the judge, or the policy without one, is named to the environments that need it, and what
+            the configuration implies is added; the code of workers is imported for this.
         judge_hint: how the command names another judge than the policy.
         check: whether keys that nothing reads are refused.
 
@@ -72,9 +73,12 @@ def read_config(
         added = [*_policy_at(sources.model_url, str(sources.model)), *added]
     files = [str(path) for path in sources.config]
     settings = _load(files, added, initial, has_resources=sources.resources is not None)
+    num_given = len(added)
     if with_judges:
         judges = _judges(settings, given=sources.judge_url is not None, hint=judge_hint)
-        settings = load(files, [*added, *judges], initial=initial) if judges else settings
+        added += [*judges, *implied_overrides(settings)]
+        if len(added) > num_given:
+            settings = load(files, added, initial=initial)
     if check:
         for warning in check_keys(settings):
             say(f"{warning}")

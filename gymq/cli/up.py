@@ -32,7 +32,8 @@ def up(
         nats: URL of a NATS server with JetStream, to start workers for it.
         only: start only this part of the cluster; may be given several times. The other parts run elsewhere, with the
             same configuration. The part that has the password of the role operator creates the queues of all agents.
-        ray: address of a Ray cluster whose nodes run the processes; auto: the one running here.
+        ray: address of a Ray cluster whose nodes run the processes; auto: `ray_head_node_address` of the configuration,
+            or the one running here.
         replicas: copies of each stream, on a cluster of NATS servers.
         health_port: answer `GET /health` on this port: 200 if all processes serve, else 503.
         health_host: address of the health check; 0.0.0.0 for probes from other machines.
@@ -45,6 +46,7 @@ def up(
     from gymq.cli.configuration import read_config
     from gymq.cluster.launch import Cluster
     from gymq.cluster.ray_launch import RayNodes
+    from gymq.config.process_settings import RAY_ADDRESS, process_variables
 
     settings = read_config(sources, overrides)
     workers = workers_to_start(settings, only)
@@ -52,6 +54,8 @@ def up(
         raise UsageError("--only needs --nats URL: the parts of the cluster meet at a server that all can reach")
     if ray is not None and nats is None:
         raise UsageError("--ray needs --nats URL: the processes are on other machines, which must reach the server")
+    if ray == "auto":
+        ray = settings.tree.get(RAY_ADDRESS) or ray
     cluster = Cluster(
         workers,
         folder=FOLDER,
@@ -61,6 +65,7 @@ def up(
         agents=[instance.name for instance in settings.instances if instance.kind == "agents"],
         services=not only or "services" in only,
         logs_to_stderr=log_to == "stderr",
+        variables=process_variables(settings.tree),
         new_child=None if ray is None else RayNodes(ray).child,
     )
     health = None if health_port is None else (health_host, health_port)

@@ -8,6 +8,7 @@ parent is gone.
 from __future__ import annotations
 
 import asyncio
+import cProfile
 import logging
 import os
 import resource
@@ -26,6 +27,7 @@ from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
 from gymq.cluster import event_loop, logs
+from gymq.config.process_settings import PROFILES_VARIABLE
 from gymq.errors import GymqError
 from gymq.failures import raised_at
 from gymq.loading import registry
@@ -71,6 +73,7 @@ class HostSpec(msgspec.Struct):
     services: bool = False  # intake, janitor and profiler
     log_level: str = "info"
     drain_s: float = 30.0
+    variables: dict[str, str] = {}  # for its environment
 
 
 class Host:
@@ -299,7 +302,25 @@ def main() -> int:
     def answer(line: str) -> None:
         os.write(to_parent, f"{line}\n".encode())
 
-    return event_loop.run(run(msgspec.json.decode(first_line, type=HostSpec), answer))
+    spec = msgspec.json.decode(first_line, type=HostSpec)
+    os.environ.update(spec.variables)
+    folder = os.environ.get(PROFILES_VARIABLE)
+    if not folder:
+        return event_loop.run(run(spec, answer))
+    profile = cProfile.Profile()
+    try:
+        return profile.runcall(event_loop.run, run(spec, answer))
+    finally:
+        _write_profile(profile, Path(folder), "-".join(found.name for found in spec.instances)[:100] or spec.role)
+
+
+def _write_profile(profile: cProfile.Profile, folder: Path, name: str) -> None:
+    """Write what `pstats` and viewers such as snakeviz read. Names of instances are safe in names of files."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        profile.dump_stats(folder / f"{name}-{os.getpid()}.prof")
+    except OSError as error:
+        log.error("no profile is written: %s", error)
 
 
 def _resident_bytes() -> int | None:

@@ -13,7 +13,7 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, NoReturn, Protocol
@@ -80,6 +80,7 @@ class Cluster:
         agents: Iterable[str] | None = None,
         services: bool = True,
         logs_to_stderr: bool = False,
+        variables: Mapping[str, str] | None = None,
         new_child: Callable[[str, HostSpec], WorkerProcess] | None = None,
     ) -> None:
         """Prepare a cluster of worker processes.
@@ -92,6 +93,7 @@ class Cluster:
             agents: names of the agent instances that get queues, wherever they run; None: those of `instances`.
             services: whether intake, janitor and profiler run here.
             logs_to_stderr: whether processes log to this process's stderr instead of to files in `folder`.
+            variables: environment variables of all processes.
             new_child: returns a process with a name, not started yet; None: processes on this machine.
         """
         self._instances = list(instances)
@@ -105,6 +107,7 @@ class Cluster:
         self._agents = of_instances if agents is None else list(agents)
         self._services = services
         self._logs_to_stderr = logs_to_stderr
+        self._variables = dict(variables or {})
         self._new_child = new_child or self._child_here
         self._is_started = False
         self._server: EmbeddedServer | None = None
@@ -203,7 +206,7 @@ class Cluster:
 
     def _spec(self, role: str, instances: list[Instance]) -> HostSpec:
         url = credentials.url_of_role(self.url, role)  # a process gets its own password and no other
-        return HostSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s)
+        return HostSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s, self._variables)
 
 
 class Child:

@@ -27,6 +27,7 @@ from gymq.collection.progress_view import show_progress
 from gymq.collection.results import RunResult
 from gymq.collection.run_setup import MaxFailures, default_output
 from gymq.config import fingerprint, record_instances
+from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
@@ -76,7 +77,11 @@ async def _cluster(setup: Setup, log_level: str) -> AsyncIterator[Cluster]:
                 return HostedHere(name, spec, setup.made)
             return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
 
-        async with Cluster(setup.config.instances, folder=folder, log_level=log_level, new_child=process) as cluster:
+        variables = process_variables(setup.config.tree)
+        instances = setup.config.instances
+        async with Cluster(
+            instances, folder=folder, log_level=log_level, variables=variables, new_child=process
+        ) as cluster:
             yield cluster
 
 

@@ -10,14 +10,17 @@ from omegaconf import OmegaConf
 
 from gymq.config.errors import ConfigError, did_you_mean
 from gymq.config.loader import ENV_YAML, Config
+from gymq.config.process_settings import SETTINGS, check_settings
 from gymq.config.sampling import PARAMS, check_sampling
 from gymq.config.schema import RUN_KEYS, HeadServer
 from gymq.config.sources import OVERRIDE, Source, origin
 from gymq.protocol.instances import KIND_OF
 from gymq.responses.params import KNOWN
 
-OWN_KEYS = frozenset({"bridge", PARAMS})
-"""Keys of gymq beside those of the format."""
+CONCURRENCY = "num_samples_in_parallel"
+
+OWN_KEYS = frozenset({"bridge", PARAMS, CONCURRENCY}) | SETTINGS
+"""Keys that are in effect beside those that configure the run."""
 
 USUAL_VALUES = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
 """Values that the configurations of models refer to; they may be given without one that does."""
@@ -28,7 +31,6 @@ OPTIONS_INSTEAD = {
     "limit": "--limit",
     "num_repeats": "--num-repeats",
     "num_repeats_add_seed": "--num-repeats-add-seed",
-    "num_samples_in_parallel": "--concurrency",
     "output_jsonl_fpath": "--output",
     "prompt_config": "--prompt-config",
 }
@@ -48,17 +50,12 @@ WITHOUT_MEANING = frozenset(
         "mlflow_tracking_uri",
         "model_call_capture_dir",
         "nemo_gym_log_dir",
-        "observability_enabled",
         "pip_install_verbose",
-        "profiling_enabled",
-        "profiling_results_dirpath",
         "python_version",
-        "ray_head_node_address",
         "resume_from_cache",
         "rollout_collection_driver",
         "skills",
         "skip_venv_if_present",
-        "token_id_capture",
         "upload_rollouts",
         "uv_cache_dir",
         "uv_pip_set_python",
@@ -123,6 +120,7 @@ def check_keys(config: Config) -> list[str]:
     if problems:
         raise ConfigError("; ".join(problems))
     check_sampling(config.tree.get(PARAMS) or {})
+    check_settings(config.tree)
     return warnings
 
 

@@ -20,6 +20,7 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers, is_running
 from gymq.cluster.launch import Cluster
 from gymq.config import load
+from gymq.config.process_settings import process_variables
 from gymq.data.records import NotTrainable
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
@@ -90,7 +91,8 @@ class NemoGym:
         config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
         self._expected = {one.name: (one.kind, one.implementation) for one in config.instances}
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
-        return (await self._stack.enter_async_context(Cluster(config.instances, folder=Path(folder)))).url
+        cluster = Cluster(config.instances, folder=Path(folder), variables=process_variables(config.tree))
+        return (await self._stack.enter_async_context(cluster)).url
 
     def set_tokenizer(self, tokenizer: Any) -> None:
         """Take the tokenizer that makes texts of token ids for logs."""

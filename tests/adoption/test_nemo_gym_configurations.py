@@ -33,12 +33,11 @@ REFUSED = {
     # Harnesses and environments that are Python classes in a checkout of NeMo Gym.
     "harbor_agent.yaml": "harbor_agent_name: must be 'command' or 'oracle'",
     "harbor_agent_daytona.yaml": "option harbor_datasets.terminal_bench.local_dataset_path is missing",
-    # Agents that verify by themselves. Here a resources worker does, and SWE-agent and OpenHands are `agent_command`.
-    "mini_swe_agent.yaml": "option resources_server is missing",
-    "swebench_openhands.yaml": "option resources_server is missing",
-    "swebench_openhands_training.yaml": "option resources_server is missing",
-    "swebench_swe_agent.yaml": "option resources_server is missing",
-    "swebench_multi_tools.yaml": "option resources_server is missing",
+    # Coding agents that NeMo Gym clones in a state of its own. With `harness` or `agent_command` the files load.
+    "swebench_openhands.yaml": "agent_framework openhands is not packaged here",
+    "swebench_openhands_training.yaml": "agent_framework openhands is not packaged here",
+    "swebench_swe_agent.yaml": "agent_framework swe_agent is not packaged here",
+    "swebench_multi_tools.yaml": "agent_framework openhands is not packaged here",
 }
 """What is refused, by file, and the reason."""
 

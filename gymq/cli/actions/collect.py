@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,6 +25,7 @@ from gymq.collection.preflight import RowTypes, check_paths, has_all_rollouts, p
 from gymq.collection.progress_view import show_progress, show_steps
 from gymq.collection.run_setup import MaxFailures
 from gymq.config import Config
+from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.defaults import VIEWER_URL
@@ -169,6 +170,18 @@ def read_max_failures(text: str) -> MaxFailures:
         return MaxFailures.parse(text)
     except ValueError as error:
         raise UsageError(f"--max-failures: {error}") from None
+
+
+def configured_window(tree: Mapping[str, Any]) -> int | None:
+    """Return the rollouts in flight that a configuration asks for.
+
+    Raises:
+        UsageError: its value is not a number.
+    """
+    given = tree.get(CONCURRENCY)
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        raise UsageError(f"{CONCURRENCY} must be a whole number of at least 1, not {given!r}")
+    return given
 
 
 def window_of(concurrency: int, weight: float) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
 
@@ -12,6 +13,7 @@ from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate, Instance
 
 import gymq
 from gymq import responses
+from gymq.agent import OwnVerifier
 
 Item = dict[str, Any]
 
@@ -36,6 +38,12 @@ class MiniSweAgent(gymq.Agent):
         eval_timeout: pydantic.PositiveInt = 1800
         skip_if_exists: bool = False
         collapse_limit: pydantic.PositiveInt = 3
+
+    @classmethod
+    def own_verifier(cls, options: Mapping[str, Any]) -> OwnVerifier:
+        """The resources worker of the same name, with the options that NeMo Gym gives to the agent."""
+        shared = {name: options[name] for name in ("eval_timeout", "isolated") if name in options}
+        return OwnVerifier("mini_swe_agent", shared)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import pydantic
 from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate
@@ -13,6 +14,7 @@ from gymq.workers.agents.swe_agents.instance import Instance, read, without_inst
 
 import gymq
 from gymq import responses
+from gymq.agent import OwnVerifier
 from gymq.bridge import Capture, Gateway
 from gymq.protocol.messages import FailureClass
 from gymq.sandbox import Apptainer, Docker, ProgramResult, Workspace, network_address
@@ -30,6 +32,7 @@ class SweAgents(gymq.Agent):
         model_server: gymq.Reference
         agent_command: str = ""  # a script of the shell
         harness: HarnessName | None = None  # a coding agent by its name, instead of `agent_command`
+        agent_framework: str | None = None  # NeMo Gym's name for a coding agent that it clones; not used here
         agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
         agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
         agent_max_turns: pydantic.PositiveInt = 100  # model calls
@@ -37,6 +40,7 @@ class SweAgents(gymq.Agent):
         container_formatter: ImageTemplate | None = None  # of image names, with {instance_id} in it
         repository: str = "/testbed"  # in the image
         swebench_agent_timeout: pydantic.PositiveFloat = 2700.0  # seconds for the command
+        swebench_tests_timeout: pydantic.PositiveInt | None = None  # seconds for the tests, of its own verifier
         memory_limit_mb: pydantic.PositiveInt = 32768
         concurrency: pydantic.PositiveInt = 16  # rollouts at a time in one process; each has a container
         verify_golden_patch: bool = False  # submit the reference patch instead of asking the model
@@ -45,8 +49,18 @@ class SweAgents(gymq.Agent):
         @pydantic.model_validator(mode="after")
         def _check_command(self) -> SweAgents.Options:
             if bool(self.agent_command) == (self.harness is not None):
-                raise ValueError("set either `agent_command`, a script, or `harness`, the name of a coding agent")
+                text = "set either `agent_command`, a script, or `harness`, the name of a coding agent"
+                if self.agent_framework is not None and self.harness is None:
+                    known = ", ".join(get_args(HarnessName))
+                    text = f"agent_framework {self.agent_framework} is not packaged here; {text} ({known})"
+                raise ValueError(text)
             return self
+
+    @classmethod
+    def own_verifier(cls, options: Mapping[str, Any]) -> OwnVerifier:
+        """The tests of SWE-bench, with the time that NeMo Gym gives to them as an option of the agent."""
+        given = options.get("swebench_tests_timeout")
+        return OwnVerifier("mini_swe_agent", {} if given is None else {"eval_timeout": given})
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

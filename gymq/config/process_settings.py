@@ -1,0 +1,67 @@
+"""Top-level settings of NeMo Gym that hold for all processes of the workers, as environment variables of these."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gymq.config.errors import ConfigError
+
+RAY_ADDRESS = "ray_head_node_address"
+PROFILING = "profiling_enabled"
+PROFILES = "profiling_results_dirpath"
+OBSERVABILITY = "observability_enabled"
+TOKEN_ID_CAPTURE = "token_id_capture"
+
+SETTINGS = frozenset({RAY_ADDRESS, PROFILING, PROFILES, OBSERVABILITY, TOKEN_ID_CAPTURE})
+"""Settings that are in effect here; none of them is an instance."""
+
+PROFILES_VARIABLE = "GYMQ_PROFILES"
+"""The folder into which a worker process writes its profile when it ends."""
+
+_DEFAULT_PROFILES = ".gymq/profiles"
+_TRACES = "OTEL_TRACES_EXPORTER"
+
+
+def process_variables(tree: Mapping[str, Any]) -> dict[str, str]:
+    """Return the environment variables of all worker processes of a configuration.
+
+    Raises:
+        ConfigError: a setting has a value of another type.
+    """
+    check_settings(tree)
+    variables = {}
+    if tree.get(RAY_ADDRESS):
+        variables["RAY_ADDRESS"] = tree[RAY_ADDRESS]
+    if tree.get(PROFILING):
+        variables[PROFILES_VARIABLE] = str(Path(tree.get(PROFILES) or _DEFAULT_PROFILES).expanduser().absolute())
+    if tree.get(OBSERVABILITY) and not os.environ.get(_TRACES):
+        variables[_TRACES] = "otlp"
+    return variables
+
+
+def check_settings(tree: Mapping[str, Any]) -> None:
+    """Check the types of the settings.
+
+    Raises:
+        ConfigError: one has a value of another type.
+    """
+    for name in (RAY_ADDRESS, PROFILES):
+        if tree.get(name) is not None and not isinstance(tree[name], str):
+            raise ConfigError(f"{name} must be text, not {tree[name]!r}")
+    for name in (PROFILING, OBSERVABILITY):
+        if tree.get(name) is not None and not isinstance(tree[name], bool):
+            raise ConfigError(f"{name} must be true or false, not {tree[name]!r}")
+    is_enabled(tree.get(TOKEN_ID_CAPTURE))
+
+
+def is_enabled(capture: Any) -> bool:
+    """Return whether a value of `token_id_capture`, a truth value or a mapping with `enabled`, asks for token ids.
+
+    Raises:
+        ConfigError: it is neither.
+    """
+    enabled = capture.get("enabled", False) if isinstance(capture, dict) else capture
+    if enabled is not None and not isinstance(enabled, bool):
+        raise ConfigError(f"{TOKEN_ID_CAPTURE} must be true, false or a mapping with `enabled`, not {capture!r}")
+    return bool(enabled)
