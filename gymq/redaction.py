@@ -5,7 +5,9 @@ The one place that knows which names mean a secret, for `gymq config`, logs, fai
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -22,6 +24,13 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _SECRET_WORD = re.compile("|".join(_WORDS), re.IGNORECASE)
 _FIELD = re.compile(r"[?&][^=&#\s]*+=?")  # of a URL's query; one without a value is read once, too
 _VALUE = re.compile(r"[^&#\s]++")
+_NAMED = re.compile(r"(?<![\w-])(-{0,2})([A-Za-z][\w-]{0,80}+)[\"']?\s?+([=:]?)\s?+[\"']?")  # what may name a value
+_NAMED_VALUE = re.compile(r"(?:(?:Bearer|Basic|Token) )?[^\s\"',;{}]{6,}+", re.IGNORECASE)
+_KEY_FORM = re.compile(
+    r"(?<![\w-])(?:(?:sk|pk|rk|hf|gsk|nvapi|npm|pypi|glpat|github_pat|gh[pousr]|xox[abeprs])[-_][\w-]{16,}+"
+    r"|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}+|eyJ[\w-]{16,}+\.[\w.-]++)"
+)
+"""What providers' keys look like: they begin with a name of their own, and so do JSON web tokens."""
 
 _MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
 _CREDENTIAL = re.compile(r"[^\s\"\\]{16,}")
@@ -83,9 +92,14 @@ def hide_options(options: Any, name: str = "") -> None:
 
 def redact(text: str) -> str:
     """Redact a text, for example a URL, for display: what precedes an "@" in a URL and each secret becomes "***"."""
+    return re.sub(r"(^|://)(?:(?!://)\S)*@", r"\1***@", without_hidden(text, "***"))
+
+
+def without_hidden(text: str, mask: str) -> str:
+    """Return a text in which `mask` replaces each secret that this process hides."""
     for secret in _hidden:
-        text = text.replace(secret, "***")
-    return re.sub(r"(^|://)(?:(?!://)\S)*@", r"\1***@", text)
+        text = text.replace(secret, mask)
+    return text
 
 
 def without_queries(text: str, mask: str) -> str:
@@ -99,6 +113,27 @@ def without_queries(text: str, mask: str) -> str:
             parts += [text[end : field.end()], mask]
             end = value.end()
     return "".join([*parts, text[end:]])
+
+
+def without_named_secrets(text: str, mask: str) -> str:
+    """Return a text in which `mask` replaces what is named or looks like a secret.
+
+    That is what follows `API_KEY=`, `Authorization:` or `--token`, and the keys of known providers.
+    """
+    parts, end = [], 0
+    for name in _NAMED.finditer(text):
+        if name.start() < end or not (name[1] or name[3]) or not names_secret(name[2]):
+            continue
+        value = _NAMED_VALUE.match(text, name.end())
+        if value is not None:
+            parts += [text[end : name.end()], mask]
+            end = value.end()
+    return _KEY_FORM.sub(mask, "".join([*parts, text[end:]]))
+
+
+def environment_secrets() -> Iterator[str]:
+    """Yield the values of this process's environment variables that are named like secrets."""
+    return (value for name, value in os.environ.items() if names_secret(name))
 
 
 def without_credentials(body: bytes) -> bytes:

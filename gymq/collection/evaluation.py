@@ -31,6 +31,7 @@ from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
+from gymq.redaction import hide_options
 from gymq.render import say
 
 log = logging.getLogger("gymq.collection")
@@ -138,6 +139,7 @@ async def acollect(
     report = say if progress else None
     made_of_rows = _materialise_options(repeats, limit, sampling)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
+    hide_options([*(one.options for one in setup.config.instances), dict(sampling or {})])
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         if isinstance(rows, str | Path):

@@ -17,12 +17,14 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import is_running
+from gymq.config import record_options
 from gymq.data.datasets import Dataset, DatasetError
 from gymq.data.jsonl import JsonlFile, atomic_write
 from gymq.data.ledger import RowDigests
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
 from gymq.data.rows import RowError, read_rows
 from gymq.data.run_changes import Change, RecordedInstance, changed_fields, changed_options
+from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
 from gymq.defaults import DEFAULT_WINDOW, MAX_TIMEOUT_S, TokenForm
 from gymq.errors import GymqError
@@ -93,6 +95,21 @@ class CollectOptions:
     urgent: bool = False
     max_staleness: int | None = None  # updates of the policy while a rollout is made
     token_ids: TokenForm = "full"  # in the files
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that describe the run, without those at their default of None."""
+        limits = {
+            "concurrency": self.window,
+            "timeout_s": self.rollout_timeout_s,
+            "max_failures": None if self.max_failures is None else str(self.max_failures),
+            "max_staleness": self.max_staleness,
+            "token_ids": self.token_ids,
+            "priority": self.urgent or None,
+            "strict_rows": self.strict_rows or None,
+        }
+        files = {"input": str(self.input), "output": str(self.output)}
+        given = files | _settings(self) | limits
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def default_output(input: Path, config: Sequence[Path], resources: Path | None, model: str | None) -> Path:
@@ -344,6 +361,7 @@ class RunSetup:
             extended_to=manifest.extended_to,
             note="" if stored is None else stored.note,
             tags=[] if stored is None else stored.tags,
+            configuration=encode_configuration(record_options(self._options.given()), self._options.config),
         )
         if record != stored:
             await self._js.publish_with_retry(subjects.run_record(manifest.run), encode(record), {}, patience_s=30.0)

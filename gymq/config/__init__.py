@@ -6,7 +6,7 @@
 from gymq.config.addresses import add_addresses
 from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.loader import Config, load
-from gymq.config.masking import fingerprint, masked, record_instances
+from gymq.config.masking import fingerprint, masked, record_instances, record_options
 from gymq.protocol.instances import Instance
 
 __all__ = [
@@ -19,4 +19,5 @@ __all__ = [
     "load",
     "masked",
     "record_instances",
+    "record_options",
 ]

@@ -40,6 +40,11 @@ def record_instances(instances: Iterable[Instance]) -> dict[str, RecordedInstanc
     }
 
 
+def record_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Return the options of a run by path, as they are kept with it; hidden is what `record_instances` hides."""
+    return _recorded(options)
+
+
 def _source_digest(implementation: str) -> str:
     """Return a digest of the file that an implementation is; nothing if it is a name, or cannot be read."""
     file = Path(implementation.partition(":")[0])

@@ -207,6 +207,7 @@ class Run(Message, tag="run.v1", kw_only=True):
     extended_to: Index | None = None  # rollouts of a task at most, where tasks were given more; outcomes may say less
     note: str = ""  # what people say about it
     tags: list[str] = []
+    configuration: bytes = b""  # JSON, without secrets; see `gymq.data.run_configuration`
 
 
 class Cancellation(Message, tag="cancellation.v1", kw_only=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gymq.bus import streams
@@ -17,9 +18,10 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
 from gymq.data.run_changes import RecordedInstance
+from gymq.data.run_configuration import RunConfiguration, read_configuration
 from gymq.data.run_files import Manifest, RunFileError, RunFiles
 from gymq.protocol import subjects
-from gymq.protocol.messages import Task
+from gymq.protocol.messages import Task, encode
 from gymq.queue.client import QueueClient
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
@@ -268,6 +270,33 @@ async def test_another_endpoint_with_the_same_model_resumes_and_is_named(desk: D
     said.clear()
     await desk.collect(report=said.append, **elsewhere)
     assert len(said) == 1
+
+
+async def test_the_configuration_is_stored_with_the_run_and_follows_what_is_changed(desk: Desk) -> None:
+    desk.write_input([row("a")])
+    elsewhere = {"model": "m", "openai_api_key": "****", "openai_base_url": "http://a/v1"}
+    await desk.collect(**configured(**elsewhere), responses_create_params={"temperature": 0.5})
+    runs = Runs(desk.cluster.bus)
+
+    async def stored() -> tuple[RunConfiguration, str]:
+        record = await runs.record(desk.run())
+        assert record is not None
+        found = read_configuration(record.configuration)
+        assert found is not None
+        return found, record.note
+
+    found, _ = await stored()
+    assert found.options["responses_create_params.temperature"] == 0.5
+    assert (found.options["num_repeats"], found.options["input"]) == (1, str(desk.input))
+    assert found.workers["policy"] == RecordedInstance("models", "openai_model", elsewhere)
+    record = await runs.record(desk.run())
+    assert record is not None
+    described = encode(msgspec.structs.replace(record, note="a note"))
+    await desk.cluster.bus.js.store(subjects.run_record(desk.run()), described)
+    elsewhere["openai_base_url"] = "http://b/v1"
+    await desk.collect(num_repeats=2, **configured(**elsewhere), responses_create_params={"temperature": 0.5})
+    found, note = await stored()
+    assert (found.options["num_repeats"], found.workers["policy"].options, note) == (2, elsewhere, "a note")
 
 
 async def test_more_repeats_are_added_to_each_task(desk: Desk) -> None:

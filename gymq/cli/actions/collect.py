@@ -30,6 +30,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
+from gymq.redaction import hide_options
 from gymq.render import counted, listing_console, print_prose, say
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.running import ProfileSnapshot
@@ -42,6 +43,7 @@ async def collect_rollouts(
 ) -> int:
     if config.instances:
         options = replace(options, check_row=RowTypes(config).check)
+    hide_options([*(one.options for one in config.instances), options.materialise.responses_create_params])
     collection = None
     try:
         async with AsyncExitStack() as stack:

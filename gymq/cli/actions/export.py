@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable
@@ -16,7 +15,7 @@ from gymq.cli.errors import UsageError
 from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.redaction import hide, names_secret
+from gymq.redaction import environment_secrets, hide
 from gymq.runs.export.files import RunExport
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import RunReport
@@ -62,9 +61,8 @@ async def export_training_set(run: str, output: Path, nats: str | None, form: Tr
 
 def publish(run: str, connect: Connect, nats: str | None) -> int:
     """Send a run somewhere else, with nothing in it that is a secret here."""
-    for name, value in os.environ.items():
-        if names_secret(name):
-            hide(value)
+    for secret in environment_secrets():
+        hide(secret)
     with tempfile.TemporaryDirectory(prefix="gymq-export-") as folder:
         file = Path(folder) / "outcomes.parquet"
         target, report = asyncio.run(_read(run, connect, file, nats))
