@@ -15,6 +15,7 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.cli.errors import UsageError
+from gymq.config import record_options
 from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
 from gymq.data.rows import (
     AGENT_REF,
@@ -26,7 +27,8 @@ from gymq.data.rows import (
     ROLLOUT_INDEX,
     TASK_INDEX,
 )
-from gymq.data.run_files import FAILURE_SEQUENCE, POLICY_VERSION, RunFiles
+from gymq.data.run_configuration import encode_configuration
+from gymq.data.run_files import FAILURE_SEQUENCE, POLICY_VERSION, Manifest, RunFiles
 from gymq.errors import GymqError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.messages import (
@@ -119,12 +121,22 @@ async def import_rollouts(bus: Bus, file: Path) -> Imported:
         raise UsageError(found.problems[0] if found.problems else f"{file}: no rollouts in it")
     if found.num_problems > len(found.problems):
         found.problems.append(f"{found.num_problems - len(found.problems):,} more lines are skipped")
-    await bus.js.store(subjects.run_record(found.run), encode(_record(found, file)))
+    await bus.js.store(subjects.run_record(found.run), encode(_record(found, file, manifest)))
     return found
 
 
-def _record(found: Imported, file: Path) -> Run:
-    return Run(run=found.run, created_at=file.stat().st_mtime, num_rollouts=found.num_rollouts)
+def _record(found: Imported, file: Path, manifest: Manifest | None) -> Run:
+    configuration = b""
+    if manifest is not None:
+        given = {name: value for name, value in manifest.settings.items() if value is not None}
+        options = record_options({"input": manifest.input, "output": str(file)} | given)
+        configuration = encode_configuration(options, manifest.config)
+    return Run(
+        run=found.run,
+        created_at=file.stat().st_mtime,
+        num_rollouts=found.num_rollouts,
+        configuration=configuration,
+    )
 
 
 async def _store(store: OutcomeStore, outcome: Outcome, where: str, found: Imported) -> None:

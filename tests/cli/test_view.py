@@ -72,9 +72,9 @@ def viewing(folder: Path, *arguments: object) -> Iterator[Shown]:
             assert process.returncode == 0
 
 
-def collect(folder: Path, output: str) -> None:
+def collect(folder: Path, output: str, *given: str) -> None:
     done = subprocess.run(
-        [*entry(), "collect", "-c", "config.yaml", "-i", "rows.jsonl", "-o", output, "--num-repeats", "2"],
+        [*entry(), "collect", "-c", "config.yaml", "-i", "rows.jsonl", "-o", output, "--num-repeats", "2", *given],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -99,6 +99,25 @@ def test_the_runs_stored_in_a_folder_are_shown_and_a_collection_beside_the_viewe
         found = shown.until(lambda runs: sorted(runs.values()) == [2, 2])
         assert {run.rpartition("-")[0] for run in found} == {"first", "second"}
     collect(workers, "third.jsonl")
+
+
+def test_the_configuration_of_a_run_is_shown_as_it_was_given_without_its_secrets(
+    workers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "sk-proj-0123456789abcdef"
+    monkeypatch.setenv("GYMQ_MODEL_API_KEY", secret)
+    collect(workers, "first.jsonl", f"+responses_create_params.user=uses {secret}")
+    for arguments in ([], ["first.jsonl"]):
+        with viewing(workers, *arguments) as shown:
+            (run,) = shown.until(lambda runs: sorted(runs.values()) == [2])
+            found = shown.get(f"runs/{run}/configuration")
+        assert "num_repeats: 2" in found["options"]
+        assert (found["values"]["input"], found["values"]["responses_create_params.user"]) == (
+            "rows.jsonl",
+            "uses ****",
+        )
+        assert "letters_agent:" in found["workers"]
+        assert secret not in json.dumps(found)
 
 
 def test_the_cluster_that_runs_in_a_folder_is_shown(cluster: Finished) -> None:

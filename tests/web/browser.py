@@ -27,6 +27,7 @@ _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-extensions", "--disable-background-networking", "--remote-debugging-port=0", "about:blank"),
 )
+_CODES = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}  # of keys with which a browser does something by itself
 
 
 needs_browser = pytest.mark.skipif(
@@ -92,9 +93,10 @@ class Page:
         await self.until(f"document.body.innerText.includes({json.dumps(text)})")
 
     async def press(self, key: str) -> None:
-        code = {"windowsVirtualKeyCode": 9, "code": "Tab"} if key == "Tab" else {}
-        await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=key if len(key) == 1 else "", **code)
-        await self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
+        code = {"windowsVirtualKeyCode": _CODES[key]} if key in _CODES else {}
+        text = "\r" if key == "Enter" else key if len(key) == 1 else ""
+        await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=text, **code)
+        await self.send("Input.dispatchKeyEvent", type="keyUp", key=key, **code)
 
     async def unfold(self) -> None:
         """Open all that is folded on the page of a rollout, and what is folded in it."""

@@ -30,6 +30,8 @@ async def test_axe_finds_nothing_in_any_view(web: Web, run: str, page: Page, sch
     for view in views:
         await page.open(f"{web.url}#/{view}")
         await page.whole(1280)
+        if view == f"run/{run}":
+            await page.value("document.querySelector('.menu').open = true")
         if view == f"rollout/{run}/0/0":
             await page.unfold()
             await page.value("document.querySelector('.tokens button').click()")

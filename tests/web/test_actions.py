@@ -57,7 +57,8 @@ async def test_a_run_is_cancelled_with_what_is_queued_of_it(web: Web, run: str) 
     assert (await post(web, "runs/none-of-this-name/cancel"))[0] == 404
 
 
-async def test_failures_are_not_requeued_where_no_agent_would_take_them(web: Web, run: str) -> None:
+@pytest.mark.parametrize("path", ["runs/{}", "rollouts/{}/0/0"])
+async def test_failures_are_not_requeued_where_no_agent_would_take_them(web: Web, run: str, path: str) -> None:
     await web.announce(run, num_rollouts=1)
     await web.store(failure(run, 0))
     task = Task(run=run, task_index=0, rollout_index=0, num_rollouts=1, agent="asker", row=b"{}", timeout_s=60.0)
@@ -70,10 +71,11 @@ async def test_failures_are_not_requeued_where_no_agent_would_take_them(web: Web
         failure_class=FailureClass.MODEL_FAILED,
     )
     await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
-    status, done = await post(web, f"runs/{run}/requeue")
+    status, done = await post(web, f"{path.format(run)}/requeue")
     assert status == 200
     assert (done["requeued"], done["kept"]) == (0, 1)
     assert "no agent named 'asker' is running" in done["reasons"][0]
+    assert (await post(web, f"rollouts/{run}/0/1/requeue"))[1]["kept"] == 0
 
 
 async def test_an_export_has_a_line_for_each_rollout_failures_included(web: Web, run: str) -> None:
@@ -91,8 +93,11 @@ async def test_an_export_has_a_line_for_each_rollout_failures_included(web: Web,
 
 async def test_a_change_needs_json_so_that_no_form_of_another_page_can_make_it(web: Web, run: str) -> None:
     await web.announce(run, num_rollouts=1)
-    for path in ("cancel", "requeue", "description"):
-        async with web.session.post(f"{web.url}api/runs/{run}/{path}", data="{}") as answer:
+    for path in (
+        *(f"runs/{run}/{name}" for name in ("cancel", "requeue", "description")),
+        f"rollouts/{run}/0/0/requeue",
+    ):
+        async with web.session.post(f"{web.url}api/{path}", data="{}") as answer:
             assert answer.status == 415
 
 

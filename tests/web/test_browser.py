@@ -12,6 +12,8 @@ import aiohttp
 import pytest
 
 from gymq.bridge.viewer import Viewer
+from gymq.data.run_changes import RecordedInstance
+from gymq.data.run_configuration import encode_configuration
 from gymq.protocol import subjects
 from gymq.protocol.messages import DeadLetter, FailureClass, Stage, Timing, Unresolved, encode
 from gymq.testing import function_call, reply
@@ -58,7 +60,11 @@ async def store_hostile(web: Web, run: str) -> None:
         "worker": hostile(17),
         "policy_versions": [hostile(18)],
     }
-    await web.announce(run, models=[hostile(19)], note=hostile(23), tags=[hostile(24)], num_rollouts=3)
+    worker = RecordedInstance("models", hostile(26), {"prompt": f"{hostile(27)}\n{hostile(28)}", hostile(29): 1})
+    configuration = encode_configuration({hostile(30): hostile(31)}, {hostile(32): worker})
+    await web.announce(
+        run, models=[hostile(19)], note=hostile(23), tags=[hostile(24)], num_rollouts=3, configuration=configuration
+    )
     await web.store(rollout(run, 0, row=row, response=response, verdict=verdict, agent="asker", **parts))
     await web.store(failure(run, 1, message=hostile(20), worker=hostile(25)))
     unresolved: dict[str, Any] = {
@@ -77,19 +83,21 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
         f"run/{run}": [3, 11, 14, 19, 20, 21, 23, 24],
         f"run/{run}?tab=failures": [20, 21, 25],
         f"run/{run}?tab=charts": [18],
-        f"run/{run}?tab=configuration": [12, 13, 19],
+        f"run/{run}?tab=configuration": [12, 13, 19, *range(26, 33)],
         f"run/{run}?tab=tasks": [11],
         f"rollout/{run}/0/0": [*range(1, 19)],
     }
     views |= {f"rollout/{run}/1/0": [20], f"rollout/{run}/2/0": [21, 22]}
-    views |= {f"compare/{run}/{run}": [11, 19], f"compare/{run}/{run}/0/0": [3, 15]}
+    await web.announce(f"{run}x", num_rollouts=3)
+    await web.store(rollout(f"{run}x", 0))
+    views |= {f"compare/{run}/{run}x": [11, 19, *range(26, 33)], f"compare/{run}/{run}/0/0": [3, 15]}
     for view, shown in views.items():
         await page.open(f"{web.url}#/{view}")
         if view.startswith("rollout"):
             await page.until("document.querySelector('.reading h1') !== null")
             await page.unfold()
         for number in shown:
-            await page.until(f"document.body.textContent.includes('window.hit={number}<')")
+            await page.until(f"document.body.textContent.includes('hit={number}<')")
         await is_unharmed(page)
 
 
@@ -545,6 +553,160 @@ async def test_rollouts_are_sorted_by_a_click_and_read_in_that_order(web: Web, r
     await page.press("]")
     await page.shows("task 2, rollout 0")
     await page.until("document.querySelector('.reading').innerText.includes('2 of 3')")
+
+
+CHOOSE = "[...document.querySelectorAll('.menu label')].find((one) => one.textContent.trim() === {!r}).click()"
+HEADS = "[...document.querySelectorAll('.rollouts th')].map((one) => one.textContent.replace(/ [↑↓]$/, ''))"
+
+
+async def test_columns_are_chosen_by_keys_and_stay_chosen(web: Web, run: str, page: Page) -> None:
+    row = {"level": "hard", "responses_create_params": {"input": "?"}}
+    for task, accuracy in enumerate([0.25, 1.0, 0.5]):
+        verdict = {"accuracy": accuracy, "parts": {"style": "good"}, "log": [1, 2]}
+        await web.store(rollout(run, task, row=row, verdict=verdict, worker="w1"))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
+    assert await page.value(HEADS) == ["rollout", "prompt", "expected", "answer", "reward", "turns", "tokens", "time"]
+    await page.value("document.querySelector('.menu summary').focus()")
+    await page.press("Enter")
+    await page.until("document.querySelector('.menu').open")
+    offered = (
+        "[...document.querySelectorAll('.menu fieldset:nth-child(n+2) label')].map((one) => one.textContent.trim())"
+    )
+    assert await page.value(offered) == ["verdict.accuracy", "verdict.log", "verdict.parts.style", "row.level"]
+    await page.press("Tab")
+    assert await page.value("document.activeElement.parentElement.textContent.trim()") == "prompt"
+    await page.press(" ")
+    for name in ("expected", "turns", "verdict.accuracy", "verdict.log", "row.level", "worker"):
+        await page.value(CHOOSE.format(name))
+    await page.press("Escape")
+    await page.until("!document.querySelector('.menu').open && document.activeElement.matches('.menu summary')")
+    await page.open(f"{web.url}#/run/{run}?sort=verdict.accuracy&order=down")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
+    names = ["rollout", "answer", "reward", "tokens", "time", "worker", "verdict.accuracy", "verdict.log", "row.level"]
+    assert await page.value(HEADS) == names
+    cells = "[...document.querySelectorAll('.rollouts tbody tr')].map((row) => [...row.cells].slice(-4)"
+    assert await page.value(f"{cells}.map((one) => one.textContent))") == [
+        ["w1", "1", "[2]", "hard"],
+        ["w1", "0.5", "[2]", "hard"],
+        ["w1", "0.25", "[2]", "hard"],
+    ]
+    await page.value("document.querySelector('.menu button').click()")
+    await page.until(f"{HEADS}.join() === 'rollout,prompt,expected,answer,reward,turns,tokens,time'")
+    assert page.problems == []
+
+
+async def test_names_of_columns_stay_text(web: Web, run: str, page: Page) -> None:
+    name = hostile(1)[:70]
+    verdict = {name: hostile(2)[:70], "__proto__": {"constructor": "c"}, "deep": {"a": {"b": {"c": 1}}}}
+    await web.store(rollout(run, 0, verdict=verdict))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    await page.until("document.querySelectorAll('.menu fieldset:nth-child(2) label').length === 3")
+    await page.value("document.querySelectorAll('.menu fieldset:nth-child(2) input').forEach((one) => one.click())")
+    await page.until("document.querySelector('.rollouts').textContent.includes('window.hit=2')")
+    assert f"verdict.{name}" in await page.value(HEADS)
+    assert {"verdict.__proto__.constructor", "verdict.deep.a.b"} <= set(await page.value(HEADS))
+    await page.value(
+        "[...document.querySelectorAll('.rollouts th a')].find((one) => one.textContent.includes('hit=1')).click()"
+    )
+    await page.until("document.querySelector('.rollouts th[aria-sort]')?.textContent.includes('window.hit=1')")
+    await is_unharmed(page)
+
+
+async def test_filters_are_behind_a_button_in_a_narrow_window(web: Web, run: str, page: Page) -> None:
+    await web.store(*(rollout(run, task) for task in range(3)))
+    await web.profile()
+    await page.size(400)
+    await page.open(f"{web.url}#/run/{run}")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
+    field = "document.querySelector('input[name=task]').checkVisibility()"
+    assert await page.value(field) is False
+    assert await page.value("document.querySelector('.filters').getBoundingClientRect().height") < 120
+    unfold = "document.querySelector('button[aria-controls=more-filters]')"
+    await page.value(f"{unfold}.click()")
+    assert await page.value(f"{unfold}.getAttribute('aria-expanded')") == "true"
+    assert await page.value(field) is True
+    await page.value("document.querySelector('input[name=task]').value = '1'")
+    await page.value("document.querySelector('form.filters').requestSubmit()")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 1")
+    assert await page.value(f"{unfold}.textContent") == "filters (1)"
+    assert await page.value(field) is True
+    await page.size(1280)
+    assert await page.value(f"{unfold}.checkVisibility()") is False
+    assert await page.value(field) is True
+
+
+async def test_a_comparison_shows_the_keys_in_which_the_configurations_differ(web: Web, run: str, page: Page) -> None:
+    names = [run, f"{run}b", f"{run}c"]
+    for number, name in enumerate(names):
+        options = {"temperature": number / 2, "openai_model": "m"}
+        worker = RecordedInstance("models", "openai_model", options, "0" * 64 if number < 2 else "1" * 64)
+        configuration = encode_configuration(
+            {"num_repeats": 4, "limit": 9} if number else {"num_repeats": 4}, {"policy": worker}
+        )
+        await web.announce(name, num_rollouts=1, configuration=configuration)
+        await web.store(rollout(name, 0))
+    await web.profile()
+    await page.open(f"{web.url}#/compare/{names[0]}/{names[1]}?more={names[2]}")
+    await page.shows("3 keys differ")
+    table = "[...document.querySelectorAll('.differences tbody tr')].map((row) => [...row.cells]"
+    assert await page.value(f"{table}.map((one) => one.textContent))") == [
+        ["policy (code)", "0" * 12, "0" * 12, "1" * 12],
+        ["policy.temperature", "0.0", "0.5", "1.0"],
+        ["limit", "not set", "9", "9"],
+    ]
+    changed = "[...document.querySelectorAll('.differences .changed')].map((one) => one.textContent)"
+    assert await page.value(changed) == ["1" * 12, "0.5", "1.0", "9", "9"]
+    await web.announce(names[0], num_rollouts=1)
+    await page.open(f"{web.url}#/compare/{names[0]}/{names[1]}")
+    await page.shows(f"no configuration is stored with {names[0]}")
+
+
+async def test_the_configuration_is_shown_as_coloured_yaml(web: Web, run: str, page: Page) -> None:
+    worker = RecordedInstance(
+        "models", "openai_model", {"openai_model": "m", "extra_body.top_k": 3, "openai_api_key": "****"}
+    )
+    configuration = encode_configuration({"input": "rows.jsonl", "prompt.user": "one\ntwo"}, {"policy_model": worker})
+    await web.announce(run, num_rollouts=1, configuration=configuration)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}?tab=configuration")
+    await page.until("document.querySelectorAll('.yaml .named').length > 5")
+    texts = "[...document.querySelectorAll('.yaml .code')].map((one) => one.textContent)"
+    assert await page.value(texts) == [
+        "input: rows.jsonl\nprompt:\n  user: |-\n    one\n    two\n",
+        "policy_model:\n  responses_api_models:\n    openai_model:\n      openai_model: m\n"
+        "      extra_body:\n        top_k: 3\n      openai_api_key: '****'\n",
+    ]
+    await web.announce(f"{run}x", num_rollouts=1)
+    await web.store(rollout(f"{run}x", 0))
+    await page.open(f"{web.url}#/run/{run}x?tab=configuration")
+    await page.shows("No configuration is stored with this run")
+
+
+async def test_a_failed_rollout_is_requeued_from_its_page(web: Web, run: str, page: Page) -> None:
+    await web.store(failure(run, 0))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    button = "[...document.querySelectorAll('.reading button')].find((one) => one.textContent === 'try again')"
+    await page.until(f"{button} !== undefined")
+    await page.value(f"{button}.click()")
+    await page.shows("It is not requeued: its failure is not among the dead letters")
+
+
+async def test_back_leads_to_where_the_reader_was(web: Web, run: str, page: Page) -> None:
+    await web.store(*(rollout(run, task) for task in range(50)))
+    await web.profile()
+    await page.size(1280, 600)
+    await page.open(f"{web.url}#/run/{run}")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 50")
+    await page.value("scrollTo(0, 700)")
+    await page.value("document.querySelectorAll('.rollouts tbody a')[30].click()")
+    await page.shows("task 30, rollout 0")
+    assert await page.value("scrollY") == 0
+    await page.value("history.back()")
+    await page.until("document.querySelectorAll('.rollouts tbody tr').length === 50 && scrollY === 700")
 
 
 async def test_tasks_without_variance_stand_out(web: Web, run: str, page: Page) -> None:

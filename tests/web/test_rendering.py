@@ -55,6 +55,14 @@ def test_code_is_coloured_in_its_language_and_stays_the_same_text() -> None:
     assert highlighted("x = 1", "no such language") == ["x = 1"]
 
 
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_the_last_line_of_a_traceback_is_coloured_as_the_error_that_it_names(end: str) -> None:
+    text = f'Traceback (most recent call last):\n  File "a.py", line 1, in f\n    f()\nIndexError: out of range{end}'
+    nodes = highlighted(text, "pytb")
+    assert ["span", {"class": "removed"}, "IndexError"] in nodes
+    assert text_of(nodes) == text
+
+
 @pytest.mark.parametrize("source", ["$x^2$", "\\(x^2\\)", "$$x^2$$", "\\[\nx^2\n\\]", "a\n$$\n= x^2\n$$"])
 def test_formulas_become_mathml(source: str) -> None:
     assert "msup" in tags(markdown(source))

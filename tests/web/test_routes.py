@@ -10,6 +10,7 @@ import pytest
 import yarl
 
 from gymq.bridge.web import rollout_list, run_index
+from gymq.bridge.web.columns import DETAIL_CHARS, MOST_DETAILS
 from gymq.bus import streams
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
@@ -42,7 +43,7 @@ async def test_the_files_of_the_page_need_no_key_and_what_it_reads_does(world: A
             assert (await web.status(path))[0] == 401
         for path in (f"runs/{run}/in-hand", f"rollouts/{run}/0/0", f"rollouts/{run}/0/0/live"):
             assert (await web.status(path))[0] == 401
-        for path in (f"runs/{run}/table", f"runs/{run}/compared/{run}"):
+        for path in (f"runs/{run}/table", f"runs/{run}/compared/{run}", f"runs/{run}/configuration"):
             assert (await web.status(path))[0] == 401
         for name in ("neighbours", "record", "failures"):
             assert (await web.status(f"rollouts/{run}/0/0/{name}"))[0] == 401
@@ -421,6 +422,33 @@ async def test_rollouts_are_sorted_and_filtered(web: Web, run: str, asked: Any, 
     page = await web.get(f"runs/{run}/table", **asked)
     assert of(page) == found
     assert (page["num_read"], page["is_whole"]) == (5, True)
+
+
+async def test_rollouts_are_sorted_by_any_field_of_verdicts_and_rows(web: Web, run: str) -> None:
+    values: list[Any] = [0.5, 2, "high", None, True, ""]
+    for task, value in enumerate(values):
+        row = {"level": 9 - task, "info": {"source": {"page": task}}, "responses_create_params": {"input": "?"}}
+        await web.store(rollout(run, task, row=row, verdict={"score": value, "calls": [1, 2], "empty": {}}))
+    found = await web.get(f"runs/{run}/table", sort="verdict.score")
+    assert of(found) == [(0, 0), (4, 0), (1, 0), (2, 0), (3, 0), (5, 0)]
+    row_fields = ["row.info.source.page", "row.level"]
+    assert found["columns"] == [*row_fields, "verdict.calls", "verdict.score"]
+    assert found["rows"][1]["details"] == {
+        "verdict.score": True,
+        "verdict.calls": "[2]",
+        "row.level": 5,
+        "row.info.source.page": 4,
+    }
+    assert of(await web.get(f"runs/{run}/table", sort="row.level"))[0] == (5, 0)
+    assert len(of(await web.get(f"runs/{run}/table", sort="row.none"))) == len(values)
+
+
+async def test_a_row_with_many_and_long_fields_keeps_a_part_of_them(web: Web, run: str) -> None:
+    verdict = {f"{number:03}{'n' * number}": "x" * 1000 for number in range(100)}
+    await web.store(rollout(run, 0, verdict=verdict))
+    (row,) = (await web.get(f"runs/{run}/table"))["rows"]
+    assert len(row["details"]) == MOST_DETAILS
+    assert {len(value) for value in row["details"].values()} == {DETAIL_CHARS}
 
 
 async def test_a_row_has_what_was_asked_expected_and_answered(web: Web, run: str) -> None:

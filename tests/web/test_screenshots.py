@@ -11,6 +11,8 @@ from typing import Any
 
 from PIL import Image
 
+from gymq.data.run_changes import RecordedInstance
+from gymq.data.run_configuration import encode_configuration
 from gymq.protocol.messages import Stage, Timing
 from gymq.testing import function_call, reply
 
@@ -94,8 +96,21 @@ def conversation() -> dict[str, Any]:
     return response
 
 
+def configured(model: str, **options: Any) -> bytes:
+    policy = {"openai_base_url": "http://localhost:8000/v1", "openai_api_key": "****", "openai_model": model, **options}
+    workers = {
+        "policy_model": RecordedInstance("models", "openai_model", policy),
+        "sums": RecordedInstance("resources", "/work/sums.py:Sums", {"tolerance": 1e-6}, "3f" * 32),
+        "sums_simple_agent": RecordedInstance(
+            "agents", "simple_agent", {"model_server.name": "policy_model", "model_server.type": "responses_api_models"}
+        ),
+    }
+    prompt = {"prompt.system": "You add numbers.\nShow each step.", "prompt.user": "{question}"}
+    return encode_configuration({"input": "rows.jsonl", "num_repeats": 16, "concurrency": 256, **prompt}, workers)
+
+
 async def store(web: Web, run: str) -> None:
-    await web.announce(run, num_rollouts=8, models=["policy = a model"])
+    await web.announce(run, num_rollouts=8, models=["policy = a model"], configuration=configured("small"))
     tools = [{"type": "function", "name": "run_python", "parameters": {"type": "object", "properties": {}}}]
     params = {
         "input": "Write a function that returns the **median** of a list of numbers.",
@@ -121,7 +136,7 @@ async def store(web: Web, run: str) -> None:
     await web.store(failure(run, 0, 1, message=message, num_rollouts=4, attempt=1))
     await web.store(*(rollout(run, 0, at, text=CODE, reward=0.25 * at, num_rollouts=4) for at in (2, 3)))
     other = f"{run}-step80"
-    await web.announce(other, num_rollouts=96, models=["policy = a model"])
+    await web.announce(other, num_rollouts=96, models=["policy = a model"], configuration=configured("small"))
     for task in range(6):
         rewards = [(task * 7 + at * 3) % 5 / 4 for at in range(16)]
         asked = {"expected_answer": str(task), "responses_create_params": {"input": f"What is {task} + 0, and why?"}}
@@ -131,7 +146,9 @@ async def store(web: Web, run: str) -> None:
         given: dict[str, Any] = {"num_rollouts": 16, "row": asked, "text": f"It is {task}."}
         await web.store(*(rollout(other, task, at, reward=rewards[at], **given) for at in range(16)))
         await web.store(*(rollout(f"{other}-b", task, at, reward=later[at], **given) for at in range(16)))
-    await web.announce(f"{other}-b", num_rollouts=96, models=["policy = a model"], tags=["larger-batch"])
+    later_set = configured("small-step80", **{"extra_body.top_k": 20})
+    described: dict[str, Any] = {"tags": ["larger-batch"], "configuration": later_set}
+    await web.announce(f"{other}-b", num_rollouts=96, models=["policy = a model"], **described)
     await web.announce(f"{run}-long", num_rollouts=1, note="two hundred turns")
     turns: list[Any] = []
     for number in range(200):

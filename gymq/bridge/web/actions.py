@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Annotated
 
 import msgspec
 
 from gymq.bridge.failures import BridgeError, not_found
+from gymq.bridge.web.run_views import MOST_SEARCHED
 from gymq.bus import Bus
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Run, VerifiedRollout, encode
+from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import DeadLetters
+from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.replay import NotReplayed, Replay, Replayed
@@ -65,8 +67,20 @@ class RunActions:
         Raises:
             BusError, BadToken
         """
+        return await self._requeue(await DeadLetters(self._bus).newest(MOST_REPLAYED, run))
+
+    async def requeue_rollout(self, rollout: RolloutId) -> Requeued:
+        """Requeue a failed rollout, if its failure is among the `MOST_SEARCHED` newest of its run.
+
+        Raises:
+            BusError, BadToken
+        """
+        letters = await DeadLetters(self._bus).newest(MOST_SEARCHED, rollout.run)
+        return await self._requeue([entry for entry in letters if entry.letter.rollout == str(rollout)])
+
+    async def _requeue(self, letters: Sequence[DeadLetterEntry]) -> Requeued:
         replay, counts, reasons = Replay(self._bus), dict.fromkeys(Replayed, 0), dict[str, int]()
-        for entry in await DeadLetters(self._bus).newest(MOST_REPLAYED, run):
+        for entry in letters:
             try:
                 counts[await replay.replay(entry)] += 1
             except NotReplayed as problem:

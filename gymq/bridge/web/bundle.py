@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from graphlib import TopologicalSorter
 
-from gymq.bridge.web.site import Site
+from gymq.bridge.web.site import PAGE, STORED, Site
 
 ENTRY = "app.js"
-_SERVED, _STORED = "api.js", "stored.js"  # what the page asks: a bridge, or files beside it
+_SERVED = "api.js"  # what the page asks where it is served; `STORED` asks files beside it
 
 _IMPORT = re.compile(r'^import (\{[^}\n]*\}) from "\./([a-z]+\.js)";\n', re.MULTILINE)
 _EXPORT = re.compile(r"^export ((?:async )?(?:const|function|class)) (\w+)", re.MULTILINE)
@@ -29,7 +29,7 @@ def script(site: Site) -> str:
         name = waiting.pop()
         if name in modules:
             continue
-        modules[name] = site.text(_STORED if name == _SERVED else name)
+        modules[name] = site.text(STORED if name == _SERVED else name)
         uses[name] = {match[2] for match in _IMPORT.finditer(modules[name])}
         waiting += uses[name]
     parts = [_function(name, modules[name]) for name in TopologicalSorter(uses).static_order()]
@@ -38,7 +38,7 @@ def script(site: Site) -> str:
 
 def page(site: Site) -> str:
     """Return the page that loads the script."""
-    html = site.text("index.html").replace('<script type="module" src="app.js">', '<script src="viewer.js" defer>')
+    html = site.text(PAGE).replace('<script type="module" src="app.js">', '<script src="viewer.js" defer>')
     return html.replace("<title>", f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<title>', 1)
 
 

@@ -13,6 +13,7 @@ from gymq.bridge.web import bundle
 from gymq.bridge.web.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
 from gymq.bridge.web.rendering import MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_view import View, stored_view, tokens_of_item
+from gymq.bridge.web.run_configuration import configuration_view
 from gymq.bridge.web.run_index import RunIndexes
 from gymq.bridge.web.run_list import RunList, RunRow
 from gymq.bridge.web.run_views import RunViews
@@ -22,9 +23,11 @@ from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.readable import exact_record
+from gymq.runs.stored_runs import Runs
 
 MOST_COMPARED = 6  # runs of which all pairs are compared
 MOST_TASKS = 1_000_000
+CLIPPED = 2000  # characters of a longer text that the head of a rollout shows at first, as in `rollout.js`
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _FILES = ("style.css", "icon.svg")
@@ -43,6 +46,7 @@ class ViewerExport:
         self._folder = folder
         self._token_texts = token_texts
         self._list = RunList(bus)
+        self._records = Runs(bus)
         self._views = RunViews(bus)
         self._indexes = RunIndexes(bus)
         self._store = OutcomeStore(bus)
@@ -78,6 +82,8 @@ class ViewerExport:
 
     async def _run(self, number: int, row: RunRow) -> int:
         run = row.overview.run
+        record = await self._records.record(run)
+        configuration = configuration_view(b"" if record is None else record.configuration)
         rows, tasks = await self._indexes.everything(run)
         parts = {
             "view": await self._views.view(run),
@@ -85,6 +91,8 @@ class ViewerExport:
             "tasks": tasks,
             "charts": await self._indexes.charts(run),
             "failing": await self._indexes.failure_groups(run),
+            "configuration": configuration,
+            "rendered": await self._trees([("yaml", configuration.options), ("yaml", configuration.workers)]),
         }
         self._put(f"run-{number}", parts)
         async for _, outcome in self._store.read(run):
@@ -99,8 +107,11 @@ class ViewerExport:
         return len(rows)
 
     async def _rendered(self, view: View) -> list[tuple[str, str, Any]]:
-        """Return the trees of the texts that the page may ask for; what is missing is shown as it is."""
-        sources = list(dict.fromkeys(_sources(view)))
+        """Return the trees of the texts that the page may ask for of a rollout."""
+        return await self._trees(list(dict.fromkeys(_sources(view))))
+
+    async def _trees(self, sources: Sequence[tuple[str, str]]) -> list[tuple[str, str, Any]]:
+        """Return languages, texts and their trees; what is missing is shown as it is."""
         trees: list[Any] = []
         for start in range(0, len(sources), MOST_TEXTS):
             texts = [RichText(text, language) for language, text in sources[start : start + MOST_TEXTS]]
@@ -159,6 +170,8 @@ def _of_text(text: str, name: str) -> Iterator[tuple[str, str]]:
         yield TRACEBACK_LANGUAGE, text
     if name in ("arguments", "output"):
         yield from _inside(text)
+    if len(text) > 2 * CLIPPED:
+        yield "", text[:CLIPPED]
     yield "", text
 
 

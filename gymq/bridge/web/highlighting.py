@@ -55,9 +55,13 @@ def highlighted(code: str, language: str) -> list[Node]:
     except ClassNotFound:
         return [code]
     nodes: list[Node] = []
-    for kind, tokens in groupby(lexer.get_tokens(code), lambda token: _kind(str(token[0])[len("Token.") :])):
-        text = "".join(text for _, text in tokens)
-        nodes.append(element("span", {"class": kind}, [text]) if kind else text)
+    code = code.replace("\r\n", "\n").replace("\r", "\n")  # as lexers read it
+    left = len(code)  # some lexers know a last line by its end only: it is lent one
+    for kind, tokens in groupby(lexer.get_tokens(f"{code}\n"), lambda token: _kind(str(token[0])[len("Token.") :])):
+        text = "".join(text for _, text in tokens)[:left]
+        left -= len(text)
+        if text:
+            nodes.append(element("span", {"class": kind}, [text]) if kind else text)
     return nodes
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from gymq import responses
+from gymq.bridge.web.columns import Detail, details_of
 from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
@@ -62,6 +63,7 @@ class RolloutRow(msgspec.Struct, frozen=True):
     prompt: str
     expected: str
     words: str  # the reply's first words, or why there is no reward
+    details: dict[str, Detail]  # fields of the verdict and of the row, which may be columns
 
 
 class RolloutPage(msgspec.Struct, frozen=True):
@@ -205,6 +207,7 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         prompt=question_of(params_of(fields, verdict))[:WORDS],
         expected=value_text(expected[0])[:WORDS] if expected else "",
         words=words[:WORDS],
+        details=details_of(fields, verdict),
     )
 
 

@@ -17,10 +17,11 @@ from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_e
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
+from gymq.bridge.web.run_configuration import configuration_view
 from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
 from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
-from gymq.bridge.web.site import HEADERS, Site
+from gymq.bridge.web.site import HEADERS, PAGE, Site
 from gymq.bus.streams import TASKS
 from gymq.cluster.log_files import newest_lines
 from gymq.protocol import subjects
@@ -30,6 +31,7 @@ from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_progress import tasks_in_flight
 from gymq.runs.readable import exact_record
+from gymq.runs.stored_runs import Runs
 
 MOST_INDEX = 2**53
 MOST_MORE = 6  # runs beside the two that are compared
@@ -50,6 +52,7 @@ class WebRoutes:
         self._site = Site()
         self._views = RunViews(context.bus)
         self._runs = RunList(context.bus)
+        self._records = Runs(context.bus)
         self._actions = RunActions(context.bus)
         self._list = RolloutList(context.bus)
         self._indexes = RunIndexes(context.bus)
@@ -72,6 +75,7 @@ class WebRoutes:
             web.get(f"{_RUN}/compared/{{other}}", self.compared),
             web.get(f"{_RUN}/charts", self.charts),
             web.get(f"{_RUN}/failing", self.failing),
+            web.get(f"{_RUN}/configuration", self.configuration),
             web.get(f"{_RUN}/export", self.export),
             web.post(f"{_RUN}/cancel", self.cancel),
             web.post(f"{_RUN}/requeue", self.requeue),
@@ -83,6 +87,7 @@ class WebRoutes:
             web.get(f"{_ROLLOUT}/live", self.rollout_live),
             web.get(f"{_ROLLOUT}/record", self.record),
             web.get(f"{_ROLLOUT}/failures", self.failures),
+            web.post(f"{_ROLLOUT}/requeue", self.requeue_rollout),
             web.get(f"{_ROLLOUT}/tokens/{{item}}", self.tokens),
             web.post("/ui/api/rendered", self.rendered),
             web.get("/ui/{file}", self.file),
@@ -93,7 +98,7 @@ class WebRoutes:
 
     async def page(self, _request: web.Request) -> web.Response:
         self._rendering.start()
-        return self._site.response("index.html")
+        return self._site.response(PAGE)
 
     async def file(self, request: web.Request) -> web.Response:
         return self._site.response(request.match_info["file"])
@@ -140,7 +145,9 @@ class WebRoutes:
         """Return a page of rollouts that match, sorted."""
         self._context.admit(request)
         query = request.query
-        sort = _choice(query, "sort", *SORTS)
+        sort = query.get("sort", "")
+        if "." not in sort:  # a field of rows or verdicts
+            sort = _choice(query, "sort", *SORTS)
         skip = _given(query, "skip", _index) or 0
         is_descending = _choice(query, "order", "up", "down") == "down"
         wanted = _wanted(query)
@@ -174,6 +181,16 @@ class WebRoutes:
         """Return the failures of a run by class and message."""
         self._context.admit(request)
         return _answer(await self._indexes.failure_groups(_run(request)))
+
+    async def configuration(self, request: web.Request) -> web.Response:
+        """Return the options of a run and its workers, as they were stored when it began."""
+        self._context.admit(request)
+        run = _run(request)
+        record = await self._records.record(run)
+        if record is None and not await self._records.exists(run):
+            raise not_found(f"there is no run {run}")
+        stored = b"" if record is None else record.configuration
+        return _answer(await asyncio.to_thread(configuration_view, stored))
 
     async def logs(self, request: web.Request) -> web.Response:
         """Return the newest log lines of a worker or about a rollout."""
@@ -212,6 +229,11 @@ class WebRoutes:
         """Requeue the failed rollouts of a run."""
         self._admit_change(request)
         return _answer(await self._actions.requeue_failures(_run(request)))
+
+    async def requeue_rollout(self, request: web.Request) -> web.Response:
+        """Requeue a failed rollout."""
+        self._admit_change(request)
+        return _answer(await self._actions.requeue_rollout(_rollout(request)))
 
     async def describe(self, request: web.Request) -> web.Response:
         """Store a note and tags with a run."""

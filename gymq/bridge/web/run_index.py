@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from gymq.bridge.web.columns import MOST_COLUMNS
 from gymq.bridge.web.failure_groups import FailureKinds, failure_groups
 from gymq.bridge.web.rollout_list import YIELD_EVERY, RolloutRow, Wanted, row
 from gymq.bridge.web.run_charts import RunCharts, run_charts
@@ -24,12 +25,16 @@ from gymq.stats.intervals import Estimate, paired_difference
 
 READ_S = 0.6  # of one request
 READ_BATCH = 256
-MOST_ROWS = 50_000  # of a run; about a kilobyte each
+MOST_ROWS = 50_000  # of a run; one or two kilobytes each
 MOST_RUNS = 4
 ROWS_PAGE = 50
 TASKS_PAGE = 60
 
-SORTS = ("task", "reward", "turns", "output_tokens", "duration_s", "started_at", "failure_class", "prompt", "expected")
+SORTS = (
+    *("task", "reward", "turns", "output_tokens", "duration_s", "started_at", "failure_class", "prompt", "expected"),
+    *("agent", "attempt", "worker", "policy_version", "is_truncated"),
+)
+"""Fields of a row by which rollouts are sorted, beside those of rows and verdicts."""
 
 Order = Literal["task", "failure", "reward"]
 
@@ -39,6 +44,7 @@ class RowsPage(msgspec.Struct, frozen=True):
     num_matching: int
     num_read: int
     is_whole: bool  # whether all rollouts so far are read
+    columns: list[str]  # fields of rows and verdicts that some of them have
 
 
 class Neighbours(msgspec.Struct, frozen=True):
@@ -101,6 +107,7 @@ class RunComparison(msgspec.Struct, frozen=True):
 
 class _Index(NamedTuple):
     rows: dict[tuple[int, int], RolloutRow]
+    columns: dict[str, None]
     lock: asyncio.Lock
 
 
@@ -112,7 +119,7 @@ class RunIndexes:
         self._kept: OrderedDict[str, _Index] = OrderedDict()
 
     async def page(self, run: str, wanted: Wanted, sort: str, *, is_descending: bool, skip: int) -> RowsPage:
-        """Return a page of the rollouts that match, sorted by one of `SORTS`.
+        """Return a page of the rollouts that match, sorted by one of `SORTS` or by a field such as `verdict.accuracy`.
 
         Raises:
             BusError, BadToken
@@ -120,7 +127,9 @@ class RunIndexes:
         rows, is_whole = await self._read(run)
         matching = [one for one in rows if wanted.fits(one)]
         ordered = _sorted(matching, sort, is_descending=is_descending)
-        return RowsPage(ordered[skip : skip + ROWS_PAGE], len(matching), len(rows), is_whole)
+        kept = self._kept.get(run)  # gone where many runs are looked at
+        columns = [] if kept is None else sorted(kept.columns)
+        return RowsPage(ordered[skip : skip + ROWS_PAGE], len(matching), len(rows), is_whole, columns)
 
     async def neighbours(self, run: str, task_index: int, rollout_index: int, order: Order) -> Neighbours:
         """Return the rollouts beside one, which need not be in the order itself.
@@ -222,16 +231,17 @@ class RunIndexes:
 
     async def _read(self, run: str) -> tuple[list[RolloutRow], bool]:
         """Return the rows that are known after reading on for a while, and whether they are all there are."""
-        index = self._kept.setdefault(run, _Index({}, asyncio.Lock()))
+        index = self._kept.setdefault(run, _Index({}, {}, asyncio.Lock()))
         self._kept.move_to_end(run)
         if len(self._kept) > MOST_RUNS:
             self._kept.popitem(last=False)
         async with index.lock:
-            is_whole = await self._read_on(run, index.rows)
+            is_whole = await self._read_on(run, index)
         return list(index.rows.values()), is_whole
 
-    async def _read_on(self, run: str, rows: dict[tuple[int, int], RolloutRow]) -> bool:
+    async def _read_on(self, run: str, index: _Index) -> bool:
         give_up = time.monotonic() + READ_S
+        rows = index.rows
         after = max((one.position for one in rows.values()), default=0)
         number = 0
         async for sequence, outcome in self._store.read(run, after=after, batch=READ_BATCH):
@@ -239,7 +249,9 @@ class RunIndexes:
                 return False
             # A failure that was replaced goes, so that the newest stays the last.
             rows.pop((outcome.task_index, outcome.rollout_index), None)
-            rows[outcome.task_index, outcome.rollout_index] = row(sequence, outcome)
+            read = rows[outcome.task_index, outcome.rollout_index] = row(sequence, outcome)
+            new = [name for name in read.details if name not in index.columns]
+            index.columns.update(dict.fromkeys(new[: MOST_COLUMNS - len(index.columns)]))
             number += 1
             if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
@@ -259,9 +271,10 @@ def _sorted(rows: list[RolloutRow], sort: str, *, is_descending: bool) -> list[R
     by_task = sorted(rows, key=_of, reverse=is_descending and sort == "task")
     if sort == "task":
         return by_task
-    known = [one for one in by_task if getattr(one, sort) not in (None, "")]
-    known.sort(key=lambda one: getattr(one, sort), reverse=is_descending)
-    return known + [one for one in by_task if getattr(one, sort) in (None, "")]
+    values = [(one.details.get(sort) if "." in sort else getattr(one, sort), one) for one in by_task]
+    known = [(value, one) for value, one in values if value not in (None, "")]
+    known.sort(key=lambda pair: (isinstance(pair[0], str), pair[0]), reverse=is_descending)
+    return [one for _, one in known] + [one for value, one in values if value in (None, "")]
 
 
 def _tasks(rows: Iterable[RolloutRow]) -> list[TaskRow]:

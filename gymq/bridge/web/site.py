@@ -35,6 +35,11 @@ HEADERS = {
     "Cache-Control": "no-cache",
 }
 
+PAGE = "index.html"
+STORED = "stored.js"
+"""The module that takes the place of `api.js` in an exported page."""
+
+_ENTRY = b'<script type="module"'
 _TYPES = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
@@ -46,6 +51,7 @@ class Site:
         self._files = {
             file.name: file.read_bytes() for file in folder.iterdir() if file.name.rpartition(".")[2] in _TYPES
         }
+        self._page = self._files[PAGE].replace(_ENTRY, self._preloads() + _ENTRY)
 
     def names(self) -> list[str]:
         return sorted(self._files)
@@ -60,8 +66,13 @@ class Site:
         Raises:
             BridgeError: 404; there is no such file.
         """
-        body = self._files.get(name)
+        body = self._page if name == PAGE else self._files.get(name)
         if body is None:
             raise not_found(f"the page has no file {name:.80}")
         content_type = _TYPES[name.rpartition(".")[2]]
         return web.Response(body=body, content_type=content_type, charset="utf-8", headers=HEADERS)
+
+    def _preloads(self) -> bytes:
+        """Return links by which a browser asks for all modules at once, not for each when another one imports it."""
+        names = [name for name in self.names() if name.endswith(".js") and name != STORED]
+        return "".join(f'<link rel="modulepreload" href="{name}">\n' for name in names).encode()

@@ -78,16 +78,18 @@ export async function listen(parts, handlers, signal, ends) {
     try {
       const answer = await request(parts, null, signal, "text/event-stream");
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
-      let buffer = "";
+      let pieces = []; // of an event that has not arrived whole: a long rollout comes in many
       for (;;) {
         const { done, value } = await reader.read();
         if (done) break;
         wait = 500;
-        buffer += value;
-        let end;
-        while ((end = buffer.indexOf("\n\n")) >= 0) {
-          const lines = buffer.slice(0, end).split("\n");
-          buffer = buffer.slice(end + 2);
+        const isWhole = value.includes("\n\n") || (value.startsWith("\n") && pieces.at(-1)?.endsWith("\n"));
+        pieces.push(value);
+        if (!isWhole) continue;
+        const events = pieces.join("").split("\n\n");
+        pieces = [events.pop()];
+        for (const event of events) {
+          const lines = event.split("\n");
           const name = lines.find((line) => line.startsWith("event: "))?.slice(7);
           const data = lines.find((line) => line.startsWith("data: "))?.slice(6);
           if (name && data && handlers[name]) handlers[name](JSON.parse(data));

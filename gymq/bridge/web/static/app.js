@@ -8,10 +8,13 @@ import { rolloutView } from "./rollout.js";
 import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 
+const RESTORE_MS = 5000;
 const main = document.getElementById("main");
 const crumbs = document.getElementById("crumbs");
 const badge = document.getElementById("live");
 let leaving = new AbortController();
+const left = new Map(); // how far views were scrolled when they were left, by address
+let isBack = false;
 
 const live = (on) => { badge.hidden = !on; };
 
@@ -74,5 +77,25 @@ function askForKey() {
   field.focus();
 }
 
-window.addEventListener("hashchange", open);
+// Back leads to where the reader was, once the view is as long again as it was.
+function restore(top, { signal }) {
+  const giveUp = performance.now() + RESTORE_MS;
+  const look = () => {
+    if (signal.aborted || performance.now() > giveUp) return;
+    if (document.documentElement.scrollHeight >= top + innerHeight) window.scrollTo(0, top);
+    else requestAnimationFrame(look);
+  };
+  look();
+}
+
+history.scrollRestoration = "manual";
+globalThis.navigation?.addEventListener("navigate", (event) => {
+  left.set(location.hash, window.scrollY);
+  isBack = event.navigationType === "traverse";
+});
+window.addEventListener("hashchange", () => {
+  window.scrollTo(0, 0);
+  open();
+  if (isBack) restore(left.get(location.hash) || 0, leaving);
+});
 open();

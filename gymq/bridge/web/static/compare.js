@@ -2,6 +2,7 @@
 
 import { get } from "./api.js";
 import { curveOf, histograms, passCurve } from "./chart.js";
+import { configurationDifferences } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
 import { count, decimals, percent } from "./format.js";
 import { bind } from "./keys.js";
@@ -13,7 +14,7 @@ const TASKS = 60; // on a page
 // runs: names, at least two; the others are compared with the first, task by task with the second
 export async function compareView(main, runs, query, signal) {
   const views = await Promise.all(runs.map((run) => get(["runs", run], null, signal)));
-  const list = el("section", { class: "card" }), paired = el("div", { role: "status" });
+  const list = el("section", { class: "card" }), set = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …")), paired = el("div", { role: "status" });
   const agents = [...new Set(views.flatMap((view) => Object.keys(view.overview.agents)))].sort();
   const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${agent}: ${text}` : text, el("span", { class: "quiet" }, note));
   const drawings = (agent) => {
@@ -25,8 +26,9 @@ export async function compareView(main, runs, query, signal) {
   };
   show(main,
     el("section", { class: "card" }, el("h1", null, "Side by side"), paired, numbers(agents, runs, views)),
-    list,
+    list, set,
     agents.map(drawings));
+  configurationDifferences(set, runs, signal).catch((error) => { if (error.name !== "AbortError") show(set, el("p", { class: "bad" }, error.message)); });
   await tasks(list, paired, runs, query, signal);
 }
 

@@ -1,6 +1,7 @@
 // One rollout: what was asked, expected and answered, its reward and why, then the conversation turn by turn.
 
-import { get, listen, text } from "./api.js";
+import { site } from "./actions.js";
+import { get, listen, post, text } from "./api.js";
 import { block, content, conversation, groupTurns, textOf, tokenCounts, words } from "./conversation.js";
 import { address, copy, el, link, show } from "./dom.js";
 import { count, decimals, seconds, time } from "./format.js";
@@ -11,6 +12,7 @@ import { plain, rich } from "./rich.js";
 import { timeline } from "./timings.js";
 import { tokenView } from "./tokens.js";
 
+const CLIPPED = 2000; // characters of a longer text of which only a few lines are shown
 const STATES = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" };
 
 const ORDERS = { "": "by task", failure: "failures", reward: "lowest reward first" };
@@ -110,7 +112,7 @@ function summary(items) {
   const calls = items.filter((item) => item.type === "function_call").map((item) => item.name);
   if (calls.length) return words([...new Set(calls)].map((name) => { const times = calls.filter((one) => one === name).length; return times > 1 ? `${name} × ${times}` : name; }).join(", "), 60);
   const said = items.find((item) => item.type === "message" || !item.type) || items[0];
-  return words(textOf(said), 60);
+  return words(textOf(said).slice(0, 400).replace(/[*`#]+/g, ""), 60);
 }
 
 // The head ------------------------------------------------------------------------------------------------------------
@@ -163,8 +165,10 @@ function valueNode(value) {
 // A text of which a few lines are shown until it is opened.
 function clipped(whole) {
   if (whole.length <= 400 && whole.split("\n").length <= 5) return rich(whole);
-  const box = el("div", { class: "clipped" }, rich(whole));
+  const isLong = whole.length > 2 * CLIPPED;
+  const box = el("div", { class: "clipped" }, rich(isLong ? whole.slice(0, CLIPPED) : whole));
   const button = el("button", { type: "button", class: "more", "aria-expanded": "false", onclick: () => {
+    if (isLong) show(box, rich(box.classList.contains("clipped") ? whole : whole.slice(0, CLIPPED)));
     const isOpen = box.classList.toggle("clipped");
     button.textContent = isOpen ? "show all" : "show less";
     button.setAttribute("aria-expanded", String(!isOpen));
@@ -199,7 +203,24 @@ function failed(view, signal) {
   if (!failure) return before && el("section", { class: "card", tabindex: -1, "data-title": "Earlier attempts" }, before);
   return el("section", { class: "card", tabindex: -1 }, el("h2", { class: "bad" }, `No reward: ${failure.class} at ${failure.stage}`),
     readable(failure.message), el("p", { class: "quiet" }, `Another try ${failure.another_try}.`,
-      view.state === "unresolved" ? " gymq score can verify the response again." : ""), before);
+      view.state === "unresolved" ? " gymq score can verify the response again." : ""), again(view, signal), before);
+}
+
+// A button that has the rollout made again, where the viewer may change something.
+function again(view, signal) {
+  const box = el("p", { role: "status" });
+  const requeue = async (event) => {
+    event.target.disabled = true;
+    try {
+      const done = await post(["rollouts", view.run, view.task_index, view.rollout_index, "requeue"], {}, signal);
+      show(box, el("span", { class: "quiet" }, done.requeued ? "It is requeued. What comes of it takes the place of this failure."
+        : done.rewarded ? "It has a reward by now." : `It is not requeued: ${done.reasons.join("; ") || "its failure is not among the dead letters"}`));
+    } catch (error) {
+      if (error.name !== "AbortError") show(box, el("span", { class: "bad" }, error.message));
+    }
+  };
+  site(signal).then(({ may_change: mayChange }) => { if (mayChange) show(box, el("button", { type: "button", onclick: requeue }, "try again")); }).catch(() => {});
+  return box;
 }
 
 function judged(view) {

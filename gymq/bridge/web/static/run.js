@@ -3,12 +3,11 @@
 import { actionBar, description, site } from "./actions.js";
 import { get, listen } from "./api.js";
 import { chartList } from "./charts.js";
+import { configurationView } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
 import { count, decimals, percent, seconds, time } from "./format.js";
 import { failureList } from "./failures.js";
-import { tree } from "./json.js";
 import { bind } from "./keys.js";
-import { rich } from "./rich.js";
 import { rolloutList } from "./rollouts.js";
 import { taskGrid } from "./tasks.js";
 
@@ -32,11 +31,11 @@ export async function runView(main, run, query, signal, live) {
 
   // Each draws into the body and returns a function that draws it again with what is new.
   const parts = {
-    rollouts: (view) => rolloutList(body, run, query, Object.keys(view.overview.agents), signal),
+    rollouts: (view) => rolloutList(body, run, query, view.overview, signal),
     tasks: () => taskGrid(body, run, query, signal),
     failures: (view) => failureList(body, run, view, signal),
     charts: (view) => { const again = chartList(body, run, signal); again(view); return again; },
-    configuration: (view) => configuration(body, run, view, signal),
+    configuration: (view) => configurationView(body, run, view, signal),
   };
   const draw = (view) => {
     rate.note(view);
@@ -84,26 +83,6 @@ function keysOf(body) {
     k: ["to the row before", () => step(-1)],
     "/": ["search the rollouts", () => body.querySelector("input[type=search]")?.focus()],
   };
-}
-
-function configuration(body, run, view, signal) {
-  const sample = el("div");
-  const facts = (pairs) => el("dl", { class: "facts wide" }, pairs.map(([name, value]) => el("div", null, el("dt", null, name), el("dd", null, value))));
-  const draw = (now) => show(body, el("h2", null, "Agents"), agentsTable(now.overview.agents),
-    el("h2", { class: "spaced" }, "Run"), facts([["models", now.overview.models.join(", ") || "unknown"], ["rollouts in all", count(now.overview.num_rollouts)],
-      ["last change", time(now.overview.updated_at)]]), sample);
-  const look = async () => {
-    const { rows } = await get(["runs", run, "table"], { result: "rewarded" }, signal);
-    if (!rows.length) return;
-    const { task_index: task, rollout_index: rollout } = rows[0];
-    const found = await get(["rollouts", run, task, rollout], null, signal);
-    show(sample, el("h2", { class: "spaced" }, "Model calls", el("span", { class: "quiet" }, ` as in ${task} / ${rollout}`)),
-      tree(found.params || {}), found.instructions ? [el("h2", { class: "spaced" }, "Instructions"), rich(found.instructions)] : null,
-      found.tools?.length ? [el("h2", { class: "spaced" }, "Tools"), found.tools.map((tool) => tree(tool, tool.name || tool.type, false))] : null);
-  };
-  draw(view);
-  look().catch(() => {});
-  return (now) => { if (!body.querySelector("details[open]")) draw(now); };
 }
 
 class Rate {
@@ -154,18 +133,4 @@ function drawNumbers(box, view, rate) {
     overview.num_rollouts ? el("span", { class: "track wide", role: "img", "aria-label": `${count(view.num_stored)} of ${count(overview.num_rollouts)} rollouts done` }, fill) : null,
     el("div", { class: "tiles" }, tiles.map(([name, value, note]) =>
       el("div", { class: "tile" }, el("div", { class: "quiet" }, name), el("div", { class: "value" }, value), note ? el("div", { class: "quiet small" }, note) : null))));
-}
-
-function agentsTable(agents) {
-  const names = ["agent", "tasks", "rollouts", "reward", "pass@1", "pass@max", "tokens out", "std"];
-  return el("div", { class: "scroll" }, el("table", null,
-    el("thead", null, el("tr", null, names.map((name, at) => el("th", { class: at ? "number" : null }, name)))),
-    el("tbody", null, Object.entries(agents).map(([name, agent]) => {
-      const last = agent.pass_at_k[agent.max_k];
-      return el("tr", null, el("td", null, name), ...[
-        count(agent.tasks), count(agent.rollouts), decimals(agent.mean_reward?.value),
-        percent(agent.pass_at_k["1"]?.value), last ? `${percent(last.value)} (k ${agent.max_k})` : "–",
-        decimals(agent.members.output_tokens?.mean, 0), decimals(agent.members.reward?.std),
-      ].map((cell) => el("td", { class: "number" }, cell)));
-    }))));
 }

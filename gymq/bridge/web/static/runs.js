@@ -54,10 +54,11 @@ export async function runsView(main, query, signal) {
 
 function table(runs, wanted, here, chosen, toggle) {
   const heading = ([name, title, isNumber]) => {
-    if (!name) return el("th", { class: isNumber ? "number" : null }, title);
+    const kind = isNumber ? "number" : name === "state" ? "wide-only" : null;
+    if (!name) return el("th", { class: kind }, title);
     const isHere = name === wanted.sort, first = FIRST_UP.includes(name) ? "up" : "down";
     const order = isHere ? (wanted.order === "up" ? "down" : "up") : first;
-    return el("th", { class: isNumber ? "number" : null, "aria-sort": isHere ? (wanted.order === "up" ? "ascending" : "descending") : null },
+    return el("th", { class: kind, "aria-sort": isHere ? (wanted.order === "up" ? "ascending" : "descending") : null },
       el("a", { href: here({ sort: name, order, skip: "" }), class: "sorter" }, title, isHere ? (wanted.order === "up" ? " ↑" : " ↓") : ""));
   };
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", { class: "runs" },
@@ -70,9 +71,9 @@ function runCells({ overview: run, state, num_stored: stored, pass_at_1: first, 
   const agents = Object.keys(run.agents).length;
   const mark = el("input", { type: "checkbox", checked: chosen.has(run.run), "aria-label": `compare ${run.run}`, onchange: (event) => toggle(run.run, event.target.checked) });
   return el("tr", null, el("td", null, mark),
-    el("td", { class: "run-cell" }, link(["run", run.run], run.run), run.tags.map((tag) => el("a", { class: "chip tag", href: address([], { text: tag }) }, tag)),
+    el("td", { class: "run-cell" }, link(["run", run.run], run.run), el("span", { class: `badge narrow-only ${state}` }, state), run.tags.map((tag) => el("a", { class: "chip tag", href: address([], { text: tag }) }, tag)),
       run.note ? el("span", { class: "clip quiet small" }, run.note) : null),
-    el("td", null, el("span", { class: `badge ${state}` }, state)),
+    el("td", { class: "wide-only" }, el("span", { class: `badge ${state}` }, state)),
     el("td", { class: "number" }, count(stored), run.num_rollouts ? el("span", { class: "quiet" }, ` of ${count(run.num_rollouts)}`) : null,
       run.num_rollouts && state !== "done" ? bar(stored / run.num_rollouts) : null,
       failures ? el("a", { class: "bad small block-line", href: address(["run", run.run], { tab: "failures" }) }, `${count(failures)} failed`) : null),

@@ -41,11 +41,17 @@ async function numberOf(run) {
   return at;
 }
 
-const runFile = async (run) => file(`run-${await numberOf(run)}`);
+const remember = (trees) => { for (const [language, text, tree] of trees) rendered.set(`${language}\n${text}`, tree); };
+
+async function runFile(run) {
+  const found = await file(`run-${await numberOf(run)}`);
+  remember(found.rendered);
+  return found;
+}
 
 async function rolloutFile(run, task, rollout) {
   const found = await file(`rollout-${await numberOf(run)}-${task}-${rollout}`);
-  for (const [language, text, tree] of found.rendered) rendered.set(`${language}\n${text}`, tree);
+  remember(found.rendered);
   return found;
 }
 
@@ -75,8 +81,10 @@ async function runs(query) {
 
 function table(rows, query) {
   const matching = rows.filter((row) => fits(row, query));
-  const sorted = !query.sort || query.sort === "task" ? (query.order === "down" ? matching.toReversed() : matching) : matching.toSorted(by((row) => row[query.sort], query.order === "down"));
-  return { rows: page(sorted, query, ROWS), num_matching: matching.length, num_read: rows.length, is_whole: true };
+  const value = (row) => (query.sort.includes(".") ? row.details[query.sort] ?? null : row[query.sort]);
+  const sorted = !query.sort || query.sort === "task" ? (query.order === "down" ? matching.toReversed() : matching) : matching.toSorted(by(value, query.order === "down"));
+  const columns = [...new Set(rows.flatMap((row) => Object.keys(row.details)))].sort();
+  return { rows: page(sorted, query, ROWS), num_matching: matching.length, num_read: rows.length, is_whole: true, columns };
 }
 
 function tasks(all, query) {
