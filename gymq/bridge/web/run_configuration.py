@@ -14,7 +14,7 @@ from gymq.protocol.instances import SERVER_TYPE_OF
 
 VALUE_CHARS = 400  # of a value that is compared
 
-_SERVER_TYPES: dict[str, str] = {**SERVER_TYPE_OF}
+_SERVER_TYPES = {str(kind): server_type for kind, server_type in SERVER_TYPE_OF.items()}
 
 
 class ConfigurationView(msgspec.Struct, frozen=True):
