@@ -8,17 +8,19 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from gymq.cli.errors import UsageError
 from gymq.cli.parameters import NOWHERE, OF_THE_ROWS, LogLevel, NatsUrl, Sampling, WorkerSources
 from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
 
 
 def collect(
     *overrides: str,
-    input: Annotated[Path, Parameter(alias="-i")],
+    input: Annotated[Path | None, Parameter(alias="-i")] = None,
+    dataset: str | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     sources: WorkerSources = NOWHERE,
     agent: str | None = None,
-    num_repeats: int = 1,
+    num_repeats: int | None = None,
     num_repeats_add_seed: bool = False,
     limit: int | None = None,
     prompt_config: Path | None = None,
@@ -45,12 +47,15 @@ def collect(
     Args:
         overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`; those of
             `responses_create_params` set sampling parameters.
-        input: rows to roll out: a file in JSONL, Parquet or Arrow, or a folder of them.
+        input: rows to roll out: a file in JSONL, Parquet or Arrow, a folder of them, or a data set of the Hugging Face
+            Hub as `hf:OWNER/NAME[/CONFIGURATION][@REVISION][:SPLIT]`.
+        dataset: name or type of a `datasets` block of the configuration, instead of --input; with its prompt and
+            repeats. Default with --benchmark: the block of the type benchmark.
         output: file for the rollouts, JSONL; the other files of the run are written beside it. Default: a file in
             `runs` named after the configuration or verifier, the input and the model, so that the same command resumes
             the run.
         agent: agent instance for rows that name none; not needed if there is only one.
-        num_repeats: rollouts per row.
+        num_repeats: rollouts per row. Default: that of --dataset, or 1.
         num_repeats_add_seed: give each repeat its own seed, in `metadata.extra_body`.
         limit: number of rows to use, from the start of the input.
         prompt_config: YAML file with the templates `user` and `system` for rows without a prompt; `{field}` is a field
@@ -81,6 +86,7 @@ def collect(
         read_prompt,
         window_of,
     )
+    from gymq.cli.actions.data import chosen_block, ready_rows
     from gymq.cli.configuration import read_config
     from gymq.cli.sampling import read_sampling
     from gymq.cluster import event_loop
@@ -90,11 +96,20 @@ def collect(
 
     params, others = read_sampling(overrides, sampling)
     settings = read_config(sources, others)
+    block = chosen_block(settings, sources, dataset, input, agent)
+    if block is not None:
+        input = ready_rows(block)
+        agent = agent or block.agent
+        num_repeats = num_repeats or block.num_repeats
+        prompt_config = prompt_config or block.prompt()
+    if input is None:
+        raise UsageError("missing --input FILE, or --dataset NAME of a data set in the configuration")
     agents = [found.name for found in settings.instances if found.kind == "agents"]
     if agent is None and len(agents) == 1:
         agent = agents[0]
     if output is None:
-        output = default_output(input, sources.config, sources.resources, sources.model)
+        named = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]
+        output = default_output(input, [*named, *sources.config], sources.resources, sources.model)
     window = configured_window(settings.tree) or DEFAULT_WINDOW
     options = CollectOptions(
         input=input,
@@ -102,7 +117,7 @@ def collect(
         materialise=materialise_options(
             agent_name=agent,
             limit=limit,
-            num_repeats=num_repeats,
+            num_repeats=num_repeats or 1,
             num_repeats_add_seed=num_repeats_add_seed,
             responses_create_params=params,
             prompt=None if prompt_config is None else read_prompt(prompt_config),

@@ -13,6 +13,7 @@ from gymq.cli.errors import UsageError
 from gymq.cli.parameters import WorkerSources
 from gymq.cluster.host import build
 from gymq.config import Config, ConfigError, Instance, UnknownInstances, load
+from gymq.config.benchmarks import find_benchmark
 from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
@@ -72,13 +73,18 @@ def read_config(
     if sources.model_url is not None:
         added = [*_policy_at(sources.model_url, str(sources.model)), *added]
     files = [str(path) for path in sources.config]
-    settings = _load(files, added, initial, has_resources=sources.resources is not None)
+    roots: list[Path] = []
+    if sources.benchmark is not None:
+        benchmark = find_benchmark(sources.benchmark, sources.search_dir)
+        files, roots = [str(benchmark.config.absolute()), *files], [benchmark.root.absolute()]
+    may_simulate = sources.resources is not None or sources.benchmark is not None
+    settings = _load(files, added, initial, roots, may_simulate=may_simulate)
     num_given = len(added)
     if with_judges:
         judges = _judges(settings, given=sources.judge_url is not None, hint=judge_hint)
         added += [*judges, *implied_overrides(settings)]
         if len(added) > num_given:
-            settings = load(files, added, initial=initial)
+            settings = load(files, added, initial=initial, extra_roots=roots)
     if check:
         for warning in check_keys(settings):
             say(f"{warning}")
@@ -112,17 +118,22 @@ def _check_sources(given: WorkerSources) -> None:
 
 
 def _load(
-    files: Sequence[str], overrides: Sequence[str | Override], initial: dict[str, Any], *, has_resources: bool
+    files: Sequence[str],
+    overrides: Sequence[str | Override],
+    initial: dict[str, Any],
+    roots: Sequence[Path],
+    *,
+    may_simulate: bool,
 ) -> Config:
-    """Load a configuration; `initial` gets a simulated policy if a file with a verifier lacks one."""
+    """Load a configuration; `initial` gets a simulated policy if it lacks one and may have that."""
     try:
-        return load(files, overrides, initial=initial)
+        return load(files, overrides, initial=initial, extra_roots=roots)
     except ConfigError as error:
-        if not has_resources or (isinstance(error, UnknownInstances) and POLICY not in error.names):
+        if not may_simulate or (isinstance(error, UnknownInstances) and POLICY not in error.names):
             raise
         simulated = {POLICY: {"responses_api_models": {SIMULATED_MODEL: {"entrypoint": "worker.py"}}}}
         try:  # an override of its options is an error without it
-            settings = load(files, overrides, initial=initial | simulated)
+            settings = load(files, overrides, initial=initial | simulated, extra_roots=roots)
         except ConfigError:
             if isinstance(error, UnknownInstances):
                 raise

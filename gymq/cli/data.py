@@ -8,9 +8,11 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from gymq.cli.parameters import NOWHERE, Overrides, WorkerSources
+
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
-data = App(name="data", help="Make data sets of environments.", default_parameter=Parameter(negative=()))
+data = App(name="data", help="List, show, prepare and make data sets.", default_parameter=Parameter(negative=()))
 
 
 @data.command
@@ -39,4 +41,70 @@ def make(
     from gymq.cli.actions.data import make_data
 
     make_data(environment, rows, tokens, seed, kind, tokenizer, output)
+    return 0
+
+
+@data.command(name="list")
+def list_data(
+    *overrides: Overrides,
+    sources: WorkerSources = NOWHERE,
+    json: bool = False,
+) -> int:
+    """List the data sets that a configuration or a benchmark names, and whether their rows are there.
+
+    Args:
+        json: print one JSON object per line instead of a table.
+    """
+    from gymq.cli.actions.data import blocks_of, list_blocks
+    from gymq.cli.configuration import read_config
+
+    list_blocks(blocks_of(read_config(sources, overrides, check=False), sources), as_json=json)
+    return 0
+
+
+@data.command
+def show(
+    name: str,
+    /,
+    *overrides: Overrides,
+    sources: WorkerSources = NOWHERE,
+    rows: Count = 2,
+) -> int:
+    """Show a data set: how many rows it has, their fields, and the first of them.
+
+    NAME is a data set of the configuration, a benchmark, a file or folder, or one of the Hugging Face Hub, such as
+    `hf:OWNER/NAME:train`.
+
+    Args:
+        rows: how many rows to show.
+    """
+    from gymq.cli.actions.data import rows_of, show_rows
+
+    show_rows(rows_of(name, sources, overrides), rows)
+    return 0
+
+
+@data.command
+def prepare(
+    name: str,
+    /,
+    *overrides: Overrides,
+    sources: WorkerSources = NOWHERE,
+    network: bool = False,
+    again: bool = False,
+) -> int:
+    """Make the rows of a data set ready: fetch them from the Hugging Face Hub, or run the script that makes them.
+
+    NAME is a data set of the configuration (--config), a benchmark, or one of the Hub, such as `hf:OWNER/NAME:train`.
+    The script runs in a sandbox without network.
+
+    Args:
+        network: run the script as you, without a sandbox, so that it can download; only for scripts that you trust.
+        again: make rows that are there again.
+    """
+    import asyncio
+
+    from gymq.cli.actions.data import prepare_data
+
+    asyncio.run(prepare_data(name, sources, overrides, with_network=network, again=again))
     return 0

@@ -2,32 +2,39 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from typing import Literal, get_args
 
+from gymq.cli.parameters import SearchFolders
 from gymq.defaults import Kind
 
 
 def list(
-    kind: Kind | None = None,
+    kind: Kind | Literal["benchmarks"] | None = None,
     /,
     *,
+    search_dir: SearchFolders = (),
     json: bool = False,
 ) -> int:
-    """List the workers that a configuration can name, with a description of each.
+    """List the workers that a configuration can name, with a description of each, or the benchmarks.
 
-    A worker whose libraries are not installed is listed with the command that installs them.
+    A worker whose libraries are not installed is listed with the command that installs them. `gymq list benchmarks`
+    lists the benchmarks in folders `benchmarks`, here or of an installed NeMo Gym, with what each needs.
 
     Args:
-        kind: only the workers of this kind.
+        kind: only the workers of this kind; benchmarks: those instead.
+        search_dir: folder that has a folder `benchmarks`, such as a checkout of NeMo Gym; may be given several times.
         json: print one JSON object per line instead of tables.
     """
     import msgspec
 
-    from gymq.cli.actions.list import print_facts
+    from gymq.cli.actions.list import print_benchmarks, print_facts
     from gymq.loading.worker_facts import facts_of, names
     from gymq.render import listing_console
 
     console = listing_console()
+    if kind == "benchmarks":
+        print_benchmarks(search_dir, console, as_json=json)
+        return 0
     for one in (kind,) if kind else get_args(Kind):
         facts = [facts_of(one, name) for name in names(one)]
         if json:

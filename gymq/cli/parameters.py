@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 ConfigFiles = Annotated[tuple[Path, ...], Parameter(alias="-c", consume_multiple=False)]
+SearchFolders = Annotated[tuple[Path, ...], Parameter(consume_multiple=False)]
 Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]  # `--option A=1 --option B=2`
 Overrides = Annotated[
     str, Parameter(help="changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.")
@@ -28,6 +29,8 @@ class WorkerSources:
 
     Attributes:
         config: configuration file; may be given several times.
+        benchmark: name of a benchmark, `benchmarks/NAME/config.yaml`, as `gymq list benchmarks` prints them.
+        search_dir: folder that has a folder `benchmarks`, such as a checkout of NeMo Gym; may be given several times.
         resources: Python file with a verifier, to use it without any configuration.
         model_url: base URL of an OpenAI-compatible endpoint to use as the policy; its key is read from
             GYMQ_MODEL_API_KEY or OPENAI_API_KEY.
@@ -40,6 +43,8 @@ class WorkerSources:
     """
 
     config: ConfigFiles = ()
+    benchmark: str | None = None
+    search_dir: SearchFolders = ()
     resources: Path | None = None
     model_url: str | None = None
     model: str | None = None

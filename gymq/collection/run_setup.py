@@ -19,6 +19,7 @@ from gymq.bus import Bus, streams
 from gymq.bus.discovery import is_running
 from gymq.config import record_options
 from gymq.data.datasets import Dataset, DatasetError
+from gymq.data.hub import HubError
 from gymq.data.jsonl import JsonlFile, atomic_write
 from gymq.data.ledger import RowDigests
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
@@ -137,7 +138,7 @@ def check_files(options: CollectOptions) -> Dataset:
         )
     try:
         dataset = Dataset(options.input)
-    except DatasetError as error:
+    except (DatasetError, HubError) as error:
         raise CollectError(str(error)) from None
     if options.output.resolve() in [file.resolve() for file in dataset.files]:
         raise CollectError(f"input and output are the same file: {options.output}")

@@ -1,4 +1,4 @@
-"""Data sets that `gymq collect` reads: JSONL, Parquet and Arrow files, and folders of them as Hugging Face writes them.
+"""Data sets that `gymq collect` reads: JSONL, Parquet and Arrow files, folders of them, and names of the Hub.
 
 Each row becomes one line of JSON. Files are read in pieces, so memory does not grow with them.
 """
@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.hub import PREFIX, HubName, fetch
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.run_files import file_digest
@@ -38,12 +39,13 @@ class Dataset:
         """Find the files of a data set.
 
         Args:
-            path: a file; a folder with the files of one split, or one that `datasets.Dataset.save_to_disk` wrote; or
-                `FOLDER/SPLIT` for the files of a split in a folder. As with configurations, anything that is not in the
-                current folder is looked for among the files that gymq ships.
+            path: a name of the Hugging Face Hub such as `hf:OWNER/NAME:SPLIT`; a file; a folder with the files of one
+                split, or one that `datasets.Dataset.save_to_disk` wrote; or `FOLDER/SPLIT` for the files of a split in
+                a folder. As with configurations, anything that is not in the current folder is looked for among the
+                files that gymq ships.
 
         Raises:
-            DatasetError: there is no data set, or there are several.
+            DatasetError, HubError: there is no data set, or there are several, or the Hub cannot be reached.
         """
         self.path = path
         self.name = str(path)
@@ -71,6 +73,8 @@ class Dataset:
 
 
 def _files_of(path: Path) -> list[Path]:
+    if str(path).startswith(PREFIX):
+        return fetch(HubName.parse(str(path)))
     if path.is_file():
         return [path]
     if path.is_dir():

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gymq.bus import Bus
+from tests.cli.conftest import gymq as gymq
 
 from ..bridge.environments import Counter, Grader
 from ..bridge.world import World

@@ -22,7 +22,8 @@ def fetched(version: str) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--quiet", *what, f"--dest={wheels}"]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode != 0:
-            pytest.skip(f"nemo-gym {version} cannot be fetched from the package index: {done.stderr.strip()[-200:]}")
+            reason = f"nemo-gym {version} cannot be fetched from the package index: {done.stderr.strip()[-200:]}"
+            pytest.skip(reason, allow_module_level=True)
         unpacked = _CACHE / f"nemo-gym-{version}.{os.getpid()}"
         with zipfile.ZipFile(next(wheels.glob(f"nemo_gym-{version}-*.whl"))) as wheel:
             wheel.extractall(unpacked)

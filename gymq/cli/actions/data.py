@@ -1,18 +1,29 @@
-"""The work of `gymq data`."""
+"""The work of `gymq data`, and the data set of a collection."""
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from gymq.cli.configuration import read_config
 from gymq.cli.errors import UsageError
-from gymq.data.jsonl import atomic_write
+from gymq.cli.parameters import WorkerSources
+from gymq.collection.preparation import prepare
+from gymq.config import Config
+from gymq.config.benchmarks import find_benchmark
+from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block
+from gymq.data.datasets import Dataset
+from gymq.data.hub import PREFIX
+from gymq.data.jsonl import atomic_write, parse_object
 from gymq.data.token_counts import token_counter
 from gymq.loading.registry import WorkerNotFound, find
 from gymq.loading.worker_facts import names
+from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
 
 
@@ -70,3 +81,130 @@ def makers() -> list[str]:
         if makes_rows(author):
             found.append(name)
     return found
+
+
+BENCHMARK = "benchmark"
+_SHOWN_CHARS = 400  # of a row
+
+
+def blocks_of(config: Config, sources: WorkerSources) -> list[DatasetBlock]:
+    """Return the data sets of a configuration; paths in that of a benchmark are relative to its root."""
+    roots = [] if sources.benchmark is None else [find_benchmark(sources.benchmark, sources.search_dir).root]
+    return dataset_blocks(config, roots)
+
+
+def chosen_block(
+    config: Config, sources: WorkerSources, dataset: str | None, given: Path | None, agent: str | None
+) -> DatasetBlock | None:
+    """Return the data set of a collection; None if its input is given as a file.
+
+    Raises:
+        UsageError: both are given.
+        ConfigError: there is no data set of that name, or there are several.
+    """
+    if dataset is not None and given is not None:
+        raise UsageError("give either --input, a file, or --dataset, the name of a data set in the configuration")
+    if given is not None or (dataset is None and sources.benchmark is None):
+        return None
+    blocks = [block for block in blocks_of(config, sources) if agent in (None, block.agent)]
+    return find_block(blocks, dataset or BENCHMARK)
+
+
+def ready_rows(block: DatasetBlock) -> Path:
+    """Return the file of a data set's rows, made now if it is not there.
+
+    Raises:
+        PreparationError, ConfigError, HubError
+    """
+    return asyncio.run(prepare(block))
+
+
+def list_blocks(blocks: Sequence[DatasetBlock], *, as_json: bool) -> None:
+    if as_json:
+        for block in blocks:
+            rows = block.rows()
+            facts = {name: getattr(block, name) for name in ("name", "kind", "agent", "num_repeats")}
+            print(msgspec.json.encode({**facts, "file": str(rows), "is_ready": rows.is_file()}).decode())
+        return
+    console = listing_console()
+    if not blocks:
+        console.print("no data sets: give --config FILE or --benchmark NAME")
+        return
+    table = listing("", "data set", "type", "agent", "repeats", "rows", names=("type",))
+    for block in blocks:
+        table.add_row(block.name, block.kind, printable(block.agent), str(block.num_repeats), _where(block))
+    console.print(table)
+
+
+def _where(block: DatasetBlock) -> str:
+    rows = block.rows()
+    if rows.is_file():
+        return str(rows)
+    if block.source is not None:
+        return f"to be fetched: {PREFIX}{block.source.repository}"
+    return "missing" if block.prepare_script is None else f"to be made by {block.prepare_script}"
+
+
+def _block_named(name: str, sources: WorkerSources, overrides: Sequence[str]) -> DatasetBlock:
+    """Return a data set of the configuration or, without one, that of the benchmark of this name."""
+    if not sources.config and sources.benchmark is None:
+        sources, wanted = replace(sources, benchmark=name), BENCHMARK
+    else:
+        wanted = name
+    return find_block(blocks_of(read_config(sources, overrides, check=False), sources), wanted)
+
+
+def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Dataset:
+    """Return the rows of a data set by its name, or by that of a file, a folder or a data set of the Hub.
+
+    Raises:
+        UsageError: they have to be made first.
+        ConfigError, DatasetError, HubError
+    """
+    is_place = name.startswith(PREFIX) or Path(name).exists()
+    if is_place and not sources.config and sources.benchmark is None:
+        return Dataset(Path(name))
+    block = _block_named(name, sources, overrides)
+    if not block.rows().is_file():
+        raise UsageError(f"the rows of {name} are not there yet: `gymq data prepare {name}` makes them")
+    return Dataset(block.rows())
+
+
+def show_rows(dataset: Dataset, count: int) -> None:
+    """Print the number of rows, in how many each field is, and the first rows."""
+    fields: dict[str, int] = {}
+    first: list[bytes] = []
+    total = 0
+    for line in dataset:
+        if line.isspace():
+            continue
+        total += 1
+        for field in parse_object(line):
+            fields[field] = fields.get(field, 0) + 1
+        if len(first) < count:
+            first.append(line)
+    console = listing_console()
+    table = listing(f"{counted(total, 'row')} in {dataset.name}", "field", "rows")
+    for field, number in fields.items():
+        table.add_row(printable(field), f"{number:,}")
+    console.print(table)
+    for line in first:
+        text = line.decode(errors="replace").strip()
+        console.print(printable(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"))
+
+
+async def prepare_data(
+    name: str, sources: WorkerSources, overrides: Sequence[str], *, with_network: bool, again: bool
+) -> None:
+    """Make the rows of a data set ready, and say where they are.
+
+    Raises:
+        PreparationError, ConfigError, HubError
+    """
+    if name.startswith(PREFIX):
+        for file in Dataset(Path(name)).files:
+            print(file)
+        return
+    file = await prepare(_block_named(name, sources, overrides), with_network=with_network, again=again)
+    count = sum(not line.isspace() for line in Dataset(file))
+    print(f"{count:,} rows in {file}")

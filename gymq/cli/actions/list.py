@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
+from gymq.cli.actions.data import BENCHMARK
+from gymq.cli.configuration import POLICY, SIMULATED_MODEL
+from gymq.config import load
+from gymq.config.benchmarks import Benchmark, benchmarks
+from gymq.config.dataset_blocks import dataset_blocks
 from gymq.defaults import Kind
-from gymq.loading.worker_facts import WorkerFacts
+from gymq.errors import GymqError
+from gymq.loading.worker_facts import WorkerFacts, facts_of
 from gymq.render import listing, printable
 
 
@@ -38,3 +46,75 @@ def resources_cells(facts: WorkerFacts) -> tuple[str, ...]:
         "replayable" if facts.replayable else "yes" if facts.state else "-",
         ", ".join(facts.needs) or "-",
     )
+
+
+_PROBLEM_CHARS = 90
+
+
+class BenchmarkFacts(msgspec.Struct, omit_defaults=True):
+    """The facts about one benchmark.
+
+    Attributes:
+        needs: `judge`, `sandbox`, `network` and so on, as its environment declares; `rows`: they have to be prepared.
+        problem: why it cannot be run here.
+    """
+
+    name: str
+    environment: str = ""
+    agent: str = ""
+    num_repeats: int = 1
+    needs: list[str] = []
+    problem: str | None = None
+
+
+def benchmark_facts(benchmark: Benchmark) -> BenchmarkFacts:
+    """Return the facts about a benchmark; one whose configuration does not load has a `problem`."""
+    policy = {POLICY: {"responses_api_models": {SIMULATED_MODEL: {"entrypoint": "worker.py"}}}}
+    root = benchmark.root.absolute()
+    try:
+        config = load([benchmark.config.absolute()], initial=policy, extra_roots=[root])
+        blocks = [block for block in dataset_blocks(config, [root]) if block.kind == BENCHMARK]
+    except GymqError as error:
+        return BenchmarkFacts(benchmark.name, problem=str(error))
+    if not blocks:
+        return BenchmarkFacts(benchmark.name, problem="it has no data set of the type benchmark")
+    block = blocks[0]
+    agent = config.instance(block.agent)
+    reference = agent.options.get("resources_server") or {}
+    facts = [facts_of("agents", agent.implementation)]
+    environment = ""
+    if reference:
+        environment = config.instance(reference["name"]).implementation
+        facts.append(facts_of("resources", environment))
+    problems = [one.problem for one in facts if one.problem]
+    needs = {need for one in facts for need in one.needs} | (set() if block.rows().is_file() else {"rows"})
+    return BenchmarkFacts(
+        benchmark.name,
+        environment,
+        agent.implementation,
+        block.num_repeats,
+        sorted(needs),
+        problems[0] if problems else None,
+    )
+
+
+def print_benchmarks(search: Sequence[Path], console: Console, *, as_json: bool) -> None:
+    """Print the benchmarks and what each needs."""
+    found = [benchmark_facts(benchmark) for benchmark in benchmarks(search)]
+    if as_json:
+        for facts in found:
+            print(msgspec.json.encode(facts).decode())
+        return
+    if not found:
+        console.print("no benchmarks: --search-dir DIR names a folder that has `benchmarks`, as that of NeMo Gym")
+        return
+    table = listing("", "benchmark", "environment", "agent", "repeats", "needs")
+    for facts in found:
+        needs = _short(facts.problem) if facts.problem else ", ".join(facts.needs) or "-"
+        table.add_row(facts.name, facts.environment, facts.agent, str(facts.num_repeats), printable(needs))
+    console.print(table)
+
+
+def _short(problem: str) -> str:
+    """Return the first part of a sentence that names a place after it; --json prints all of it."""
+    return problem.partition(": no folder")[0][:_PROBLEM_CHARS]
