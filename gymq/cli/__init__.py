@@ -21,7 +21,7 @@ COMMANDS = {
     "bridge": "Serve a running cluster over HTTP, with the interface of NeMo Gym.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "demo": "Run the demo: four environments and a simulated model, without key or network.",
-    "data": "Make data sets of environments.",
+    "data": "List, show, prepare and make data sets.",
     "profile": "Show the statistics of a run, live or from files.",
     "status": "Show server, streams, workers, queues and runs.",
     "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
@@ -38,6 +38,7 @@ COMMANDS = {
     "audit": "Check whether replies can fool or block an environment.",
     "init": "Create a new environment or agent.",
     "config": "Show or check a configuration.",
+    "ng": "Run NeMo Gym's commands, with its own arguments.",
     "auth": "Configure a NATS server where each role may do only what it needs.",
 }
 

@@ -1,0 +1,166 @@
+"""The work of `gymq ng`: NeMo Gym's commands, in terms of ours."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gymq.cli.errors import UsageError
+from gymq.config import load
+from gymq.config.errors import did_you_mean
+from gymq.config.overrides import Override, parse
+from gymq.config.unknown import CONCURRENCY
+from gymq.protocol.instances import KIND_OF
+from gymq.render import counted, say
+
+PROGRAMS = ("run", "collect_rollouts", "test", "reward_profile", "status", "dump_config")
+"""The programs, without the `ng_` of their names."""
+
+COLLECTION = (
+    "agent_name",
+    "input_jsonl_fpath",
+    "limit",
+    "num_repeats",
+    "num_repeats_add_seed",
+    CONCURRENCY,
+    "output_jsonl_fpath",
+    "prompt_config",
+    "resume_from_cache",
+)
+"""Settings of `ng_collect_rollouts`; the others are changes to the configuration."""
+
+NOT_USED = ("disable_aggregation", "upload_rollouts_to_wandb")
+"""Settings of `ng_collect_rollouts` that change nothing here."""
+
+_MADE_BY = "# Written by `gymq ng install`.\n"
+
+
+def bridge_overrides(settings: Sequence[str]) -> list[str]:
+    """Return overrides by which the cluster serves HTTP, as servers of NeMo Gym do, rollouts without token ids too."""
+    bridge = load([], settings).tree.get("bridge") or {}
+    return [] if "on_untrainable" in bridge else ["++bridge.on_untrainable=allow"]
+
+
+def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return the overrides and the options of `gymq collect`.
+
+    Raises:
+        UsageError, ConfigError: a setting is missing, or has a value of another type.
+    """
+    given, others = _taken(settings, (*COLLECTION, *NOT_USED))
+    tree = {**load([], others).tree, **given}
+    output = Path(_text(tree, "output_jsonl_fpath", "ng_collect_rollouts"))
+    prompt = tree.get("prompt_config")
+    options = {
+        "input": Path(_text(tree, "input_jsonl_fpath", "ng_collect_rollouts")),
+        "output": output,
+        "agent": tree.get("agent_name"),
+        "num_repeats": _number(tree, "num_repeats"),
+        "num_repeats_add_seed": _flag(tree, "num_repeats_add_seed"),
+        "limit": _number(tree, "limit"),
+        "prompt_config": None if prompt is None else Path(prompt),
+        "concurrency": _number(tree, CONCURRENCY),
+        "overwrite": not _flag(tree, "resume_from_cache") and output.exists(),
+    }
+    return others, options
+
+
+def worker_of(settings: Sequence[str]) -> str:
+    """Return the worker of an entrypoint such as `resources_servers/mcqa`.
+
+    Raises:
+        UsageError: there is no such setting.
+    """
+    given, others = _taken(settings, ("entrypoint", "should_validate_data"))
+    _refuse(others, ("entrypoint", "should_validate_data"))
+    entrypoint = PurePosixPath(_text(given, "entrypoint", "ng_test"))
+    is_one = len(entrypoint.parts) == 2 and entrypoint.parts[0] in KIND_OF
+    return entrypoint.name if is_one else str(entrypoint)
+
+
+def profile_of(settings: Sequence[str]) -> dict[str, Any]:
+    """Return the options of `gymq profile`.
+
+    Raises:
+        UsageError: a setting is missing or unknown.
+    """
+    names = ("materialized_inputs_jsonl_fpath", "rollouts_jsonl_fpath", "allow_partial_rollouts")
+    given, others = _taken(settings, names)
+    _refuse(others, names)
+    inputs, rollouts = (Path(_text(given, name, "ng_reward_profile")) for name in names[:2])
+    return {"input": inputs, "rollouts": rollouts, "allow_partial": _flag(given, "allow_partial_rollouts")}
+
+
+def install_programs(folder: Path | None, *, overwrite: bool) -> None:
+    """Write a program for each of NeMo Gym's commands.
+
+    Raises:
+        UsageError: one exists that is not ours, or the folder cannot be written.
+    """
+    place = folder or Path(sys.executable).parent
+    programs = {place / f"ng_{name}": name.replace("_", "-") for name in PROGRAMS}
+    taken = [str(path) for path in programs if path.exists() and _MADE_BY not in path.read_text(errors="replace")]
+    if taken and not overwrite:
+        raise UsageError(f"{', '.join(taken)} exists already; name another folder, or replace it with --overwrite")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for path, command in programs.items():
+            path.write_text(_program(command))
+            path.chmod(0o755)
+    except OSError as error:
+        raise UsageError(f"{place} cannot be written: {error.strerror or error}") from None
+    print(f"{counted(len(programs), 'program')} in {place}: {', '.join(path.name for path in programs)}")
+    if str(place.absolute()) not in os.environ.get("PATH", "").split(os.pathsep):
+        print(f"to find them: export PATH={place.absolute()}:$PATH")
+
+
+def _program(command: str) -> str:
+    start = shlex.join([sys.executable, "-P", "-c", "from gymq.cli import main; main()", "ng", command])
+    return f'#!/bin/sh\n{_MADE_BY}exec {start} "$@"\n'
+
+
+def _taken(settings: Sequence[str], names: Iterable[str]) -> tuple[dict[str, Any], list[str]]:
+    """Return the values of settings with these names, and the other settings."""
+    given: dict[str, Any] = {}
+    others = []
+    for text, override in zip(settings, parse(settings), strict=True):
+        if len(override.keys) == 1 and override.keys[0] in names and override.action != "delete":
+            given[override.keys[0]] = override.value
+        else:
+            others.append(text)
+    for name in sorted(given.keys() & set(NOT_USED)):
+        say(f"{name} has no meaning here and is ignored")
+    return given, others
+
+
+def _refuse(settings: Sequence[str], known: Sequence[str]) -> None:
+    unknown: list[Override] = parse(settings)
+    if unknown:
+        name = ".".join(unknown[0].keys)
+        hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
+        raise UsageError(f"no setting {name} is known{hint}")
+
+
+def _text(tree: dict[str, Any], name: str, program: str) -> str:
+    value = tree.get(name)
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{program} needs +{name}=..." if value is None else f"{name} must be text, not {value!r}")
+    return value
+
+
+def _number(tree: dict[str, Any], name: str) -> int | None:
+    value = tree.get(name)
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
+        raise UsageError(f"{name} must be a whole number, not {value!r}")
+    return value
+
+
+def _flag(tree: dict[str, Any], name: str) -> bool:
+    value = tree.get(name, False)
+    if not isinstance(value, bool):
+        raise UsageError(f"{name} must be true or false, not {value!r}")
+    return value

@@ -1,0 +1,111 @@
+"""Define the command `gymq ng`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cyclopts import App, Parameter
+
+ng = App(
+    name="ng",
+    help="Run NeMo Gym's commands, with its own arguments such as `+config_paths=[...]`.",
+    default_parameter=Parameter(negative=()),
+)
+
+
+@ng.command
+def run(*settings: str) -> int:
+    """Start a cluster with a bridge, as `ng_run` starts servers: `gymq up`.
+
+    Args:
+        settings: changes to the configuration, such as `+config_paths=[a.yaml,b.yaml]` and `++KEY=VALUE`.
+    """
+    from gymq.cli.actions.ng import bridge_overrides
+    from gymq.cli.up import up
+
+    return up(*settings, *bridge_overrides(settings))
+
+
+@ng.command
+def collect_rollouts(*settings: str) -> int:
+    """Roll out a data set, as `ng_collect_rollouts` does: `gymq collect`.
+
+    Args:
+        settings: `+input_jsonl_fpath=` and `+output_jsonl_fpath=`; `+agent_name=`, `+limit=`, `+num_repeats=`,
+            `+num_repeats_add_seed=`, `+num_samples_in_parallel=`, `+prompt_config=`, `+resume_from_cache=` and
+            `+responses_create_params={...}`; and changes to the configuration.
+    """
+    from gymq.cli.actions.ng import collection_of
+    from gymq.cli.collect import collect
+
+    overrides, options = collection_of(settings)
+    return collect(*overrides, **options)
+
+
+@ng.command
+def test(*settings: str) -> int:
+    """Check a worker, as `ng_test` does: `gymq test`.
+
+    Args:
+        settings: `+entrypoint=resources_servers/NAME`.
+    """
+    from gymq.cli.actions.ng import worker_of
+    from gymq.cli.test import test as check
+
+    return check(worker_of(settings))
+
+
+@ng.command
+def reward_profile(*settings: str) -> int:
+    """Write the statistics of a run, as `ng_reward_profile` does: `gymq profile`.
+
+    Args:
+        settings: `+materialized_inputs_jsonl_fpath=` and `+rollouts_jsonl_fpath=`; `+allow_partial_rollouts=true`.
+    """
+    from gymq.cli.actions.ng import profile_of
+    from gymq.cli.profile import profile
+
+    return profile(**profile_of(settings))
+
+
+@ng.command
+def status(*settings: str) -> int:
+    """Show the workers and queues of the cluster, as `ng_status` shows servers: `gymq status`.
+
+    Args:
+        settings: accepted and not used: the cluster of this folder is found without an address.
+    """
+    from gymq.cli.status import status
+
+    return status()
+
+
+@ng.command
+def dump_config(*settings: str) -> int:
+    """Print the resolved configuration, as `ng_dump_config` does: `gymq config show`.
+
+    Args:
+        settings: changes to the configuration, such as `+config_paths=[a.yaml,b.yaml]`.
+    """
+    from gymq.cli.config import config
+
+    return config("show", *settings)
+
+
+@ng.command
+def install(
+    folder: Path | None = None,
+    /,
+    *,
+    overwrite: bool = False,
+) -> int:
+    """Write the programs `ng_run`, `ng_collect_rollouts` and so on, which run these commands.
+
+    Args:
+        folder: folder for the programs; default: the one that has `gymq` in this environment.
+        overwrite: replace programs of the same names, such as those of NeMo Gym.
+    """
+    from gymq.cli.actions.ng import install_programs
+
+    install_programs(folder, overwrite=overwrite)
+    return 0
