@@ -68,8 +68,13 @@ class Harness(Generic[ResourcesT_co]):
         options: dict[str, Any] | None = None,
         *,
         models: ModelCaller | None = None,
+        processes: KillableProcesses | None = None,
     ) -> None:
         """Check the class and build the worker.
+
+        Args:
+            models: answers the questions to judges.
+            processes: where it computes, shared with other harnesses; None: processes of its own, which end with it.
 
         Raises:
             ContractError: the class cannot work as it is.
@@ -79,8 +84,8 @@ class Harness(Generic[ResourcesT_co]):
         self.author = resources(options)
         if models is not None:
             self.author.models = models
-        self._processes = KillableProcesses()
-        self.worker = ResourcesWorker(self.author, self._processes)
+        self._own_processes = KillableProcesses() if processes is None else None
+        self.worker = ResourcesWorker(self.author, processes or self._own_processes)
 
     async def __aenter__(self) -> Self:
         await self.author.start()
@@ -90,7 +95,8 @@ class Harness(Generic[ResourcesT_co]):
         for session_id in list(self.worker.sessions):
             await self.worker.close(session_id)
         await self.author.stop()
-        self._processes.close()
+        if self._own_processes is not None:
+            self._own_processes.close()
 
     async def session(self, row: dict[str, Any] | None) -> HarnessSession:
         """Open a session seeded with the row; None leaves it unseeded."""

@@ -1,9 +1,11 @@
 """Every case of every case file is a test of its own; its id is the case's id."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+
+from gymq.processes import KillableProcesses
 
 from .cases import (
     CASE_FILE,
@@ -20,6 +22,8 @@ from .core import check_core, find_suite
 from .not_built_yet import NOT_BUILT_YET
 from .suites.resources import OURS, check_resources, find_worker
 
+ProcessesOf = Callable[[CaseFile], KillableProcesses]
+
 EMPTY_FOLDER = CaseFile(cases_folder(), cases_folder().name, False, ())
 
 
@@ -31,33 +35,50 @@ def _parameters() -> list[Any]:
     return [pytest.param(file, case, id=case.id) for file in files for case in file.cases]
 
 
+@pytest.fixture(scope="module")
+def processes() -> Iterator[ProcessesOf]:
+    """The processes in which a worker computes, kept for all cases of its file: starting one costs more than a case."""
+    kept: dict[str, KillableProcesses] = {}
+
+    def of(file: CaseFile) -> KillableProcesses:
+        for name in [name for name in kept if name != file.name]:
+            kept.pop(name).close()
+        return kept.setdefault(file.name, KillableProcesses())
+
+    yield of
+    for processes in kept.values():
+        processes.close()
+
+
 @pytest.mark.parametrize(("file", "case"), _parameters())
-async def test_case(file: CaseFile, case: Any, record_property: Callable[[str, object], None]) -> None:
+async def test_case(
+    file: CaseFile, case: Any, record_property: Callable[[str, object], None], processes: ProcessesOf
+) -> None:
     record_property(CASE_FILE, file.label)
     if isinstance(case, BadLine):
         pytest.fail(case.problem, pytrace=False)
-    problem = await _problem(file, case)
+    problem = await _problem(file, case, processes(file))
     if problem and case.loose:
         pytest.xfail(f"{case.loose}: {problem}")
     if problem:
         pytest.fail(f"{case.id}: {case.note}\n{problem}", pytrace=False)
 
 
-async def _problem(file: CaseFile, case: Any) -> str | None:
+async def _problem(file: CaseFile, case: Any, processes: KillableProcesses) -> str | None:
     try:
-        await _check(file, case)
+        await _check(file, case, processes)
     except Mismatch as mismatch:
         return str(mismatch)
     return None
 
 
-async def _check(file: CaseFile, case: Any) -> None:
+async def _check(file: CaseFile, case: Any, processes: KillableProcesses) -> None:
     suite = find_suite(file.name) if file.is_core else None
     worker = None if file.is_core else find_worker(file.name)
     if suite is not None:
         await check_core(suite, case)
     elif worker is not None:
-        await check_resources(worker, case, file.path.parent)
+        await check_resources(worker, case, file.path.parent, processes=processes)
     else:
         _not_built(file)
 
@@ -95,11 +116,13 @@ def _can_be_hardened(file: CaseFile) -> bool:
 
 
 @pytest.mark.parametrize(("file", "case"), _recorded())
-async def test_a_recorded_case_succeeds_with_the_defaults_unless_it_is_a_hack(file: CaseFile, case: Any) -> None:
+async def test_a_recorded_case_succeeds_with_the_defaults_unless_it_is_a_hack(
+    file: CaseFile, case: Any, processes: ProcessesOf
+) -> None:
     worker = find_worker(file.name)
     assert worker is not None
     try:
-        await check_resources(worker, case, file.path.parent, as_recorded=False)
+        await check_resources(worker, case, file.path.parent, as_recorded=False, processes=processes(file))
     except Mismatch as mismatch:
         if case.id not in HARDENED:
             pytest.fail(f"{case.id}: {case.note}\n{mismatch}", pytrace=False)

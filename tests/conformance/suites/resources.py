@@ -11,6 +11,7 @@ from typing import Any, get_args
 from gymq.authoring import OptionsError, Reference
 from gymq.failures import RolloutError
 from gymq.loading import registry
+from gymq.processes import KillableProcesses
 from gymq.protocol.messages import FailureClass, ToolResult, Verified, decoder, encode
 from gymq.resources import Resources
 from gymq.testing import Harness, HarnessSession, ScriptedModel
@@ -59,13 +60,19 @@ def find_worker(name: str) -> type[Resources[Any]] | None:
 
 
 async def check_resources(
-    worker: type[Resources[Any]], case: ResourcesCase, folder: Path, *, as_recorded: bool = True
+    worker: type[Resources[Any]],
+    case: ResourcesCase,
+    folder: Path,
+    *,
+    as_recorded: bool = True,
+    processes: KillableProcesses | None = None,
 ) -> None:
     """Run `case`, whose files lie in `folder`.
 
     Args:
         as_recorded: run a case that was recorded from the peer by the peer's rules, that is, with `hardened` false
             where the worker has that option. Otherwise with the worker's own default.
+        processes: where the worker computes, kept for other cases; None: processes of its own.
 
     Raises:
         Mismatch: something differs from what the case expects.
@@ -76,7 +83,7 @@ async def check_resources(
         options = options_for(worker, case.config, folder)
         if as_recorded and case.source != OURS and "hardened" in worker.Options.model_fields:
             options.setdefault("hardened", False)
-        harness = Harness(worker, options, models=ScriptedModel(judge.respond))
+        harness = Harness(worker, options, models=ScriptedModel(judge.respond), processes=processes)
     except OptionsError as error:
         raise Mismatch([f"the worker refuses the configuration: {error}"]) from None
     stand_in_for_components(harness.author, case, components)

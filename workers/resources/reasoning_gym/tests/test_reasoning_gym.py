@@ -13,6 +13,7 @@ from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_f
 from gymq.workers.resources.reasoning_gym.worker import ReasoningGym
 
 import gymq
+from gymq.processes import KillableProcesses
 from gymq.testing import Harness, prompt, reply
 
 library = pytest.importorskip("reasoning_gym", reason='needs pip install "gymq[reasoning-gym]"')
@@ -171,6 +172,13 @@ SIGNS = ("", " ", "[]", "{}", "()", "-", ".", "?", "*", "the", "N/A", "I cannot 
 SAYING_NOTHING = (*NO_NUMBERS, *NUMBERS, *WORDS, *SIGNS)
 
 
+@pytest.fixture(scope="module")
+def processes():
+    kept = KillableProcesses()
+    yield kept
+    kept.close()
+
+
 def json_rows(task, size):
     return json.loads(json.dumps(list(library.create_dataset(task, size=size, seed=7)), default=str))
 
@@ -188,10 +196,10 @@ def test_no_constant_is_always_right_and_the_librarys_answer_is(task):
 @pytest.mark.parametrize(
     ("task", "answer"), [("game_of_life_halting", "banana"), ("coin_flip", "0"), ("complex_arithmetic", "nan")]
 )
-async def test_what_always_won_wins_only_where_it_is_asked_for(task, answer):
+async def test_what_always_won_wins_only_where_it_is_asked_for(task, answer, processes):
     (entry,) = json_rows(task, size=1)
     for hardened in (True, False):
-        async with Harness(ReasoningGym, {"hardened": hardened}) as env:
+        async with Harness(ReasoningGym, {"hardened": hardened}, processes=processes) as env:
             verdict = await env.verify({**prompt("Go."), **entry}, reply(f"<answer>{answer}</answer>"))
         assert verdict.reward == float(not hardened)
 
