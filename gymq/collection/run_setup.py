@@ -104,7 +104,6 @@ class CollectOptions:
             "timeout_s": self.rollout_timeout_s,
             "max_failures": None if self.max_failures is None else str(self.max_failures),
             "max_staleness": self.max_staleness,
-            "token_ids": self.token_ids,
             "priority": self.urgent or None,
             "strict_rows": self.strict_rows or None,
         }
@@ -362,7 +361,10 @@ class RunSetup:
             extended_to=manifest.extended_to,
             note="" if stored is None else stored.note,
             tags=[] if stored is None else stored.tags,
-            configuration=encode_configuration(record_options(self._options.given()), self._options.config),
+            configuration=encode_configuration(
+                record_options(self._options.given()) | {"token_ids": self._options.token_ids},  # a form, no token
+                self._options.config,
+            ),
         )
         if record != stored:
             await self._js.publish_with_retry(subjects.run_record(manifest.run), encode(record), {}, patience_s=30.0)

@@ -288,6 +288,7 @@ async def test_the_configuration_is_stored_with_the_run_and_follows_what_is_chan
     found, _ = await stored()
     assert found.options["responses_create_params.temperature"] == 0.5
     assert (found.options["num_repeats"], found.options["input"]) == (1, str(desk.input))
+    assert found.options["token_ids"] == "full"
     assert found.workers["policy"] == RecordedInstance("models", "openai_model", elsewhere)
     record = await runs.record(desk.run())
     assert record is not None

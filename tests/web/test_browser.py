@@ -575,6 +575,8 @@ async def test_columns_are_chosen_by_keys_and_stay_chosen(web: Web, run: str, pa
         "[...document.querySelectorAll('.menu fieldset:nth-child(n+2) label')].map((one) => one.textContent.trim())"
     )
     assert await page.value(offered) == ["verdict.accuracy", "verdict.log", "verdict.parts.style", "row.level"]
+    list_box = "document.querySelector('.menu-list').getBoundingClientRect()"
+    assert await page.value(f"{list_box}.left >= 0 && {list_box}.right <= innerWidth")
     await page.press("Tab")
     assert await page.value("document.activeElement.parentElement.textContent.trim()") == "prompt"
     await page.press(" ")
