@@ -146,8 +146,9 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) matplotlib
 	@touch $@
 
+# Engines and trainers warn much of themselves.
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest tests/vllm tests/trainer workers/models/local_vllm_model
+	$(BIN_VLLM)/python -m pytest -W default tests/vllm tests/trainer workers/models/local_vllm_model
 
 HARNESSES ?= real or harbor
 
@@ -167,7 +168,7 @@ $(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
 
 # With GYMQ_WRITE_GOLDEN=1 the curves of the documents are drawn again.
 test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
-	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest tests/trainer/test_trl_training.py
+	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trl_training.py
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \

@@ -17,7 +17,7 @@ from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, reply
 
 DATA = Path(__file__).parents[1] / "data"
-ROWS = [json.loads(line) for line in (DATA / "example.jsonl").open()]
+ROWS = [json.loads(line) for line in (DATA / "example.jsonl").read_text().splitlines()]
 OPTIONS = {"images_folder": str(DATA / "images")}
 
 
