@@ -1,6 +1,6 @@
 """Define the command `gymq test`."""
 
-# ruff: noqa: PT028 (the function is named like its command and is no test)
+# ruff: noqa: PT028 (the function is named like its command and is not a test)
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def test_every_failure_class_is_told_and_what_is_tried_again():
 
 
 def test_every_stage_is_told():
-    assert [code(cells[0])[0] for cells in rows("docs/files.md", "stage", "what was going on")] == list(Stage)
+    assert [code(cells[0])[0] for cells in rows("docs/files.md", "stage", "what was in progress")] == list(Stage)
 
 
 # The map of packages --------------------------------------------------------------------------------------------------

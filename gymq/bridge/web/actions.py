@@ -122,7 +122,7 @@ def _line(outcome: Outcome) -> bytes:
         return output_row(outcome)
     try:
         return failure_row(outcome, 0)
-    except JsonlError:  # it failed because its row is no object
+    except JsonlError:  # it failed because its row is not an object
         return failure_row(msgspec.structs.replace(outcome, row=b"{}"), 0)
 
 

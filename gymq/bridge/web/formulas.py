@@ -48,7 +48,7 @@ def formula(latex: str, *, is_block: bool) -> list[Node]:
     try:
         tree = convert_to_element(known, display="block" if is_block else "inline")
         return _kept(tree, MAX_DEPTH)
-    except Exception:  # the library raises any of many errors at what is no LaTeX
+    except Exception:  # the library raises any of many errors at what is not LaTeX
         return _source(latex)
 
 

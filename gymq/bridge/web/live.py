@@ -21,7 +21,7 @@ from gymq.runs.in_progress import RolloutProgress, tasks_in_flight
 
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection
-MOST_LISTENERS = 64  # connections that are told what happens
+MOST_LISTENERS = 64  # connections to which events are sent
 MAX_IN_FLIGHT = 200
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
@@ -51,7 +51,7 @@ class Listeners:
         loop = asyncio.get_running_loop()
         self._number += 1
         try:
-            first = await anext(events)  # what is wrong with the request is told as a status
+            first = await anext(events)  # an error of the request becomes a status
             await stream.prepare(request)
             sent_at = loop.time()
             if first is not None:

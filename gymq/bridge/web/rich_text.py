@@ -76,7 +76,7 @@ def _formula_at(text: str, start: int, end: int) -> tuple[str, int] | None:
     if not inside.strip():
         return None
     behind = close + len(opener)
-    # Two amounts in dollars are no formula: one is not followed by a figure, and hugs what it encloses.
+    # Two amounts in dollars are not a formula: one is not followed by a figure, and hugs what it encloses.
     if opener == "$" and (inside[0].isspace() or inside[-1] in " \t\n\\" or text[behind : behind + 1].isdigit()):
         return None
     return opener, behind

@@ -116,8 +116,8 @@ class SweAgents(gymq.Agent):
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
         rollout.output = [*found.output, responses.user_message(patch)]
-        told = found.fields(params)
-        return patch, told | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
+        fields = found.fields(params)
+        return patch, fields | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
 
     def _container(self, rollout: gymq.Rollout, instance: Instance) -> Workspace:
         kind = Docker if self.options.provider == "docker" else Apptainer
