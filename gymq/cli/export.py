@@ -19,6 +19,8 @@ def export(
     token_ids: TokenForm = "full",
     sft: bool = False,
     dpo: bool = False,
+    atif: bool = False,
+    verifiers: bool = False,
     min_reward: float = PASS_THRESHOLD,
     wandb: str | None = None,
     mlflow: str | None = None,
@@ -38,6 +40,8 @@ def export(
         sft: write the rollouts that pass to a `.jsonl` file for supervised fine-tuning: chat `messages`, and `tools`.
         dpo: write pairs of rollouts of the same task, one that passes and one that does not, to a `.jsonl` file:
             `prompt`, `chosen` and `rejected`.
+        atif: write the rollouts with a reward to a `.jsonl` file as trajectories in ATIF, one a line.
+        verifiers: write them as verifiers saves its results.
         min_reward: smallest reward of a rollout that passes, for --sft and --dpo.
         wandb: `PROJECT` or `ENTITY/PROJECT` of Weights & Biases to export to; a run that is already there is updated.
             wandb's own variables, such as WANDB_MODE and WANDB_API_KEY, apply.
@@ -46,22 +50,33 @@ def export(
     """
     import asyncio
 
-    from gymq.cli.actions.export import JSONL, PARQUET, export_file, export_training_set, publish
+    from gymq.cli.actions.export import (
+        JSONL,
+        PARQUET,
+        export_file,
+        export_training_set,
+        export_trajectories,
+        publish,
+    )
     from gymq.runs.export.mlflow import MlflowRun
     from gymq.runs.export.wandb import WandbRun
 
     if sum(target is not None for target in (output, wandb, mlflow)) != 1:
         raise UsageError("give one of --output FILE, --wandb PROJECT and --mlflow EXPERIMENT")
-    if (sft or dpo) and output is None:
-        raise UsageError("--sft and --dpo need --output FILE.jsonl")
+    forms = [name for name, given in {"sft": sft, "dpo": dpo, "atif": atif, "verifiers": verifiers}.items() if given]
+    if forms and output is None:
+        raise UsageError("--sft, --dpo, --atif and --verifiers need --output FILE.jsonl")
     if output is not None:
         if output.suffix not in (PARQUET, JSONL):
             raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
         if output.exists():
             raise UsageError(f"{output} already exists")
+        if len(forms) > 1 or (forms and output.suffix != JSONL):
+            given = " and ".join(f"--{name}" for name in forms)
+            raise UsageError(f"{given}: give one, not both, with an --output that ends in {JSONL}")
+        if atif or verifiers:
+            return asyncio.run(export_trajectories(run, output, nats, "atif" if atif else "verifiers"))
         if sft or dpo:
-            if (sft and dpo) or output.suffix != JSONL:
-                raise UsageError(f"give --sft or --dpo, not both, with an --output that ends in {JSONL}")
             return asyncio.run(export_training_set(run, output, nats, "sft" if sft else "dpo", min_reward))
         return asyncio.run(export_file(run, output, nats, token_ids))
     if wandb is not None:

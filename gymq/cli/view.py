@@ -14,9 +14,7 @@ from gymq.cli.parameters import LogLevel, NatsUrl
 
 
 def view(
-    file: Path | None = None,
-    /,
-    *,
+    *files: Path,
     host: str = "127.0.0.1",
     port: Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535))] = None,
     nats: NatsUrl = None,
@@ -25,14 +23,14 @@ def view(
     tokenizer: Path | None = None,
     log_level: LogLevel = "error",
 ) -> int:
-    """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in a file.
+    """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in files.
 
     It needs no configuration and no workers. A cluster in this folder is followed live, even if it
     is started later.
 
     Args:
-        file: rollouts to show: the output of `gymq collect`, or another file in JSONL whose lines have `response` and
-            `reward`; default: what is stored in this folder.
+        files: rollouts to show, each file as a run: outputs of `gymq collect` or of NeMo Gym, logs of Inspect,
+            trajectories in ATIF, results of verifiers; default: what is stored in this folder.
         host: address to listen on; other machines can connect only if it is an address that they can reach.
         port: port to listen on; default: 11800, or the next free one.
         nats: URL of a cluster whose runs to show.
@@ -47,11 +45,11 @@ def view(
 
     if run and export is None:
         raise UsageError("--run chooses what --export writes: it needs --export DIR")
-    if file is not None and nats is not None:
+    if files and nats is not None:
         raise UsageError("FILE and --nats cannot be given together: the viewer shows either a file or a cluster")
     if export is not None:
-        return asyncio.run(export_viewer(file, nats, export, run, tokenizer, log_level))
+        return asyncio.run(export_viewer(files, nats, export, run, tokenizer, log_level))
     if not is_loopback(host):
         print(f"gymq: warning: the viewer has no key: anyone who can reach {host} can read all runs", file=sys.stderr)
-    asyncio.run(run_viewer(file, host, port, nats, tokenizer, log_level))
+    asyncio.run(run_viewer(files, host, port, nats, tokenizer, log_level))
     return 0

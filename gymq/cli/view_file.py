@@ -1,4 +1,4 @@
-"""Rollouts of a file in a store, so that the viewer shows them: those of gymq, and others of the same form."""
+"""Rollouts of a file in a store, so that the viewer shows them: those of gymq, and those of other programs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +43,7 @@ from gymq.protocol.messages import (
     encode,
 )
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.foreign import rollout_lines
 
 PATIENCE_S = 60.0  # for one outcome to be stored
 AT_ONCE = 64
@@ -89,10 +90,13 @@ class _Line:
     members: dict[str, msgspec.Raw]
 
 
-async def import_rollouts(bus: Bus, file: Path) -> Imported:
+async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> Imported:
     """Store the rollouts of a file as a run, with the failures that a collection wrote to a file beside it.
 
     Lines without indices belong to one task if their rows are the same.
+
+    Args:
+        taken: names of runs that the store has already.
 
     Raises:
         JsonlError: the file cannot be read.
@@ -101,7 +105,7 @@ async def import_rollouts(bus: Bus, file: Path) -> Imported:
     """
     files = RunFiles(file)
     manifest = files.read_manifest() if file == files.output else None
-    found = Imported(manifest.run if manifest else _run_name(file))
+    found = Imported(_free(manifest.run if manifest else _run_name(file), taken))
     sources = [file, *([files.failures] if manifest and files.failures.is_file() else [])]
     rows = _row_fields(files.materialised) if manifest else {}
     counts = Counter(at for _, at in _located(sources, Imported("")))
@@ -160,7 +164,7 @@ def _located(sources: list[Path], found: Imported) -> Iterator[tuple[_Line, At]]
     tasks: dict[bytes, int] = {}
     repeats: Counter[int] = Counter()
     for path in sources:
-        source = JsonlFile(path)
+        source = rollout_lines(path)
         for number, text in enumerate(source, 1):
             if text.isspace():
                 continue
@@ -288,6 +292,15 @@ def _value(members: dict[str, msgspec.Raw], name: str) -> Any:
 
 def _run_name(file: Path) -> str:
     return _token(file.name.partition(".")[0]) or "file"
+
+
+def _free(name: str, taken: Collection[str]) -> str:
+    number = 1
+    free = name
+    while free in taken:
+        number += 1
+        free = f"{name[:60]}-{number}"
+    return free
 
 
 def _token(text: str) -> str:

@@ -29,6 +29,7 @@ from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage, Unresolved, Verified, VerifiedRollout
+from gymq.runs.foreign import rollout_lines
 from gymq.runs.verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
 
 # What a result has and the row of its task does not have, as far as is known.
@@ -178,7 +179,7 @@ class _Scoring:
 
     def _read(self) -> Iterator[tuple[str, bytes]]:
         """Yield the lines of the rollouts, each with its place for messages."""
-        source = JsonlFile(self._options.rollouts)
+        source = rollout_lines(self._options.rollouts)
         count = 0
         for number, line in enumerate(source, 1):
             if line.isspace():

@@ -21,6 +21,7 @@ from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import RunReport
 from gymq.runs.export.table import RunTableFile
 from gymq.runs.export.training_sets import TrainingSet, TrainingSetFile
+from gymq.runs.export.trajectories import TrajectoryFile, TrajectoryForm
 from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import last_profile
@@ -56,6 +57,19 @@ async def export_training_set(run: str, output: Path, nats: str | None, form: Tr
     print(f"{file.num_written:,} examples of {count:,} outcomes of {run} in {output}")
     if file.num_left_out:
         print(f"gymq: {file.num_left_out:,} rollouts are masked or have no chat form and are left out", file=sys.stderr)
+    return 0
+
+
+async def export_trajectories(run: str, output: Path, nats: str | None, form: TrajectoryForm) -> int:
+    count = 0
+    async with _stored(run, nats) as (_, outcomes):
+        with TrajectoryFile(output, form) as file:
+            async for _, outcome in outcomes:
+                file.add(outcome)
+                count += 1
+    print(f"{file.num_written:,} trajectories of {count:,} outcomes of {run} in {output}")
+    if file.num_left_out:
+        print(f"gymq: {file.num_left_out:,} rollouts have no such form and are left out", file=sys.stderr)
     return 0
 
 

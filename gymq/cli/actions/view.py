@@ -33,7 +33,7 @@ NAME = "gymq view"
 
 
 async def run_viewer(
-    file: Path | None, host: str, port: int | None, nats: str | None, tokenizer: Path | None, log_level: str
+    files: Sequence[Path], host: str, port: int | None, nats: str | None, tokenizer: Path | None, log_level: str
 ) -> None:
     """Show what is stored until Ctrl-C.
 
@@ -43,15 +43,15 @@ async def run_viewer(
     logs.configure("view", log_level)
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     with until_interrupted():
-        if file is not None:
-            async with _imported(file) as bus, Viewer(bus, host, port, token_texts=token_texts) as viewer:
+        if files:
+            async with _imported(files) as bus, Viewer(bus, host, port, token_texts=token_texts) as viewer:
                 print(f"{viewer.url}\nCtrl-C stops it", flush=True)
                 await asyncio.Event().wait()
         await _follow(host, port, nats, token_texts)
 
 
 async def export_viewer(
-    file: Path | None,
+    files: Sequence[Path],
     nats: str | None,
     folder: Path,
     runs: Sequence[str] | None,
@@ -68,8 +68,8 @@ async def export_viewer(
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     _clear(folder)
     async with AsyncExitStack() as stack:
-        if file is not None:
-            bus = await stack.enter_async_context(_imported(file))
+        if files:
+            bus = await stack.enter_async_context(_imported(files))
         else:
             url, server = await stack.enter_async_context(stored_server(nats))
             bus = await stack.enter_async_context(connected(url, name=NAME, role="bridge"))
@@ -95,18 +95,21 @@ def _clear(folder: Path) -> None:
 
 
 @asynccontextmanager
-async def _imported(file: Path) -> AsyncIterator[Bus]:
-    """Open a temporary store that holds the rollouts of a file, while the block runs."""
+async def _imported(files: Sequence[Path]) -> AsyncIterator[Bus]:
+    """Open a temporary store that holds the rollouts of files, each as a run, while the block runs."""
     with tempfile.TemporaryDirectory(prefix="gymq-view-") as folder:
         async with (
             EmbeddedServer(Path(folder) / "jetstream") as server,
             connected(server.url, name=NAME) as bus,
         ):
             await streams.ensure(bus.js, [])
-            found = await import_rollouts(bus, file)
-            print(f"{found.num_rollouts:,} rollouts of {file}", flush=True)
-            for problem in found.problems:
-                print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
+            taken: set[str] = set()
+            for file in files:
+                found = await import_rollouts(bus, file, taken)
+                taken.add(found.run)
+                print(f"{found.num_rollouts:,} rollouts of {file}", flush=True)
+                for problem in found.problems:
+                    print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
             async with _profiled(bus):
                 yield bus
 

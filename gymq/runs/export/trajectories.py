@@ -1,0 +1,93 @@
+"""A stored run in the forms of other programs: trajectories in ATIF, results of verifiers."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import msgspec
+
+from gymq.data.jsonl import JsonlError
+from gymq.data.run_files import Appender
+from gymq.protocol.messages import Outcome, VerifiedRollout
+from gymq.protocol.tokens import encode_json
+from gymq.responses import ResponsesError
+from gymq.runs.foreign.atif import write_atif
+from gymq.runs.foreign.verifiers_results import write_verifiers
+from gymq.runs.readable import own_fields, params_of, prompt_of, row_of
+
+TrajectoryForm = Literal["atif", "verifiers"]
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+class TrajectoryFile:
+    """Writes the verified rollouts of a run, one JSON object a line. Use it as a context manager.
+
+    Attributes:
+        num_written: rollouts so far.
+        num_left_out: rollouts that have no form of this kind.
+    """
+
+    def __init__(self, output: Path, form: TrajectoryForm) -> None:
+        self.num_written = self.num_left_out = 0
+        self._form = form
+        self._file = Appender(output)
+        self._version = version("gymq")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome; failures are not written."""
+        if not isinstance(outcome, VerifiedRollout):
+            return
+        try:
+            made = _encode(self._atif(outcome) if self._form == "atif" else _verifiers(outcome))
+        except (JsonlError, ResponsesError):
+            self.num_left_out += 1
+            return
+        self._file.write(made)
+        self.num_written += 1
+
+    def _atif(self, outcome: VerifiedRollout) -> dict[str, Any]:
+        row = row_of(outcome)
+        params = params_of(row, outcome.verdict)
+        ours = {
+            "run": outcome.run,
+            "task_index": outcome.task_index,
+            "rollout_index": outcome.rollout_index,
+            "agent": outcome.agent,
+            "reward": outcome.reward,
+            "row": own_fields(row),
+            "verdict": {name: value for name, value in outcome.verdict.items() if name != "responses_create_params"},
+            "tools": [tool for tool in params.get("tools") or () if isinstance(tool, dict)],
+        }
+        return write_atif(
+            session=str(outcome.rollout_id),
+            agent=outcome.agent,
+            version=self._version,
+            prompt=prompt_of(params),
+            response=outcome.response,
+            ours=ours,
+        )
+
+
+def _verifiers(outcome: VerifiedRollout) -> dict[str, Any]:
+    row = row_of(outcome)
+    return write_verifiers(
+        example=outcome.task_index,
+        task=outcome.agent,
+        prompt=prompt_of(params_of(row, outcome.verdict)),
+        response=outcome.response,
+        reward=outcome.reward,
+        row=own_fields(row),
+        verdict=outcome.verdict,
+    )

@@ -1,0 +1,107 @@
+"""One rollout of another program, on its way to a line of a result file."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from gymq.data.rows import (
+    AGENT_REF,
+    FAILURE_CLASS,
+    FAILURE_MESSAGE,
+    FAILURE_TERMINAL,
+    PARAMS,
+    ROLLOUT_INDEX,
+    TASK_INDEX,
+)
+from gymq.errors import GymqError
+from gymq.protocol.messages import FailureClass, Stage
+from gymq.responses import Item, ResponsesError, chat_messages_to_items, response_without_model
+
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+MAX_NAME_CHARS = 64
+
+
+class ForeignError(GymqError, ValueError):
+    """A file of another program that cannot be read; one sentence that names the place."""
+
+
+@dataclass
+class ForeignRollout:
+    """What other programs store of a rollout.
+
+    Attributes:
+        row: fields of the task, which a verifier may read.
+        prompt: items before the first reply.
+        output: items from the first reply on.
+        reward: None: it has none that is a number.
+        why_not: why there is no reward, if the program says so.
+        verdict: further results.
+    """
+
+    task_index: int
+    rollout_index: int
+    agent: str
+    prompt: list[Item]
+    output: list[Item]
+    reward: float | None
+    row: dict[str, Any] = field(default_factory=dict)
+    tools: list[Item] = field(default_factory=list)
+    verdict: dict[str, Any] = field(default_factory=dict)
+    model: str = ""
+    why_not: str = ""
+    usage: dict[str, int] | None = None
+
+    def line(self) -> bytes:
+        """Return it as a line of a result file; without a reward as one of a file of failures."""
+        response = dict(response_without_model(self.model or "unknown", self.output))
+        response["model"] = self.model or "unknown"
+        if self.usage is not None:
+            response["usage"] = self.usage
+        params: dict[str, Any] = {"input": self.prompt, **({"tools": self.tools} if self.tools else {})}
+        fields: dict[str, Any] = {**self.row, PARAMS: params, "response": response, **self.verdict}
+        if self.reward is not None:
+            fields["reward"] = self.reward
+        else:
+            fields.pop("reward", None)
+            fields[FAILURE_CLASS] = FailureClass.VERIFIER_FAILED
+            fields["_ng_failure_stage"] = Stage.VERIFY
+            fields[FAILURE_MESSAGE] = self.why_not or "the file has no reward of this rollout"
+            fields[FAILURE_TERMINAL] = False
+        fields[TASK_INDEX] = self.task_index
+        fields[ROLLOUT_INDEX] = self.rollout_index
+        fields[AGENT_REF] = {"name": name_of(self.agent)}
+        return msgspec.json.encode(fields) + b"\n"
+
+
+def name_of(text: str) -> str:
+    """Return a text as the name of an agent."""
+    return _NOT_IN_NAMES.sub("-", text)[:MAX_NAME_CHARS] or "unknown"
+
+
+def number(value: object) -> float | None:
+    """Return a finite number; None for anything else."""
+    if isinstance(value, bool | int | float) and math.isfinite(value):
+        return float(value)
+    return None
+
+
+def split_chat(messages: Sequence[Any], where: str) -> tuple[list[Item], list[Item]]:
+    """Return the items before the first reply of a chat, and those from there on.
+
+    Raises:
+        ForeignError: a message has no form as items.
+    """
+    first = next(
+        (index for index, one in enumerate(messages) if isinstance(one, Mapping) and one.get("role") == "assistant"),
+        len(messages),
+    )
+    try:
+        return chat_messages_to_items(messages[:first]), chat_messages_to_items(messages[first:])
+    except ResponsesError as error:
+        raise ForeignError(f"{where}: {error}") from None
