@@ -51,6 +51,9 @@ if TYPE_CHECKING:
     from gymq.responses import Response as Response
     from gymq.testing import Harness as Harness
     from gymq.testing import ScriptedModel as ScriptedModel
+    from gymq.text_environment import Episode as Episode
+    from gymq.text_environment import StepResult as StepResult
+    from gymq.text_environment import TextEnvironment as TextEnvironment
     from gymq.trainer.run import TrainingRun as TrainingRun
     from gymq.trainer.sync import SyncTrainingRun as SyncTrainingRun
 
@@ -69,6 +72,7 @@ _HOME = {
     "collect": "collection.evaluation",
     "ComponentFailed": "failures",
     "Environment": "resources",
+    "Episode": "text_environment",
     "FailureClass": "protocol.messages",
     "GymqError": "errors",
     "Harness": "testing",
@@ -92,7 +96,9 @@ _HOME = {
     "RunResult": "collection.results",
     "ScriptedModel": "testing",
     "Session": "agent",
+    "StepResult": "text_environment",
     "SyncTrainingRun": "trainer.sync",
+    "TextEnvironment": "text_environment",
     "tool": "resources",
     "ToolError": "failures",
     "TrainingRun": "trainer.run",

@@ -14,6 +14,7 @@ def init(name: str, /, *, template: Kind = "single-turn", agent: bool = False, f
     It works as generated; change it step by step. Existing files are never overwritten. The templates:
 
     * single-turn: a question, a reply, a verifier
+    * multi-turn: a game in turns, with `reset` and `step` as in Gymnasium
     * tools: tools and a state that they change
     * judge: a judge model decides, with its own instance in the configuration
     * sandbox: the reply is a program, which runs in a sandbox

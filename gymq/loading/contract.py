@@ -20,6 +20,7 @@ from gymq.authoring import Worker
 from gymq.errors import GymqError
 from gymq.model import Model
 from gymq.resources import Resources, Tool, Verdict, verify_takes_state
+from gymq.text_environment import TextEnvironment
 
 _VERDICTS = "a gymq.Verdict, or a float, int or bool as the reward"
 
@@ -60,6 +61,11 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
     if verify is Resources.verify and in_process is Resources.verify_in_process:
         text = "has no verifier: define `async def verify(self, request)`, or `def verify_in_process(self, request)`"
         raise _broken(worker, text)
+    if issubclass(worker, TextEnvironment):
+        for name, (given,) in _OF_EPISODES.items():
+            if not _is_of_author(worker, name):
+                raise _broken(worker, f"has no `{name}(self, {given})`, which a gymq.TextEnvironment must define")
+        _check_methods(worker, _OF_EPISODES)
     if worker.stateful:
         _check_methods(worker, _OF_SESSIONS, "it has `open`, so it keeps a state")
     if not verify_takes_state(worker):
@@ -82,6 +88,8 @@ _OF_SESSIONS: dict[str, tuple[str, ...]] = {
     "reseed": ("state", "row"),
     "close": ("state",),
 }
+
+_OF_EPISODES: dict[str, tuple[str, ...]] = {"reset": ("row",), "step": ("action",)}
 
 
 def _warn_of_old_forms(worker: type[Resources[Any]]) -> None:
@@ -130,7 +138,7 @@ def _is_of_author(worker: type[Worker], name: str) -> bool:
     return not any(name in vars(base) and vars(base)[name] is inspect.getattr_static(worker, name) for base in _BASES)
 
 
-_BASES: tuple[type, ...] = (Worker, Resources, Agent, Model)
+_BASES: tuple[type, ...] = (Worker, Resources, TextEnvironment, Agent, Model)
 
 
 def _takes(worker: type[Worker], name: str) -> inspect.Signature | None:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 from gymq.workers.agents.aviary_agent.worker import AviaryAgent
+from gymq.workers.agents.gymnasium_agent.example_environment import Guess
+from gymq.workers.agents.gymnasium_agent.worker import GymnasiumAgent
 from gymq.workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
 from gymq.workers.agents.simple_agent.worker import SimpleAgent
 from gymq.workers.agents.tool_simulation_agent.worker import ToolSimulationAgent
@@ -58,6 +60,11 @@ def computes(params):
     return with_tokens(reply(function_call(tool, arguments, f"c{len(seen)}")), len(seen))
 
 
+def guesses(params):
+    turn = sum(item["role"] == "assistant" for item in params["input"])
+    return with_tokens(reply(["50", "25", "42"][turn]), turn)
+
+
 def with_tokens(response, turn):
     tokens = {"prompt_token_ids": [1, turn], "generation_token_ids": [turn, 3], "generation_log_probs": [-0.5, -0.25]}
     response["output"][-1] |= tokens
@@ -70,6 +77,7 @@ CASES = {
     "simple_agent": (SimpleAgent, SessionCounter, counts, {}, COUNTER),
     "tool_simulation_agent": (ToolSimulationAgent, FunctionCalling, calls, {}, CALL),
     "proof_refinement_agent": (ProofRefinementAgent, Strict, proves, {"max_correction_turns": 5}, prompt("Prove it.")),
+    "gymnasium_agent": (GymnasiumAgent, Guess, guesses, {}, {"number": 42, "highest": 100, **prompt("Guess.")}),
     "aviary_agent": (AviaryAgent, Apples, computes, {}, {"task_idx": 0, "responses_create_params": {"input": []}}),
 }
 

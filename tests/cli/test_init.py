@@ -24,6 +24,7 @@ FILES = ["README.md", "config.yaml", "data/example.jsonl", "tests/test_{}.py", "
     ("arguments", "checks", "files"),
     [
         (["capitals"], IN_PROCESS, FILES),
+        (["guesses", "--template", "multi-turn"], IN_PROCESS, FILES),
         (["till", "--template", "tools"], IN_PROCESS, FILES),
         (["judged", "--template", "judge"], IN_PROCESS, [*FILES, "data/gold.jsonl"]),
         (["programs", "--template", "sandbox"], IN_PROCESS, FILES),
@@ -67,7 +68,7 @@ def test_an_agent_can_be_asked_for_in_short_and_in_another_folder(gymq: Command,
 
 def test_the_help_names_every_template(gymq: Command, here: Path) -> None:
     shown = gymq("init", "--help").out
-    for template in ("single-turn", "tools", "judge", "sandbox", "agent", "program", "package"):
+    for template in ("single-turn", "multi-turn", "tools", "judge", "sandbox", "agent", "program", "package"):
         assert f"• {template}:" in shown
     refused = gymq("init", "x", "--template", "toolz")
     assert refused.status != 0
@@ -77,7 +78,7 @@ def test_the_help_names_every_template(gymq: Command, here: Path) -> None:
 def test_the_types_of_what_the_templates_make_are_right(gymq: Command, here: Path) -> None:
     pytest.importorskip("mypy")
     (here / "checked").mkdir()
-    for template in ("single-turn", "tools", "judge", "sandbox", "agent", "program", "package"):
+    for template in ("single-turn", "multi-turn", "tools", "judge", "sandbox", "agent", "program", "package"):
         name = f"made_{template.replace('-', '_')}"
         gymq("init", name, "--template", template)
         worker = next((here / name).rglob("worker.py"))

@@ -39,7 +39,7 @@ _PACKAGE = {
 _JUDGE = {**_WORKER, "data/gold.jsonl": "judge/gold.jsonl.txt"}
 _PROGRAM = {**_WORKER, "program.py": "program/program.py.txt"}
 
-Kind = Literal["single-turn", "tools", "judge", "sandbox", "agent", "program", "package"]
+Kind = Literal["single-turn", "multi-turn", "tools", "judge", "sandbox", "agent", "program", "package"]
 
 
 _TAKEN = frozenset(  # names that the templates import or give
@@ -53,6 +53,8 @@ _TAKEN = frozenset(  # names that the templates import or give
         "Judge",
         "JudgeOptions",
         "Limits",
+        "MAX_DIGITS",
+        "MAX_GUESSES",
         "Model",
         "Need",
         "OPTIONS",
