@@ -21,7 +21,7 @@ HEAVY = {
         "minisweagent",
     ),
     *("nltk", "numpy", "openai", "pandas", "pyarrow", "rdkit", "ray", "reasoning_gym", "scipy", "sklearn", "sympy"),
-    *("tavily", "tiktoken", "torch", "trafilatura", "transformers", "vllm"),
+    *("tavily", "textarena", "tiktoken", "torch", "trafilatura", "transformers", "vllm"),
 }
 
 # In a process of its own: says which packages importing all workers has brought.

@@ -47,6 +47,8 @@ def test_the_example_in_the_documentation_runs(name, tmp_path):
     script.write_text(example[1], encoding="utf-8")
     root = RESOURCES.parents[1]
     ran = subprocess.run([sys.executable, str(script)], cwd=root, capture_output=True, text=True, check=False)
+    if "pip install" in ran.stderr:
+        pytest.skip(ran.stderr.strip().splitlines()[-1])  # an extra is missing
     assert ran.returncode == 0, ran.stderr
     shown = re.search(r"Verdict\(reward=(-?[\d.]+)", ran.stdout)
     assert shown
