@@ -215,7 +215,9 @@ async def _run(workload: Workload, folder: Path, url: str, engine_pid: int) -> M
     server = EmbeddedServer(folder / "jetstream")
     await server.start()
     bus = await Bus.connect(server.url, role="operator", name="floor")
-    await streams.ensure(bus.js, ["bench_agent"])
+    await streams.ensure(bus.js, [])
+    tasks = {"filter_subject": "gym.tasks.*.bench_agent", "max_ack_pending": 1_000_000}
+    await streams.ensure_consumer(bus.js, streams.TASKS, "agents_bench_agent", tasks)
     window = {"ack_policy": "all", "max_ack_pending": 100_000}
     await streams.ensure_consumer(bus.js, streams.ROLLOUTS, "profiler", window)
     load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s, url)).decode()

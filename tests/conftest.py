@@ -15,6 +15,7 @@ from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import Retry
+from tests.support.queues import queues_of_runs
 
 # A shell that runs the tests in the background has SIGINT ignored, which all processes that they start would inherit.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -81,7 +82,8 @@ def own_logs() -> Iterator[None]:
 @pytest.fixture
 async def bus(shared_url: str) -> AsyncIterator[Bus]:
     connected = await Bus.connect(shared_url, role="test", name="test")
-    yield connected
+    async with queues_of_runs(connected):
+        yield connected
     await connected.close()
 
 

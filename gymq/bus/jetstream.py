@@ -79,6 +79,7 @@ class _Refused(msgspec.Struct):
 _END_OF_BATCH = "204"
 _NOT_FOUND = "404"
 _EXPIRED = "408"
+_CONSUMER_DELETED = "Consumer Deleted"
 
 _decode_ack = msgspec.json.Decoder(PubAck).decode
 _decode_error = msgspec.json.Decoder(_Refused).decode
@@ -260,13 +261,13 @@ class JetStream:
             raise NoAnswer(f"the stream {stream} is not available") from None
         return 0 if _stored(first) is None else 1 + int((first.headers or {})["Nats-Num-Pending"])
 
-    async def count_by_subject(self, stream: str, subject: str) -> dict[str, int]:
+    async def count_by_subject(self, stream: str, subject: str, *, timeout_s: float = 30.0) -> dict[str, int]:
         """Return how many messages a stream holds for each subject that matches."""
         counts: dict[str, int] = {}
         offset = 0
         while True:
             query = {"subjects_filter": subject, "offset": offset}
-            info = await self.api(f"STREAM.INFO.{stream}", query, timeout_s=30.0)
+            info = await self.api(f"STREAM.INFO.{stream}", query, timeout_s=timeout_s)
             page = info["state"].get("subjects") or {}
             counts.update(page)
             # By what was read, not by what is new: subjects that come or go meanwhile move the pages.
@@ -311,6 +312,10 @@ class Pull:
 
     Args:
         on_delivery: called on the event loop for each message; must not block.
+
+    Attributes:
+        on_end: called when a request ended with fewer messages than asked for.
+        on_gone: called in place of it when there is no such consumer.
     """
 
     EXPIRES_S = 30.0
@@ -323,23 +328,28 @@ class Pull:
         self._inbox = subjects.reply(bus.role, subjects.SERVER, bus.box, f"pull.{consumer}")
         self._on_delivery = on_delivery
         self._outstanding = 0
-        self._last_asked = 0.0
+        self._ends_at = 0.0  # the latest end of a request, on the monotonic clock
         self._subscription: Subscription | None = None
-        self.on_end: Callable[[], None] = lambda: None  # called when a request ended with fewer messages than asked for
+        self.on_end: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[], None] = self._end_later
 
     @property
     def outstanding(self) -> int:
         """Number of messages that were requested and have not arrived yet."""
         # A server that restarts forgets waiting requests without a word.
-        if time.monotonic() - self._last_asked > self.EXPIRES_S + 2.0:
+        if self._outstanding and time.monotonic() > self._ends_at + 2.0:
             self._outstanding = 0
         return self._outstanding
 
     async def start(self) -> None:
         self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
 
-    async def ask(self, count: int) -> None:
+    async def ask(self, count: int, *, wait_s: float | None = None) -> None:
         """Ask for `count` more messages.
+
+        Args:
+            wait_s: seconds after which the request ends with what has arrived, `EXPIRES_S` by default; 0: it ends at
+                once where there is no message.
 
         Raises:
             BusError: not connected.
@@ -347,10 +357,11 @@ class Pull:
         if not self._bus.is_connected:
             # It would be kept and sent on reconnecting, in addition to what is asked for then.
             raise BusError("not connected")
-        request = b'{"batch": %d, "expires": %d}' % (count, int(self.EXPIRES_S * 1e9))
+        wait_s = self.EXPIRES_S if wait_s is None else wait_s
+        limit = b'"expires": %d' % int(wait_s * 1e9) if wait_s else b'"no_wait": true'
         self._outstanding += count
-        self._last_asked = time.monotonic()
-        await self._bus.publish(self._subject, request, reply=self._inbox)
+        self._ends_at = max(self._ends_at, time.monotonic() + wait_s)
+        await self._bus.publish(self._subject, b'{"batch": %d, %b}' % (count, limit), reply=self._inbox)
 
     def reset(self) -> None:
         """Forget outstanding requests, after a reconnect."""
@@ -363,19 +374,26 @@ class Pull:
             await self._bus.unsubscribe(self._subscription)
             self._subscription = None
 
+    def _end_later(self) -> None:
+        asyncio.get_running_loop().call_later(self.ASK_AGAIN_S, lambda: self.on_end())
+
     async def _on_message(self, message: Msg) -> None:
-        if not message.reply:  # what is delivered has one, to acknowledge it; a status has none
-            headers = message.headers or {}
-            if headers.get("Status") != "100":
-                missing = headers.get("Nats-Pending-Messages")
-                self._outstanding = max(0, self._outstanding - int(missing)) if missing else 0
-                if headers.get("Status") == _EXPIRED:
-                    self.on_end()
-                else:
-                    asyncio.get_running_loop().call_later(self.ASK_AGAIN_S, self.on_end)
+        if message.reply:  # what is delivered has one, to acknowledge it; a status has none
+            self._outstanding = max(0, self._outstanding - 1)
+            self._on_delivery(Delivery(self._bus, message))
             return
-        self._outstanding = max(0, self._outstanding - 1)
-        self._on_delivery(Delivery(self._bus, message))
+        headers = message.headers or {}
+        status = headers.get("Status")
+        if status == "100":
+            return
+        missing = headers.get("Nats-Pending-Messages")
+        self._outstanding = max(0, self._outstanding - int(missing)) if missing else 0
+        if status in (_EXPIRED, _NOT_FOUND):
+            self.on_end()
+        elif is_no_responders(message) or headers.get("Description") == _CONSUMER_DELETED:
+            self.on_gone()
+        else:
+            self._end_later()
 
 
 def _stored(message: Msg) -> Stored | None:

@@ -6,11 +6,14 @@ The operator of the cluster creates them; workers only use them.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 from gymq.bus.connection import BusError, NoAnswer
 from gymq.bus.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
 from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, ServedAgent, decoder, encode
+from gymq.protocol.subjects import TaskQueueName
 
 TASKS = "TASKS"
 ROLLOUTS = "ROLLOUTS"
@@ -26,9 +29,11 @@ ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
 # the innocent ones that were in flight with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
 TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
+MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
 
 _SECOND = 1_000_000_000
+_decode_agent = decoder(ServedAgent)
 JOURNAL_MAX_AGE = 7 * 24 * 3600 * _SECOND  # of a rollout that never ended
 
 
@@ -60,7 +65,10 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
         PARTS: common | {"subjects": [subjects.ALL_PARTS], "max_msgs_per_subject": 1, "allow_msg_ttl": True},
         RUNS: common
         | {
-            "subjects": [subjects.ALL_RUNS, subjects.ALL_PROFILES, subjects.ALL_CANCELLED],
+            "subjects": [
+                *(subjects.ALL_RUNS, subjects.ALL_PROFILES, subjects.ALL_CANCELLED),
+                *(subjects.ALL_STEERING, subjects.ALL_AGENTS),
+            ],
             "max_msgs_per_subject": 1,
         },
         WEIGHTS: common
@@ -94,7 +102,7 @@ async def ensure(
     ack_wait_s: float | None = None,
     patience_s: float = 10.0,
 ) -> None:
-    """Make or update all streams, and the consumers of each agent instance.
+    """Make or update all streams, and the record of each agent instance.
 
     Args:
         ack_wait_s: after how many seconds of silence an agent has lost its tasks; None: `ACK_WAIT_S`.
@@ -115,85 +123,124 @@ async def ensure(
         await _ensure_stream(js, {"name": name, **config})
     await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
     await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
+    await _remove_old_queues(js)
     for agent in agents:
         await ensure_agent(js, agent, ack_wait_s=ack_wait_s)
 
 
 async def ensure_agent(js: JetStream, agent: str, *, ack_wait_s: float | None = None) -> None:
-    """Create or update the consumers that an agent instance takes its tasks from."""
-    for name, subject in (
-        (agent_consumer(agent), subjects.tasks_of_agent(agent)),
-        (urgent_consumer(agent), subjects.urgent_tasks_of_agent(agent)),
-    ):
-        config: dict[str, Any] = {
-            "filter_subject": subject,
-            "max_ack_pending": 1_000_000,
-            "max_deliver": MAX_DELIVERIES,
-        }
-        if ack_wait_s is not None:
-            config["ack_wait"] = int(ack_wait_s * _SECOND)
-        await ensure_consumer(js, TASKS, name, config)
-
-
-async def reclaim_in_flight(js: JetStream, agents: list[str], *, ack_wait_s: float | None = None) -> None:
-    """Redeliver at once the tasks that were in flight when their agents died.
-
-    No agent may be connected to the server.
-
-    Args:
-        ack_wait_s: as for `ensure`.
+    """Record that an agent instance is served, so that the tasks of each run get a queue for it.
 
     Raises:
-        BusError
+        BusError: it cannot be recorded.
     """
-    held = [agent for agent in agents if await _has_tasks_in_flight(js, agent)]
-    if not held:
-        return
-    for agent in held:
-        await ensure_agent(js, agent, ack_wait_s=TAKE_BACK_S / 4)
-    await asyncio.sleep(TAKE_BACK_S)
-    for agent in held:
-        await ensure_agent(js, agent, ack_wait_s=ack_wait_s)
+    record = ServedAgent(agent=agent, ack_wait_s=ACK_WAIT_S if ack_wait_s is None else ack_wait_s)
+    subject, body = subjects.agent_record(agent), encode(record)
+    stored = await js.last(RUNS, subject)
+    if stored is None or stored.data != body:
+        await js.store(subject, body)
 
 
-async def _has_tasks_in_flight(js: JetStream, agent: str) -> bool:
-    for name in (agent_consumer(agent), urgent_consumer(agent)):
-        info = await js.api(f"CONSUMER.INFO.{TASKS}.{name}")
-        if info["num_ack_pending"]:
-            return True
-    return False
+async def served_agents(js: JetStream) -> dict[str, float]:
+    """Return the seconds of silence after which tasks are redelivered, by the token of each agent that is served.
+
+    Raises:
+        BusError: the records cannot be read.
+    """
+    found: dict[str, float] = {}
+    async for stored in js.read(RUNS, subjects.ALL_AGENTS):
+        with contextlib.suppress(BadMessage):
+            found[stored.subject.rpartition(".")[2]] = _decode_agent(stored.data).ack_wait_s
+    return found
+
+
+async def has_agent(js: JetStream, agent: str) -> bool:
+    """Return whether some cluster serves, or served, this agent instance."""
+    return await js.newest(RUNS, subjects.agent_record(agent)) is not None
 
 
 async def ack_wait_s(js: JetStream, agent: str) -> float:
     """Return the seconds of silence after which an agent's tasks are redelivered.
 
     Raises:
-        BusError: there is no such queue, or no answer.
+        BusError: the agent is not served, or there is no answer.
     """
+    stored = await js.newest(RUNS, subjects.agent_record(agent))
+    if stored is None:
+        raise BusError(f"the agent {agent!r} has no task queue: start its cluster with the password of the operator")
     try:
-        info = await js.api(f"CONSUMER.INFO.{TASKS}.{agent_consumer(agent)}")
-    except JetStreamError as error:
-        raise BusError(f"the agent {agent!r} has no task queue: {error}") from None
-    return float(info["config"]["ack_wait"]) / _SECOND
+        return float(_decode_agent(stored.data).ack_wait_s)
+    except BadMessage as error:
+        raise BusError(f"{stored.subject}: {error}") from None
 
 
-def agent_consumer(agent: str) -> str:
-    return f"agents_{subjects.instance(agent, 'agent')}"
+async def ensure_queue(
+    js: JetStream, queue: TaskQueueName, *, ack_wait_s: float, max_in_flight: int | None = None
+) -> None:
+    """Create or update the consumer that agents take the tasks of one run from."""
+    config = {
+        "filter_subject": queue.subject,
+        "max_ack_pending": max_in_flight or MAX_IN_FLIGHT,
+        "max_deliver": MAX_DELIVERIES,
+        "ack_wait": int(ack_wait_s * _SECOND),
+    }
+    await ensure_consumer(js, TASKS, queue.consumer, config)
 
 
-def urgent_consumer(agent: str) -> str:
-    return f"urgent_{subjects.instance(agent, 'agent')}"
+async def queues(js: JetStream) -> list[str]:
+    """Return the consumers of all queues of tasks.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    return [name for name in await _consumers(js) if TaskQueueName.of_consumer(name) is not None]
 
 
-async def has_agent(js: JetStream, agent: str) -> bool:
-    """Return whether some cluster serves, or served, this agent instance."""
+async def reclaim_in_flight(js: JetStream) -> None:
+    """Redeliver at once the tasks that were in flight when their agents died.
+
+    No agent may be connected to the server.
+
+    Raises:
+        BusError
+    """
+    held = [info["config"] for name in await queues(js) if (info := await _info(js, name))["num_ack_pending"]]
+    if not held:
+        return
+    for config in held:
+        await ensure_consumer(js, TASKS, config["name"], config | {"ack_wait": int(TAKE_BACK_S / 4 * _SECOND)})
+    await asyncio.sleep(TAKE_BACK_S)
+    for config in held:
+        await ensure_consumer(js, TASKS, config["name"], config)
+
+
+async def _remove_old_queues(js: JetStream) -> None:
+    """Remove the consumers of stores that had one for all runs of an agent; the tasks stay."""
+    for name in await _consumers(js):
+        if name.startswith(("agents_", "urgent_")) and "@" not in name:
+            await remove_consumer(js, TASKS, name)
+
+
+async def _consumers(js: JetStream) -> list[str]:
+    found: list[str] = []
+    while True:
+        page = await js.api(f"CONSUMER.NAMES.{TASKS}", {"offset": len(found)})
+        found += page["consumers"] or []
+        if not page["consumers"] or len(found) >= page["total"]:
+            return found
+
+
+async def _info(js: JetStream, consumer: str) -> dict[str, Any]:
+    return await js.api(f"CONSUMER.INFO.{TASKS}.{consumer}")
+
+
+async def remove_consumer(js: JetStream, stream: str, name: str) -> None:
+    """Remove a durable consumer, if it is there; the messages stay."""
     try:
-        await js.api(f"CONSUMER.INFO.{TASKS}.{agent_consumer(agent)}")
+        await js.api(f"CONSUMER.DELETE.{stream}.{name}")
     except JetStreamError as error:
-        if error.code == CONSUMER_NOT_FOUND:
-            return False
-        raise
-    return True
+        if error.code != CONSUMER_NOT_FOUND:
+            raise
 
 
 async def ensure_consumer(js: JetStream, stream: str, name: str, config: dict[str, Any]) -> None:
@@ -221,6 +268,7 @@ async def delete_run(js: JetStream, run: str) -> None:
         (DEAD_LETTERS, subjects.dead_letters_of_run(run)),
         (RUNS, subjects.cancelled_of_run(run)),
         (RUNS, subjects.profile(run)),
+        (RUNS, subjects.steering(run)),
         (RUNS, subjects.run_record(run)),
     ):
         await js.api(f"STREAM.PURGE.{stream}", {"filter": subject}, timeout_s=60.0)

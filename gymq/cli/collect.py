@@ -26,7 +26,7 @@ def collect(
     prompt_config: Path | None = None,
     sampling: Sampling = OF_THE_ROWS,
     concurrency: int | None = None,
-    weight: float = 1.0,
+    weight: Annotated[float | None, Parameter(validator=Number(gte=0.001, lte=1000))] = None,
     priority: bool = False,
     timeout: float = 3600.0,
     max_staleness: Annotated[int | None, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
@@ -62,7 +62,7 @@ def collect(
             of the row.
         concurrency: maximum number of rollouts in flight. Default: `num_samples_in_parallel` of the configuration, or
             1,024.
-        weight: share of the workers relative to other runs collected at the same time; multiplies the concurrency.
+        weight: share of the workers relative to other runs in progress, 1 by default; `gymq retune` changes it.
         priority: let agents start these rollouts before those of other runs.
         timeout: seconds a rollout may take.
         max_staleness: maximum number of policy updates (`gymq weights push`) between the first reply of a rollout and
@@ -122,7 +122,8 @@ def collect(
             responses_create_params=params,
             prompt=None if prompt_config is None else read_prompt(prompt_config),
         ),
-        window=window_of(window if concurrency is None else concurrency, weight),
+        window=window_of(window if concurrency is None else concurrency),
+        share=weight,
         urgent=priority,
         rollout_timeout_s=timeout,
         max_staleness=max_staleness,

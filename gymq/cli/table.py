@@ -26,7 +26,8 @@ def run_table(runs: Sequence[RunState], *, num_runs: int) -> Listing:
         table.add_row(
             run.run,
             shown_time(run.created_at),
-            done if run.num_rollouts is None else f"{done} of {run.num_rollouts:,}",
+            (done if run.num_rollouts is None else f"{done} of {run.num_rollouts:,}")
+            + (", paused" if run.paused else ""),
             shown_count(run.num_failures),
             shown_number(run.mean_reward),
             printable(", ".join(run.models) or "-"),

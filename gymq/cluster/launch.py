@@ -28,6 +28,7 @@ from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.errors import GymqError
 from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import ROLE_OF, Instance
+from gymq.runtime.run_queues import RunQueues
 
 log = logging.getLogger("gymq.launch")
 
@@ -111,6 +112,8 @@ class Cluster:
         self._new_child = new_child or self._child_here
         self._is_started = False
         self._server: EmbeddedServer | None = None
+        self._bus: Bus | None = None  # as the operator
+        self._queues: RunQueues | None = None
         self._watching_server: asyncio.Task[None] | None = None
         self._trimming: asyncio.Task[None] | None = None
         self.children: list[WorkerProcess] = []
@@ -126,7 +129,10 @@ class Cluster:
                     keep_running("nats-server", self._server.wait, self._server.start, stays_up_s=SERVER_STAYS_UP_S)
                 )
             if credentials.may_take(self.url, OPERATOR):
-                await self._make_streams()
+                self._bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
+                await self._make_streams(self._bus)
+                self._queues = RunQueues(self._bus)
+                await self._queues.start()
             else:
                 log.warning("no password of the role operator here: streams are used as they are")
             if not self._logs_to_stderr:
@@ -161,16 +167,11 @@ class Cluster:
         log_file = None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
         return Child(name, spec, log_file, self._folder / "environments")
 
-    async def _make_streams(self) -> None:
-        bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
-        try:
-            js = bus.js
-            await streams.ensure(js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
-            if self._server is not None:
-                # No other process uses a server that has just been started here.
-                await streams.reclaim_in_flight(js, self._agents, ack_wait_s=self._ack_wait_s)
-        finally:
-            await bus.close()
+    async def _make_streams(self, bus: Bus) -> None:
+        await streams.ensure(bus.js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+        if self._server is not None:
+            # No other process uses a server that has just been started here.
+            await streams.reclaim_in_flight(bus.js)
 
     async def _stop(self) -> None:
         # Agents first: the others must answer until the last rollout is done.
@@ -178,6 +179,10 @@ class Cluster:
             await asyncio.gather(*(child.stop() for child in self.children if child.spec.role == role))
         if self._trimming is not None:
             self._trimming.cancel()
+        if self._queues is not None:
+            await self._queues.stop()
+        if self._bus is not None:
+            await self._bus.close()
         if self._server is not None:
             if self._watching_server is not None:
                 self._watching_server.cancel()

@@ -21,9 +21,10 @@ from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Task, Unresolved, VerifiedRollout
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Steering, Task, Unresolved, VerifiedRollout
 from gymq.queue.cancel import Cancellations
 from gymq.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
+from gymq.queue.steering import Steered, steer
 from gymq.rpc.waits import SlowestCall, TokenCount, read_waits, tokens_used
 from gymq.stats.running import RunningReward
 
@@ -58,6 +59,7 @@ class Progress:
     output_tokens: int = 0
     retried: int = 0  # attempts that failed before one of them ended
     model_retries: int = 0  # requests that model workers sent to their endpoints again
+    paused: bool = False  # agents start none of its rollouts
     waits: dict[str, int] = field(default_factory=dict)  # how many calls or messages wait, by the reason
     slowest: SlowestCall | None = None
     model_tokens: dict[str, TokenCount] = field(default_factory=dict)  # of this run, by model, as its workers count
@@ -150,6 +152,9 @@ class Collection:
             if not self._is_resumed:
                 self._report(f"run {manifest.run}: {manifest.num_rollouts:,} rollouts, written to {self.files.output}")
             await Cancellations(self._bus, self._on_cancel).start(manifest.run)
+            await Steered(self._bus, self._on_steering).start(manifest.run)
+            if self._options.share is not None:
+                await steer(self._bus, manifest.run, share=self._options.share)
             if self._cancelled_at is not None:
                 raise CollectError(
                     f"{self.files.output}: cannot be resumed because run {manifest.run} was cancelled; "
@@ -245,6 +250,9 @@ class Collection:
         for key in lost:
             del self._in_flight[key]
         self._room.set()
+
+    def _on_steering(self, steering: Steering) -> None:
+        self.progress.paused = steering.paused
 
     def _on_cancel(self, _run: str, task_index: int | None) -> None:
         if task_index is None:

@@ -138,6 +138,8 @@ class _View:
             counts.append(f"{shown_seconds(left / rollouts)} left")
         if progress.in_flight:
             counts.append(f"{progress.in_flight:,} in flight")
+        if progress.paused:
+            counts.append(f"paused: gymq resume --run {progress.run}")
         facts = []
         if (reward := progress.rewards.estimate()) is not None:
             facts.append(f"mean reward {shown_reward(reward)}")

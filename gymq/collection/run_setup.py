@@ -94,6 +94,7 @@ class CollectOptions:
     check_row: Callable[[str, bytes], None] | None = None  # raises InvalidTask for a row that its verifier refuses
     max_failures: MaxFailures | None = None  # None: see `gymq.collection.collection.FailureLimit`
     urgent: bool = False
+    share: float | None = None  # of the workers, relative to other runs; None: as it is stored, or 1
     max_staleness: int | None = None  # updates of the policy while a rollout is made
     token_ids: TokenForm = "full"  # in the files
 

@@ -44,6 +44,7 @@ PolicyVersion = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # SHA-256
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
+Share = Annotated[float, msgspec.Meta(ge=0.001, le=1000)]
 Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info.max)]  # no NaN, no infinity
 
 
@@ -216,6 +217,33 @@ class Cancellation(Message, tag="cancellation.v1", kw_only=True):
     run: Token
     task_index: Index | None = None  # None: the whole run
     at: float = 0.0  # Unix time, seconds
+
+
+class Priority(StrEnum):
+    """The class of a run among those that wait for the same agents."""
+
+    URGENT = "urgent"  # gets the next slot, and has a few that no other class may use
+    NORMAL = "normal"
+    BACKGROUND = "background"  # what the others leave
+
+
+class Steering(Message, tag="steering.v1", kw_only=True):
+    """How the tasks of a run are taken from the queue; it may change while the run is in progress."""
+
+    run: Token
+    number: Count = 1  # grows with each change
+    share: Share = 1.0  # of the workers, relative to other runs of the same class
+    priority: Priority | None = None  # None: as the tasks were submitted
+    paused: bool = False
+    max_in_flight: Count | None = None  # tasks of one agent; None: as many as there are slots
+    at: float = 0.0  # Unix time of the last change, seconds
+
+
+class ServedAgent(Message, tag="served_agent.v1", kw_only=True):
+    """An agent instance that some cluster serves, or served."""
+
+    agent: InstanceName
+    ack_wait_s: Seconds  # of silence, after which its tasks are delivered again
 
 
 class Profile(Message, tag="profile.v1", kw_only=True):

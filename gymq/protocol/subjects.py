@@ -16,6 +16,7 @@ MAX_TOKEN = 64  # characters
 _DIGEST_LENGTH = 16  # of those that stand for the rest of a long name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONG_NAME = re.compile(r"[A-Za-z0-9_-]{65,256}")
+_TASK_KINDS = ("tasks", "urgent")  # of queues, as in their subjects
 _ROLLOUT = re.compile(r"gym\.(?:rollouts|done)\.([A-Za-z0-9_-]{1,64})\.([0-9]{1,16})\.([0-9]{1,16})")
 _ROLLOUT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})/([0-9]{1,16})/([0-9]{1,16})")
 
@@ -33,7 +34,6 @@ PUSHED_AGAIN = "gym.pushed.$1"  # the weights of ALL_WEIGHTS again; $1 stands fo
 SERVICES = "$SRV"  # the services protocol of NATS: $SRV.<verb>[.<name>[.<id>]]
 SEEDS = "gym.seed."  # what the subjects of one kind begin with
 SESSIONS = "gym.session."
-URGENT = "gym.urgent."
 
 MODEL_GROUP = "model"
 RESOURCES_GROUP = "resources"
@@ -100,6 +100,47 @@ def is_token(value: str) -> bool:
     return _TOKEN.fullmatch(value) is not None
 
 
+class TaskQueueName(NamedTuple):
+    """The queue of one run's tasks for one agent: those of one subject."""
+
+    kind: str  # "tasks" or "urgent"
+    run: str  # as in the subject
+    agent: str
+
+    @classmethod
+    def of_subject(cls, subject: str) -> TaskQueueName | None:
+        """Return the queue of a task's subject; None: there is none, as it is not the subject of a task."""
+        gym, *name = subject.split(".")
+        if gym != "gym" or len(name) != 3 or name[0] not in _TASK_KINDS or not is_token(name[2]):
+            return None
+        return cls(*name)
+
+    @classmethod
+    def of_consumer(cls, consumer: str) -> TaskQueueName | None:
+        """Return the queue that a consumer is for; None: it is not one of ours."""
+        first, at, run = consumer.partition("@")
+        kind, _, agent = first.partition("_")
+        return cls(kind, run, agent) if at and kind in _TASK_KINDS else None
+
+    @property
+    def subject(self) -> str:
+        """Return the subject of its tasks."""
+        return f"gym.{self.kind}.{self.run}.{self.agent}"
+
+    @property
+    def opened(self) -> str:
+        """Return the subject on which agents hear that there is such a queue now."""
+        return f"gym.opened.{self.run}.{self.agent}"
+
+    @property
+    def consumer(self) -> str:
+        """Return the durable consumer of the queue; a run whose name is not valid is in it as a digest."""
+        run = self.run
+        if not is_token(run):
+            run = f"={hashlib.sha256(run.encode()).hexdigest()[:32]}"
+        return f"{self.kind}_{self.agent}@{run}"
+
+
 def tasks(run: str, agent: str) -> str:
     return f"gym.tasks.{token(run, 'run')}.{instance(agent, 'agent')}"
 
@@ -108,16 +149,28 @@ def urgent_tasks(run: str, agent: str) -> str:
     return f"gym.urgent.{token(run, 'run')}.{instance(agent, 'agent')}"
 
 
-def urgent_tasks_of_agent(agent: str) -> str:
-    return f"gym.urgent.*.{instance(agent, 'agent')}"
-
-
 def urgent_tasks_of_run(run: str) -> str:
     return f"gym.urgent.{token(run, 'run')}.*"
 
 
 def tasks_of_agent(agent: str) -> str:
     return f"gym.tasks.*.{instance(agent, 'agent')}"
+
+
+def submitted(run: str, agent: str) -> str:
+    return f"gym.submitted.{token(run, 'run')}.{instance(agent, 'agent')}"
+
+
+def opened_of_agent(agent: str) -> str:
+    return f"gym.opened.*.{instance(agent, 'agent')}"
+
+
+def agent_record(agent: str) -> str:
+    return f"gym.agents.{instance(agent, 'agent')}"
+
+
+def steering(run: str) -> str:
+    return f"gym.steering.{token(run, 'run')}"
 
 
 def tasks_of_run(run: str) -> str:
@@ -292,8 +345,10 @@ class Subject:
 
 
 SUBMISSION = Subject("gym.tasks", "Submission", "TASKS", "intake")
-TASK = Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "agents_<agent>")
-URGENT_TASK = Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>")
+TASK = Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "tasks_<agent>@<run>")
+URGENT_TASK = Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>@<run>")
+SUBMITTED = Subject("gym.submitted.<run>.<agent>", "empty")
+OPENED = Subject("gym.opened.<run>.<agent>", "empty")
 ROLLOUT = Subject("gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, BlobRef", "ROLLOUTS")
 DONE = Subject("gym.done.<run>.<task>.<rollout>", "headers only")
 JOURNAL = Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL")
@@ -319,6 +374,8 @@ DEAD_LETTER = Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS")
 DEAD_LETTER_OF_RUN = Subject("gym.dead.<source>.<run>", "DeadLetter", "DEAD_LETTERS")
 RUN = Subject("gym.runs.<run>", "Run", "RUNS")
 CANCELLED = Subject("gym.cancelled.<run>.<task>", "Cancellation", "RUNS")
+STEERING = Subject("gym.steering.<run>", "Steering", "RUNS")
+AGENT = Subject("gym.agents.<agent>", "ServedAgent", "RUNS")
 PROFILE = Subject("gym.profiles.<run>", "Profile", "RUNS")
 SERVICE_REQUEST = Subject("$SRV.<verb>[.<name>[.<id>]]", "NATS services JSON")
 MAX_DELIVERIES = Subject("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>", "advisory JSON", "ADVISORIES", "janitor")
@@ -329,6 +386,10 @@ ALL_URGENT_TASKS = URGENT_TASK.wildcard
 ALL_PROFILES = PROFILE.wildcard
 ALL_RUNS = RUN.wildcard
 ALL_CANCELLED = CANCELLED.wildcard
+ALL_STEERING = STEERING.wildcard
+ALL_AGENTS = AGENT.wildcard
+ALL_SUBMITTED = SUBMITTED.wildcard
+ALL_QUEUES = "gym.*.*.*"  # of the stream TASKS: those of TASK and URGENT_TASK
 ALL_LOADS = LOAD.wildcard
 ALL_JOURNALS = JOURNAL.wildcard
 ALL_WEIGHTS = WEIGHTS.wildcard
@@ -338,6 +399,8 @@ SUBJECTS = (
     SUBMISSION,
     TASK,
     URGENT_TASK,
+    SUBMITTED,
+    OPENED,
     ROLLOUT,
     DONE,
     JOURNAL,
@@ -360,6 +423,8 @@ SUBJECTS = (
     DEAD_LETTER_OF_RUN,
     RUN,
     CANCELLED,
+    STEERING,
+    AGENT,
     PROFILE,
     SERVICE_REQUEST,
     MAX_DELIVERIES,

@@ -6,12 +6,10 @@ start.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from contextlib import suppress
-from typing import Any
 
-from gymq.bus import Bus, BusError, streams
+from gymq.bus import Bus, streams
+from gymq.bus.heard import Heard
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Cancellation, decoder
 
@@ -27,39 +25,17 @@ class Cancellations:
         Args:
             on_cancel: called with run and task index (None: all tasks) for each cancellation that arrives.
         """
-        self._bus = bus
         self._on_cancel = on_cancel
         self._runs: set[str] = set()
         self._tasks: set[tuple[str, int]] = set()
-        self._subject = ""
-        self._last_sequence = 0  # of those read
-        self._reading: asyncio.Task[None] | None = None
+        self._heard = Heard(bus, streams.RUNS, self._add)
 
     async def start(self, run: str | None = None) -> None:
         """Subscribe to cancellations from now on, and read those of the past; of one run or of all."""
-        self._subject = subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run)
-        await self._bus.subscribe(self._subject, self._on_message)
-        self._bus.on_reconnect(self._read_again)
-        await self._read()
-
-    def _read_again(self) -> None:
-        # What was published while this process was away is not heard any more.
-        self._reading = asyncio.create_task(self._read_with_retries())
-
-    async def _read_with_retries(self) -> None:
-        with suppress(BusError):  # the connection is closed for good
-            await self._bus.retry_read(self._read)
-
-    async def _read(self) -> None:
-        async for stored in self._bus.js.read(streams.RUNS, self._subject, after=self._last_sequence):
-            self._add(stored.data)
-            self._last_sequence = stored.sequence
+        await self._heard.start(subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run))
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key[0] in self._runs or key in self._tasks
-
-    async def _on_message(self, message: Any) -> None:
-        self._add(message.data)
 
     def _add(self, body: bytes) -> None:
         try:

@@ -6,9 +6,9 @@ import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
-from gymq.bus import Bus, Denied, Msg, blobs, streams
+from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task, encode
@@ -20,6 +20,7 @@ SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 SERVER_PATIENCE_S = 300.0  # without an answer, before a reader gives up; what was stored is not lost
 CANCEL_PATIENCE_S = 30.0
 MOST_SUBMITTED_AT_ONCE = 64
+ANNOUNCE_EVERY_S = 20.0  # that a queue has tasks; less than the time after which an empty one is closed
 LOOK_AGAIN_EVERY_S = 15.0  # a notification may be missed
 
 
@@ -41,6 +42,7 @@ class QueueClient:
         self._js = bus.js
         self._submitter = secrets.token_hex(8) if submitter is None else submitter
         self._opened: set[str] = set()  # runs whose record is stored
+        self._announced: dict[str, float] = {}  # when a queue was last said to have tasks, by its subject
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
 
     async def open_run(self, run: str, *, patience_s: float = SUBMIT_PATIENCE_S) -> None:
@@ -76,6 +78,11 @@ class QueueClient:
         async with self._submitting:
             body = await blobs.fit(self._bus, encode(task), "task", of)
             await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
+        now = time.monotonic()
+        if now - self._announced.get(subject, -ANNOUNCE_EVERY_S) >= ANNOUNCE_EVERY_S:
+            self._announced[subject] = now
+            with suppress(BusError):  # without it the queue is opened a second later
+                await self._bus.publish(subjects.submitted(task.run, task.agent), b"")
 
     async def queued(self, run: str) -> AsyncIterator[tuple[int, Task]]:
         """Yield the tasks of a run that are queued or in flight, with their stream sequences.

@@ -1,4 +1,8 @@
-"""The tasks of one agent instance: pulled into free slots, kept alive while they are worked on, settled in the end."""
+"""The tasks of one agent instance: pulled into free slots, kept alive while they are worked on, settled in the end.
+
+Each run has a queue of its own for each agent, and a free slot is offered to one of them by their shares. Nothing is
+asked for that could not start at once: tasks wait in the queue, where another process finds them.
+"""
 
 from __future__ import annotations
 
@@ -6,22 +10,30 @@ import asyncio
 import contextlib
 import functools
 import logging
+import time
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from gymq.bus import Bus, BusError, streams
-from gymq.bus.jetstream import Delivery, Pull
+from gymq.bus import Bus, BusError, Msg, streams
+from gymq.bus.jetstream import Delivery
 from gymq.failures import CancelReason
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Task
+from gymq.protocol.messages import BadMessage, Steering, Task
+from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.dead_letters import store_dead_letter
+from gymq.queue.lanes import Lane, SlotsLeft
+from gymq.queue.shares import Shares
+from gymq.queue.steering import Steered
 from gymq.queue.tasks import read_task
 
 log = logging.getLogger("gymq.agent")
 
 ASK_AT_ONCE = 256
-EMPTY_PAUSE_S = 0.1  # before asking again where nothing came: a queue that is gone refuses at once
 URGENT_SHARE = 8  # one slot more in so many is kept free for urgent tasks
+WATCH_S = 1.0  # for tasks that may come
+SHORT_WATCH_S = 0.1  # where there are fewer slots than queues to watch
+LOOK_FOR_QUEUES_S = 10.0  # new ones are announced, but an announcement may be missed
 
 
 class TaskQueue:
@@ -39,13 +51,19 @@ class TaskQueue:
         """
         self._bus = bus
         self._agent = agent
+        self._slots = slots
+        self._urgent_slots = max(1, slots // URGENT_SHARE)  # beyond the others
         self._handle = handle
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._sequences: set[int] = set()  # of the tasks running
-        self._lanes = (
-            _Lane(bus, streams.agent_consumer(agent), slots, self._start),
-            _Lane(bus, streams.urgent_consumer(agent), max(1, slots // URGENT_SHARE), self._start),
-        )
+        self._num_urgent = 0  # of the tasks running
+        self._num_started = 0
+        self._lanes: dict[str, Lane] = {}  # by the name of the consumer
+        self._shares = Shares()
+        self._steered = Steered(bus, self._steer)
+        self._changed = asyncio.Event()
+        self._announced = asyncio.Event()
+        self._background: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None] | None = None
         self._is_draining = False
 
@@ -56,8 +74,10 @@ class TaskQueue:
 
     @property
     def num_held_back(self) -> int:
-        """Tasks in the queue that find no slot, as of the last delivery; 0 while slots are free."""
-        return sum(lane.num_pending for lane in self._lanes if lane.is_full)
+        """Tasks in the queues that find no slot, as of the last delivery; 0 while slots are free."""
+        left = self._slots_left()
+        lanes = [lane for lane in self._lanes.values() if not lane.is_paused]
+        return sum(lane.num_pending for lane in lanes if left.for_(lane.is_urgent) <= 0)
 
     async def start(self) -> None:
         """Begin to take tasks.
@@ -66,15 +86,20 @@ class TaskQueue:
             BusError: the agent has no queue.
         """
         ack_wait_s = await streams.ack_wait_s(self._bus.js, self._agent)
-        for lane in self._lanes:
-            await lane.start()
+        await self._steered.listen()
+        await self._bus.subscribe(subjects.opened_of_agent(self._agent), self._on_opened)
+        self._bus.on_reconnect(self._reset)
+        self._announced.set()
+        self._background = [asyncio.create_task(work()) for work in (self._keep_lanes, self._ask)]
         self._beating = asyncio.create_task(self._beat(ack_wait_s / 3))
 
     async def drain(self, deadline_s: float) -> None:
         """Take no more tasks, let those in work finish within `deadline_s`, cancel the rest."""
         self._is_draining = True
-        for lane in self._lanes:
-            await lane.stop()
+        for work in self._background:
+            work.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await asyncio.gather(*(lane.pull.stop() for lane in self._lanes.values()))
         if self._running:
             await asyncio.wait(list(self._running), timeout=deadline_s)
         for task in list(self._running):
@@ -115,23 +140,32 @@ class TaskQueue:
             await delivery.ack()
             return None
 
-    def _start(self, delivery: Delivery, lane: _Lane) -> bool:
-        """Begin to handle a task; return False if this process is already handling it.
+    # Tasks ------------------------------------------------------------------------------------------------------------
+
+    def _start(self, delivery: Delivery, lane: Lane) -> None:
+        """Begin to handle a task, unless this process is already handling it.
 
         After a silence of this process, or of the server, a task is delivered again to the first client that asks. The
         process that still has it can beat and acknowledge with its first delivery.
         """
+        self._changed.set()
         if delivery.sequence in self._sequences:
-            return False
+            return
+        now = time.monotonic()
         self._sequences.add(delivery.sequence)
-        work = delivery.nak() if self._is_draining else self._work(delivery)
+        self._num_started += 1
+        self._num_urgent += lane.is_urgent
+        self._shares.start(lane.account, now)
+        work = delivery.nak() if self._is_draining or lane.is_paused else self._work(delivery)
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = delivery
-        task.add_done_callback(functools.partial(self._finished, lane))
-        return True
+        task.add_done_callback(functools.partial(self._finished, lane, lane.is_urgent, now))
 
-    def _finished(self, lane: _Lane, task: asyncio.Task[None]) -> None:
-        lane.free_slot()
+    def _finished(self, lane: Lane, was_urgent: bool, started: float, task: asyncio.Task[None]) -> None:
+        self._shares.end(lane.account, started, time.monotonic())
+        self._num_urgent -= was_urgent
+        lane.may_have_more = True  # where the run has a limit, there is room for one now
+        self._changed.set()
         self._sequences.discard(self._running.pop(task).sequence)
         if not task.cancelled() and task.exception() is not None:
             log.error("task not settled, it will be delivered again", exc_info=task.exception())
@@ -146,66 +180,117 @@ class TaskQueue:
                 except BusError:
                     break
 
+    # Queues -----------------------------------------------------------------------------------------------------------
 
-class _Lane:
-    """One consumer and the slots for its tasks."""
+    async def _on_opened(self, _message: Msg) -> None:
+        self._announced.set()
 
-    def __init__(self, bus: Bus, consumer: str, slots: int, start: Callable[[Delivery, _Lane], bool]) -> None:
-        self._bus = bus
-        self._slots = slots
-        self._start = start
-        self._used = 0
-        self._num_arrived = 0
-        self.num_pending = 0  # in the queue, as of the last delivery
-        self._room = asyncio.Event()
-        self._pull = Pull(bus, streams.TASKS, consumer, self._on_delivery)
-        self._asking: asyncio.Task[None] | None = None
+    def _reset(self) -> None:
+        for lane in self._lanes.values():
+            lane.pull.reset()
+        self._announced.set()
 
-    async def start(self) -> None:
-        self._pull.on_end = self._room.set
-        self._bus.on_reconnect(self._pull.reset)
-        await self._pull.start()
-        self._asking = asyncio.create_task(self._ask())
+    def _steer(self, steering: Steering) -> None:
+        for lane in self._lanes.values():
+            if lane.queue.run == steering.run:
+                self._shares.weigh(lane.account, lane.steer(steering), time.monotonic())
+        self._changed.set()
 
-    @property
-    def is_full(self) -> bool:
-        return self._used >= self._slots
+    async def _keep_lanes(self) -> None:
+        """Follow the queues of this agent as they come and go."""
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_FOR_QUEUES_S):
+                    await self._announced.wait()
+            self._announced.clear()
+            try:
+                await self._steered.read()  # first: nothing of a paused run is asked for
+                await self._find_lanes()
+            except BusError as error:
+                log.warning("cannot look for queues: %s", error)
+                await asyncio.sleep(1.0)
+                self._announced.set()
 
-    async def stop(self) -> None:
-        if self._asking is not None:
-            self._asking.cancel()
-        await self._pull.stop()
-
-    def free_slot(self) -> None:
-        """Free the slot of a task that is settled."""
-        self._used -= 1
-        self._room.set()
-
-    def _on_delivery(self, delivery: Delivery) -> None:
-        self._num_arrived += 1
-        self.num_pending = delivery.num_pending
-        if self._start(delivery, self):
-            self._used += 1
-        self._room.set()
+    async def _find_lanes(self) -> None:
+        agent = subjects.instance(self._agent, "agent")
+        found = {
+            name: queue for name in await streams.queues(self._bus.js) if (queue := TaskQueueName.of_consumer(name))
+        }
+        for name in [name for name, lane in self._lanes.items() if name not in found or lane.is_gone]:
+            await self._lanes.pop(name).pull.stop()
+        for name, queue in found.items():
+            if queue.agent == agent and name not in self._lanes:
+                lane = Lane(self._bus, queue)
+                self._shares.weigh(lane.account, lane.steer(self._steered.of(queue.run)), time.monotonic())
+                lane.on_delivery, lane.on_change, lane.on_gone = self._start, self._changed.set, self._announced.set
+                await lane.start()
+                self._lanes[name] = lane
+        self._changed.set()
 
     async def _ask(self) -> None:
-        """Keep as many tasks asked for as there are free slots, in batches."""
-        arrived_before = -1
+        """Ask for as many tasks as there are free slots, of the queues whose turn it is."""
         while True:
-            self._room.clear()
-            wanted = min(self._slots - self._used, ASK_AT_ONCE)
-            outstanding = self._pull.outstanding
-            # Asking again for every single free slot would double the messages of a busy agent.
-            if wanted - outstanding >= max(1, wanted // 2):
-                if outstanding == 0 and arrived_before == self._num_arrived:
-                    await asyncio.sleep(EMPTY_PAUSE_S)
-                arrived_before = self._num_arrived
-                try:
-                    await self._pull.ask(wanted - outstanding)
-                except BusError as error:
-                    log.warning("cannot ask for tasks: %s", error)
-                    await asyncio.sleep(1.0)
-            else:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(Pull.EXPIRES_S):
-                        await self._room.wait()
+            self._changed.clear()
+            try:
+                for lane, count, wait_s in self._plan(time.monotonic()):
+                    await lane.pull.ask(count, wait_s=wait_s)
+            except BusError as error:
+                log.warning("cannot ask for tasks: %s", error)
+                await asyncio.sleep(1.0)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(WATCH_S):
+                    await self._changed.wait()
+
+    def _slots_left(self) -> SlotsLeft:
+        """Return the slots that are neither in use nor asked for."""
+        asked = {True: 0, False: 0}
+        for lane in self._lanes.values():
+            asked[lane.is_urgent] += lane.pull.outstanding
+        urgent = self._num_urgent + asked[True]
+        return SlotsLeft(self._slots - len(self._running) + self._num_urgent - asked[False], self._urgent_slots, urgent)
+
+    def _plan(self, now: float) -> list[tuple[Lane, int, float]]:
+        """Return what to ask for: of which queue, how many tasks, and for how many seconds."""
+        lanes = [lane for lane in self._lanes.values() if not (lane.is_paused or lane.is_gone)]
+        left = self._slots_left()
+        idle = [lane for lane in lanes if lane.is_idle]
+        candidates = [lane for lane in lanes if lane.num_missing]
+        for urgent in (True, False):
+            of_class = [lane for lane in idle if lane.is_urgent is urgent]
+            wanted = len(of_class) + sum(lane.num_missing for lane in candidates if lane.is_urgent is urgent)
+            if wanted > left.for_(urgent):
+                candidates += [lane for lane in of_class if lane.is_due(now, self._num_started, len(of_class))]
+        plan = [(lane, count, lane.ask_s) for lane, count in self._turns(candidates, left, now).items()]
+        asked = {lane for lane, _, _ in plan}
+        unasked = sorted((lane for lane in idle if lane not in asked), key=lambda lane: lane.looked_at)
+        wait_s = WATCH_S if left.for_(urgent=False) >= len(unasked) else SHORT_WATCH_S
+        for lane in unasked:
+            free = left.for_(lane.is_urgent)
+            if free > 0:
+                # The queue of another run may be opened at any time, and its first task needs a slot.
+                count = 1 if len(lanes) > 1 else min(max(1, free - 1), ASK_AT_ONCE)
+                left.take(count, urgent=lane.is_urgent)
+                plan.append((lane, count, wait_s))
+        for lane, _, _ in plan:
+            lane.looked(now, self._num_started)
+        return plan
+
+    def _turns(self, candidates: list[Lane], left: SlotsLeft, now: float) -> Counter[Lane]:
+        """Give the slots that are left to queues with tasks; return how many tasks to take of each."""
+        turns: Counter[Lane] = Counter()
+        while turns.total() < ASK_AT_ONCE:
+            fitting = [lane for lane in candidates if left.for_(lane.is_urgent) > 0]
+            if not fitting:
+                break
+            # The first task of an urgent queue never waits for the others' time to be up.
+            first = [lane for lane in fitting if lane.is_urgent and not lane.in_flight and not turns[lane]]
+            among = first or fitting
+            position = self._shares.next([(lane.account, lane.pull.outstanding + turns[lane]) for lane in among], now)
+            lane = among[position]
+            most = max(1, lane.num_missing) - turns[lane]
+            count = min(most, left.for_(lane.is_urgent), ASK_AT_ONCE) if len(fitting) == 1 else 1
+            turns[lane] += count
+            left.take(count, urgent=lane.is_urgent)
+            if count == most:
+                candidates.remove(lane)
+        return turns

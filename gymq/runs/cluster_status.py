@@ -13,13 +13,15 @@ from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
 from gymq.cluster.server.probe import read_info
 from gymq.cluster.server.store import ServerRecord
+from gymq.protocol import subjects
+from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.stored_runs import Runs, RunState
 
 NEWEST_RUNS = 10
 NEWEST_DEAD_LETTERS = 3
 
-_OF_AGENT = {"agents_": False, "urgent_": True}  # prefixes of the consumers of agents, and whether they are urgent
+_KINDS = {"tasks": False, "urgent": True}  # of queues of tasks, and whether they are urgent
 _PROBE_S = 1.0
 
 
@@ -36,7 +38,7 @@ class StreamState(msgspec.Struct, frozen=True):
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """A durable consumer: an agent's queue of tasks, or what a service has to work through."""
+    """What a durable consumer has to work through: a service's, or those of an agent's tasks together."""
 
     stream: str
     consumer: str
@@ -140,30 +142,60 @@ async def read_workers(bus: Bus) -> list[WorkerState]:
 
 
 async def read_queues(js: JetStream, stream: str) -> list[QueueState]:
-    """Return the durable consumers of a stream.
+    """Return the durable consumers of a stream; the queues of tasks by agent, all runs together.
 
     Raises:
         BusError: the server does not answer.
     """
-    found: list[QueueState] = []
+    infos: list[dict[str, Any]] = []
     while True:
-        page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(found)})
-        found += [_queue(info) for info in page["consumers"]]
-        if not page["consumers"] or len(found) >= page["total"]:
-            return sorted(found, key=lambda queue: (queue.agent is None, queue.agent, queue.urgent, queue.consumer))
+        page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(infos)})
+        infos += page["consumers"]
+        if not page["consumers"] or len(infos) >= page["total"]:
+            break
+    queues = [_queue(info) for info in infos]
+    if stream == streams.TASKS:
+        queues += await _not_open(js, {info["name"] for info in infos})
+    found: dict[str, QueueState] = {}
+    for queue in queues:
+        found[queue.consumer] = _sum(found[queue.consumer], queue) if queue.consumer in found else queue
+    return sorted(found.values(), key=lambda queue: (queue.agent is None, queue.agent, queue.urgent, queue.consumer))
+
+
+async def _not_open(js: JetStream, open_: set[str]) -> list[QueueState]:
+    """Return what waits for agents in queues that are not open, and the agents that have none."""
+    found = [_of_agent(kind, agent) for agent in await streams.served_agents(js) for kind in _KINDS]
+    for subject, count in (await js.count_by_subject(streams.TASKS, subjects.ALL_QUEUES)).items():
+        queue = TaskQueueName.of_subject(subject)
+        if queue is not None and queue.consumer not in open_:
+            found.append(_of_agent(queue.kind, queue.agent, count))
+    return found
+
+
+def _of_agent(kind: str, agent: str, waiting: int = 0) -> QueueState:
+    return QueueState(streams.TASKS, f"{kind}_{agent}", agent, _KINDS[kind], waiting, 0, 0)
 
 
 def _queue(info: dict[str, Any]) -> QueueState:
     name = info["name"]
-    prefix = next((prefix for prefix in _OF_AGENT if name.startswith(prefix)), None)
+    of = TaskQueueName.of_consumer(name)
     return QueueState(
         stream=info["stream_name"],
-        consumer=name,
-        agent=None if prefix is None else name.removeprefix(prefix),
-        urgent=prefix is not None and _OF_AGENT[prefix],
+        consumer=name if of is None else f"{of.kind}_{of.agent}",
+        agent=None if of is None else of.agent,
+        urgent=of is not None and _KINDS[of.kind],
         waiting=info["num_pending"],
         in_flight=info["num_ack_pending"],
         redelivered=info["num_redelivered"],
+    )
+
+
+def _sum(one: QueueState, other: QueueState) -> QueueState:
+    return msgspec.structs.replace(
+        one,
+        waiting=one.waiting + other.waiting,
+        in_flight=one.in_flight + other.in_flight,
+        redelivered=one.redelivered + other.redelivered,
     )
 
 

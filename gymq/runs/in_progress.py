@@ -8,6 +8,7 @@ from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, BlobRef, JournalEntry, Message, Task, decoder
+from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.tasks import read_task
 from gymq.rpc.calls import decode_reply
 
@@ -31,10 +32,8 @@ async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:
         async for stored in js.read(streams.TASKS, subject, batch=min(limit, 64)):
             if len(found) >= limit or stored.sequence > max(delivered.values(), default=0):
                 break
-            agent = stored.subject.rpartition(".")[2]
-            is_urgent = stored.subject.startswith(subjects.URGENT)
-            consumer = (streams.urgent_consumer if is_urgent else streams.agent_consumer)(agent)
-            if stored.sequence > delivered.get(consumer, 0):
+            queue = TaskQueueName.of_subject(stored.subject)
+            if queue is None or stored.sequence > delivered.get(queue.consumer, 0):
                 continue
             try:
                 found.append(await read_task(bus, stored.data))

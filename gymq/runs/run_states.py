@@ -9,6 +9,7 @@ from enum import StrEnum
 from gymq.bus import Bus, streams
 from gymq.protocol import subjects
 from gymq.protocol.messages import Run
+from gymq.queue.steering import paused_runs
 
 QUIET_S = 15.0  # with nothing queued and nothing stored, before an unfinished run is taken for interrupted
 
@@ -19,6 +20,7 @@ class State(StrEnum):
     QUEUED = "queued"  # no rollout has ended yet
     RUNNING = "running"
     DONE = "done"
+    PAUSED = "paused"  # rollouts in flight finish, no other is started
     CANCELLED = "cancelled"
     INTERRUPTED = "interrupted"  # rollouts are missing, and none of them is queued
 
@@ -30,11 +32,13 @@ class Queued:
     Attributes:
         tasks: how many tasks of each run are queued or in flight.
         cancelled: runs that were cancelled as a whole.
+        paused: runs of which agents start no rollouts.
         profiled: runs of which a rollout has ended.
     """
 
     tasks: dict[str, int] = field(default_factory=dict)
     cancelled: frozenset[str] = frozenset()
+    paused: frozenset[str] = frozenset()
     profiled: frozenset[str] = frozenset()
 
 
@@ -54,6 +58,7 @@ async def read_queued(bus: Bus) -> Queued:
     return Queued(
         tasks,
         frozenset(subject.split(".")[2] for subject in marks if subject.endswith(".all")),
+        await paused_runs(bus),
         frozenset(subject.split(".")[2] for subject in profiles),
     )
 
@@ -74,6 +79,8 @@ def state_of(record: Run, num_stored: int, updated_at: float | None, queued: Que
         return State.CANCELLED if record.run in queued.cancelled else State.DONE
     if record.run in queued.cancelled:
         return State.CANCELLED
+    if record.run in queued.paused:
+        return State.PAUSED
     if record.run in queued.tasks:
         return State.RUNNING if num_stored else State.QUEUED
     if record.num_rollouts is None:  # row by row, by programs that do not say how many there will be

@@ -11,6 +11,7 @@ from gymq.bus.jetstream import Stored
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Profile, Run, decoder
 from gymq.queue.client import QueueClient
+from gymq.queue.steering import read_steering
 from gymq.runtime.profiler import read_profile
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
@@ -53,12 +54,14 @@ class RunState(msgspec.Struct, frozen=True):
     num_failures: int  # failed attempts, as of the same
     mean_reward: float | None
     models: list[str]  # what answers behind the policy
+    paused: bool = False  # agents start none of its rollouts
 
 
 class Runs:
     """Reads what is stored about runs, over one bus."""
 
     def __init__(self, bus: Bus) -> None:
+        self._bus = bus
         self._js = bus.js
         self._queue = QueueClient(bus)
 
@@ -119,6 +122,7 @@ class Runs:
             BusError: the server does not answer.
         """
         profiled = profiled_totals(await read_profile(self._js, record.run))
+        steering = await read_steering(self._bus, record.run)
         return RunState(
             run=record.run,
             created_at=record.created_at,
@@ -128,6 +132,7 @@ class Runs:
             num_failures=sum(profiled.failures.values()),
             mean_reward=profiled.mean_reward,
             models=record.models,
+            paused=steering is not None and steering.paused,
         )
 
 

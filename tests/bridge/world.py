@@ -25,6 +25,7 @@ from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner
 from tests.security.conftest import RoleServer
 from tests.support.ports import free_port
+from tests.support.queues import queues_of_runs
 
 from .engine import Engine
 from .environments import Grader
@@ -159,6 +160,7 @@ async def guarded_world(server: RoleServer) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         operator = await Bus.connect(url, role="operator", name="test")
         stack.push_async_callback(operator.close)
+        await stack.enter_async_context(queues_of_runs(operator))
         world = World(url, operator, stack)
         await world.start()
         await world.add_model()

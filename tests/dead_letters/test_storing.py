@@ -12,7 +12,7 @@ from gymq.bus import Bus, streams
 from gymq.bus.jetstream import Delivery, JetStream, Pull
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task, decoder, encode
-from gymq.protocol.subjects import RolloutId
+from gymq.protocol.subjects import RolloutId, TaskQueueName
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
 from gymq.queue.tasks import cancelled_outcome, read_task
@@ -43,7 +43,9 @@ async def taken(cluster: DeadLetterCluster, task: Task) -> tuple[Delivery, Pull]
     """A task in the hands of an agent process that is about to die."""
     await cluster.stop_serving()
     arrived: asyncio.Queue[Delivery] = asyncio.Queue()
-    pull = Pull(cluster.bus, streams.TASKS, streams.agent_consumer(cluster.name), arrived.put_nowait)
+    queue = TaskQueueName("tasks", task.run, cluster.name)
+    await streams.ensure_queue(cluster.js, queue, ack_wait_s=streams.ACK_WAIT_S)
+    pull = Pull(cluster.bus, streams.TASKS, queue.consumer, arrived.put_nowait)
     await pull.start()
     await cluster.submit(task)
     await pull.ask(1)
@@ -124,7 +126,7 @@ async def test_a_task_that_was_delivered_too_often_is_a_dead_letter(cluster: Dea
     delivery, pull = await taken(cluster, cluster.task(run))
     again: asyncio.Queue[Delivery] = asyncio.Queue()
     await pull.stop()
-    pull = Pull(cluster.bus, streams.TASKS, streams.agent_consumer(cluster.name), again.put_nowait)
+    pull = Pull(cluster.bus, streams.TASKS, TaskQueueName("tasks", run, cluster.name).consumer, again.put_nowait)
     await pull.start()
     for _ in range(1, streams.MAX_DELIVERIES):
         await delivery.nak()

@@ -12,8 +12,6 @@ import pytest
 import yaml
 
 from gymq.bridge import settings_of
-from gymq.bus import streams
-from gymq.cluster.server.auth_config import STREAMS_ACCOUNT
 from gymq.cluster.server.binary import find_binary
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.config import load
@@ -22,7 +20,7 @@ from gymq.protocol.instances import ROLE_OF
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
 BASE = FOLDER / "base"
 # Not of Kubernetes itself: KEDA's, and the files of Kustomize.
-WITHOUT_SCHEMA = {"ScaledObject", "Kustomization", "Component"}
+WITHOUT_SCHEMA = {"ScaledObject", "TriggerAuthentication", "Kustomization", "Component"}
 
 
 def documents(file: Path) -> list[dict[str, Any]]:
@@ -102,9 +100,11 @@ def test_there_is_a_deployment_for_each_part_of_a_cluster() -> None:
 def test_agents_are_scaled_by_every_queue_that_they_have() -> None:
     agents = [found.name for found in load([BASE / "config.yaml"]).instances if found.kind == "agents"]
     triggers = [trigger["metadata"] for trigger in of_kind("ScaledObject")["agents"]["spec"]["triggers"]]
-    wanted = {name for agent in agents for name in (streams.agent_consumer(agent), streams.urgent_consumer(agent))}
-    assert {trigger["consumer"] for trigger in triggers} == wanted
-    assert {(trigger["stream"], trigger["account"]) for trigger in triggers} == {(streams.TASKS, STREAMS_ACCOUNT)}
+    wanted = {f'queues.#(consumer=="{kind}_{agent}").waiting' for agent in agents for kind in ("tasks", "urgent")}
+    assert {trigger["valueLocation"] for trigger in triggers} == wanted
+    (url,) = {trigger["url"] for trigger in triggers}
+    (port,) = of_kind("Service")["bridge"]["spec"]["ports"]
+    assert url == f"http://bridge.gymq.svc.cluster.local:{port['port']}/ui/api/cluster"
     assert "replicas" not in of_kind("Deployment")["agents"]["spec"]  # or each `apply` would undo KEDA's number
 
 

@@ -14,6 +14,7 @@ from gymq.bus.jetstream import Delivery, JetStream, Pull
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout, encode
+from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import profiled_totals
 from gymq.runtime.profiler import Profiler, last_profile, read_profile
@@ -134,7 +135,9 @@ async def test_headers_that_lie_do_not_keep_a_task_from_being_delivered(
     js: JetStream, own_bus: Bus, wire: Wire, lie: str
 ) -> None:
     taken: list[Delivery] = []
-    pull = Pull(own_bus, streams.TASKS, streams.agent_consumer("a"), taken.append)
+    queue = TaskQueueName("tasks", "r", "a")
+    await streams.ensure_queue(js, queue, ack_wait_s=30.0)
+    pull = Pull(own_bus, streams.TASKS, queue.consumer, taken.append)
     await pull.start()
     await pull.ask(2)
     await wire.publish(b"gym.tasks.r.a", b"odd", headers=LIES[lie])

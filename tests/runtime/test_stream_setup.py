@@ -14,6 +14,7 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.cluster.server.binary import find_binary
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
+from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.outcome_store import OutcomeStore
 from tests.support.ports import free_port
 from tests.support.waiting import DEADLINE_S
@@ -33,8 +34,8 @@ async def test_all_streams_and_consumers_are_made(own_bus: Bus) -> None:
     js = own_bus.js
     await streams.ensure(js, ["simple", "other"])
     assert set(await configs(js)) == set(streams.stream_configs())
-    named = {"intake", *(f"{kind}_{agent}" for kind in ("agents", "urgent") for agent in ("simple", "other"))}
-    assert set(await consumers(js, streams.TASKS)) == named
+    assert await streams.served_agents(js) == {"simple": streams.ACK_WAIT_S, "other": streams.ACK_WAIT_S}
+    assert set(await consumers(js, streams.TASKS)) == {"intake"}
     assert set(await consumers(js, streams.ROLLOUTS)) == set()
     assert set(await consumers(js, streams.ADVISORIES)) == {"janitor"}
 
@@ -67,10 +68,22 @@ async def test_a_stream_with_another_configuration_is_brought_up_to_date(own_bus
 
 async def test_a_consumer_with_another_configuration_is_brought_up_to_date(own_bus: Bus) -> None:
     js = own_bus.js
-    await streams.ensure_consumer(js, streams.TASKS, "agents_simple", {"filter_subject": "gym.tasks.*.simple"})
-    await streams.ensure_agent(js, "simple")
-    config = (await consumers(js, streams.TASKS))["agents_simple"]
-    assert (config["max_deliver"], config["max_ack_pending"]) == (streams.MAX_DELIVERIES, 1_000_000)
+    queue = TaskQueueName("tasks", "r", "simple")
+    await streams.ensure_consumer(js, streams.TASKS, queue.consumer, {"filter_subject": queue.subject})
+    await streams.ensure_queue(js, queue, ack_wait_s=7.0, max_in_flight=3)
+    config = (await consumers(js, streams.TASKS))[queue.consumer]
+    assert (config["max_deliver"], config["max_ack_pending"]) == (streams.MAX_DELIVERIES, 3)
+    assert config["ack_wait"] == 7_000_000_000
+
+
+async def test_tasks_of_a_store_with_one_queue_for_all_runs_stay(own_bus: Bus) -> None:
+    js = own_bus.js
+    for kind, subject in (("agents", "gym.tasks.*.simple"), ("urgent", "gym.urgent.*.simple")):
+        await streams.ensure_consumer(js, streams.TASKS, f"{kind}_simple", {"filter_subject": subject})
+    await js.store(subjects.tasks("r", "simple"), b"queued")
+    await streams.ensure(js, ["simple"])
+    assert set(await consumers(js, streams.TASKS)) == {"intake"}
+    assert await js.count_by_subject(streams.TASKS, "gym.tasks.>") == {"gym.tasks.r.simple": 1}
 
 
 async def test_a_stream_of_somebody_else_on_our_subjects_is_a_sentence(own_bus: Bus) -> None:
@@ -139,6 +152,7 @@ async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
         await js.store(subjects.rollout_parts(name, 0, 0, "d") + ".0", b"")
         await js.store(subjects.run_record(name), b"")
         await js.store(subjects.profile(name), b"")
+        await js.store(subjects.steering(name), b"")
         await js.store(subjects.cancelled(name, None), b"")
         await js.store(subjects.journal(name, 0, 0), b"")
     await streams.delete_run(js, run)
@@ -148,7 +162,7 @@ async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
         for subject in await js.count_by_subject(stream, ">")
         if run in subject
     ]
-    assert len(left) == 8
+    assert len(left) == 9
     assert all(other in subject for subject in left)
 
 
@@ -156,4 +170,4 @@ async def test_a_worker_cannot_use_a_stream_that_is_not_there(own_bus: Bus) -> N
     js = own_bus.js
     await js.api(f"STREAM.DELETE.{streams.TASKS}")
     with pytest.raises(JetStreamError, match="stream not found"):
-        await streams.ensure_agent(js, "simple")
+        await streams.ensure_queue(js, TaskQueueName("tasks", "r", "simple"), ack_wait_s=1.0)

@@ -1,16 +1,23 @@
 """An agent has work in all its slots for as long as there are tasks."""
 
 import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
 
 import pytest
 
 from gymq.bus import Bus, streams
-from gymq.bus.jetstream import Delivery
+from gymq.bus.jetstream import Delivery, Pull
 from gymq.protocol import subjects
-from gymq.protocol.messages import Task, encode
+from gymq.protocol.messages import Priority, Task, encode
+from gymq.protocol.subjects import TaskQueueName
 from gymq.queue import task_queue
+from gymq.queue.client import QueueClient
+from gymq.queue.steering import steer
 from gymq.queue.task_queue import TaskQueue
-from tests.support.waiting import DEADLINE_S, until
+from tests.support.waiting import DEADLINE_S, until, until_answer
+
+from .conftest import Connect
 
 
 async def queue_tasks(bus: Bus, run: str, num_tasks: int) -> None:
@@ -25,7 +32,7 @@ async def queue_tasks(bus: Bus, run: str, num_tasks: int) -> None:
 async def test_a_slot_that_is_free_never_pauses_while_there_are_tasks(
     bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch, slots: int
 ) -> None:
-    monkeypatch.setattr(task_queue, "EMPTY_PAUSE_S", 2 * DEADLINE_S)
+    monkeypatch.setattr(task_queue, "WATCH_S", 2 * DEADLINE_S)
     num_tasks = 200
     await queue_tasks(bus, run, num_tasks)
     done: set[int] = set()
@@ -66,3 +73,200 @@ async def test_tasks_that_find_no_slot_are_counted(bus: Bus, run: str) -> None:
         assert queue.num_held_back == 0
     finally:
         await queue.drain(DEADLINE_S)
+
+
+class Agents:
+    """Processes of one agent whose tasks end when the test says so."""
+
+    def __init__(self, connect: Connect, url: str, agent: str) -> None:
+        self.started: list[str] = []  # the runs of the tasks, in the order in which they were started
+        self.running: list[tuple[str, asyncio.Event]] = []
+        self._connect = connect
+        self._url = url
+        self._agent = agent
+        self._queues: list[TaskQueue] = []
+
+    async def start(self, slots: int) -> TaskQueue:
+        queue = TaskQueue(await self._connect(self._url), self._agent, slots, self._handle)
+        await queue.start()
+        self._queues.append(queue)
+        return queue
+
+    async def _handle(self, task: Task, delivery: Delivery) -> None:
+        end = asyncio.Event()
+        self.started.append(task.run)
+        self.running.append((task.run, end))
+        await end.wait()
+        await delivery.ack()
+
+    def end_one(self) -> None:
+        """End the task that has run longest."""
+        self.running.pop(0)[1].set()
+
+    async def work(self, num_tasks: int) -> Counter[str]:
+        """End so many tasks, each after all slots are in use; the runs of those that took their place."""
+        first = len(self.started)
+        for number in range(num_tasks):
+            self.end_one()
+            await until(lambda: len(self.started) > first + number)  # noqa: B023
+        return Counter(self.started[first:])
+
+    async def stop(self) -> None:
+        for _, end in self.running:
+            end.set()
+        for queue in self._queues:
+            await queue.drain(DEADLINE_S)
+
+
+@pytest.fixture
+async def agents(bus: Bus, connect: Connect, shared_url: str, run: str) -> AsyncIterator[Agents]:
+    await streams.ensure_agent(bus.js, run)
+    made = Agents(connect, shared_url, run)
+    yield made
+    await made.stop()
+    await bus.js.api(f"STREAM.PURGE.{streams.TASKS}", {"filter": f"gym.*.*.{run}"})
+
+
+async def submit(bus: Bus, run: str, agent: str, count: int, *, urgent: bool = False) -> None:
+    """Put tasks into a queue, and wait until it is open."""
+    queue = TaskQueueName("urgent" if urgent else "tasks", run, agent)
+    client = QueueClient(bus)
+    async with asyncio.TaskGroup() as group:
+        for number in range(count):
+            task = Task(run=run, task_index=number, rollout_index=0, agent=agent, row=b"{}", timeout_s=60.0)
+            group.create_task(client.submit(task, urgent=urgent))
+    await until_answer(lambda: streams.queues(bus.js), lambda names: queue.consumer in names)
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+async def test_runs_share_the_slots_by_weight_to_within_five_percent(
+    bus: Bus, run: str, agents: Agents, processes: int
+) -> None:
+    weights = {f"{run}-{name}": share for name, share in (("four", 4.0), ("two", 2.0), ("one", 1.0))}
+    for name, share in weights.items():
+        await steer(bus, name, share=share)
+        await submit(bus, name, run, 1000)
+    queues = [await agents.start(14 // processes) for _ in range(processes)]
+    await until(lambda: all(queue.load == 14 // processes for queue in queues))
+    await agents.work(210)
+    counts = await agents.work(700)
+    for name, share in weights.items():
+        assert counts[name] == pytest.approx(100 * share, rel=0.05), counts
+
+
+async def test_a_change_of_the_share_counts_from_the_next_slot(bus: Bus, run: str, agents: Agents) -> None:
+    a, b = f"{run}-a", f"{run}-b"
+    for name in (a, b):
+        await submit(bus, name, run, 800)
+    queue = await agents.start(8)
+    await until(lambda: queue.load == 8)
+    await agents.work(100)
+    await steer(bus, a, share=3.0)
+    await bus.flush()
+    await agents.work(16)
+    counts = await agents.work(400)
+    assert counts[a] == pytest.approx(300, rel=0.05)
+    assert counts[b] == pytest.approx(100, rel=0.05)
+
+
+async def test_an_urgent_run_starts_in_a_slot_of_its_own_and_then_with_each_that_is_free(
+    bus: Bus, run: str, agents: Agents
+) -> None:
+    long, urgent = f"{run}-long", f"{run}-urgent"
+    await submit(bus, long, run, 100)
+    queue = await agents.start(8)
+    await until(lambda: queue.load == 8)
+    await submit(bus, urgent, run, 5, urgent=True)
+    await until(lambda: queue.load == 9)
+    assert agents.started[8:] == [urgent]
+    assert await agents.work(4) == {urgent: 4}
+    await agents.work(4)  # of the long run, for as long as slots are left to it
+    assert agents.started[13:] == [long] * 4
+
+
+async def test_a_run_that_becomes_urgent_goes_first(bus: Bus, run: str, agents: Agents) -> None:
+    long, other = f"{run}-long", f"{run}-other"
+    for name in (long, other):
+        await submit(bus, name, run, 100)
+    await steer(bus, other, priority=Priority.BACKGROUND)
+    queue = await agents.start(8)
+    await until(lambda: queue.load == 8)
+    assert (await agents.work(20))[other] <= 1
+    await steer(bus, other, priority=Priority.URGENT)
+    await until(lambda: queue.load == 9)
+    assert agents.started[-1] == other
+    assert (await agents.work(20))[other] >= 19
+
+
+async def test_a_run_does_not_wait_behind_the_tasks_of_another(bus: Bus, run: str, agents: Agents) -> None:
+    many, few = f"{run}-many", f"{run}-few"
+    await submit(bus, many, run, 5000)
+    queue = await agents.start(4)
+    await until(lambda: queue.load == 4)
+    await submit(bus, few, run, 2)
+    await until_answer(lambda: _lanes(queue), lambda names: len(names) == 2)
+    assert (await agents.work(4))[few] == 2
+
+
+async def _lanes(queue: TaskQueue) -> list[str]:
+    return list(queue._lanes)
+
+
+async def test_a_paused_run_starts_nothing_and_continues_when_it_is_resumed(bus: Bus, run: str, agents: Agents) -> None:
+    paused, other = f"{run}-paused", f"{run}-other"
+    for name in (paused, other):
+        await submit(bus, name, run, 50)
+    queue = await agents.start(4)
+    await until(lambda: queue.load == 4)
+    await steer(bus, paused, paused=True)
+    await bus.flush()
+    in_flight = agents.started.count(paused)
+    assert in_flight
+    assert await agents.work(20) == {other: 20}
+    assert {name for name, _ in agents.running} == {other}  # what was in flight has ended
+    await steer(bus, paused, paused=False)
+    await bus.flush()
+    assert (await agents.work(20))[paused] >= 8
+
+
+async def test_a_pause_and_shares_survive_the_agent(bus: Bus, run: str, agents: Agents) -> None:
+    paused, other = f"{run}-paused", f"{run}-other"
+    for name in (paused, other):
+        await submit(bus, name, run, 50)
+    await steer(bus, paused, paused=True)
+    queue = await agents.start(4)
+    await until(lambda: queue.load == 4)
+    assert await agents.work(20) == {other: 20}
+
+
+async def test_never_more_of_a_run_is_in_flight_than_its_limit(bus: Bus, run: str, agents: Agents) -> None:
+    limited, other = f"{run}-limited", f"{run}-other"
+    await steer(bus, limited, max_in_flight=2)
+    for name in (limited, other):
+        await submit(bus, name, run, 100)
+    queues = [await agents.start(4) for _ in range(2)]
+    await until(lambda: all(queue.load == 4 for queue in queues))
+    for _ in range(60):
+        await agents.work(1)
+        assert sum(name == limited for name, _ in agents.running) <= 2
+    assert agents.started.count(limited) >= 10
+
+
+async def test_tasks_of_an_agent_that_died_are_taken_while_others_wait(bus: Bus, run: str, agents: Agents) -> None:
+    """A queue in which nothing is new may have tasks that were delivered before."""
+    lost, other = f"{run}-lost", f"{run}-other"
+    for name in (lost, other):
+        await submit(bus, name, run, 6 if name == lost else 100)
+    taken: list[Delivery] = []
+    pull = Pull(bus, streams.TASKS, TaskQueueName("tasks", lost, run).consumer, taken.append)
+    await pull.start()
+    await pull.ask(6)
+    await until(lambda: len(taken) == 6)
+    queue = await agents.start(2)
+    await until(lambda: queue.load == 2)
+    for delivery in taken:
+        await delivery.nak()
+    await bus.flush()
+    counts = await agents.work(40)
+    assert counts[lost] == 6
+    await pull.stop()

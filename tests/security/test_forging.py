@@ -5,9 +5,10 @@ import itertools
 
 import pytest
 
-from gymq.bus import Bus, BusError, Denied
+from gymq.bus import Bus, BusError, Denied, streams
 from gymq.failures import RolloutError
 from gymq.protocol.messages import Generate, Generated, Seed, decoder, encode
+from gymq.protocol.subjects import TaskQueueName
 from gymq.rpc.calls import Calls
 from gymq.rpc.serving import Server
 from tests.support.waiting import DEADLINE_S, until
@@ -61,13 +62,19 @@ async def test_an_acknowledgement_with_another_reply_subject_is_not_stored_there
     assert not await is_stored(raw, "ROLLOUTS", rollout)
 
 
-async def test_an_agent_cannot_have_its_task_delivered_as_somebodys_rollout(raw: RawClients, run: str) -> None:
+async def test_an_agent_cannot_have_its_task_delivered_as_somebodys_rollout(
+    role_server: RoleServer, raw: RawClients, run: str
+) -> None:
     client, agent = await raw.connect("client"), await raw.connect("agent")
     assert await client.may_publish(f"gym.tasks.{run}.a", FORGED)
     await settled(raw)
     rollout = f"gym.rollouts.{run}.0.0"
     pull = b'{"batch": 1, "expires": 1000000000}'
-    assert await agent.may_publish("$JS.API.CONSUMER.MSG.NEXT.TASKS.agents_a", pull, reply=rollout)
+    queue = TaskQueueName("tasks", run, "a")
+    operator = await Bus.connect(role_server.url_of("operator"), role="operator", name="test")
+    await streams.ensure_queue(operator.js, queue, ack_wait_s=30.0)
+    await operator.close()
+    assert await agent.may_publish(f"$JS.API.CONSUMER.MSG.NEXT.TASKS.{queue.consumer}", pull, reply=rollout)
     await settled(raw)
     assert not await is_stored(raw, "ROLLOUTS", rollout)
 
@@ -122,7 +129,7 @@ async def test_a_worker_that_was_not_asked_cannot_deliver_tasks(
     agent = await Bus.connect(role_server.url_of("agent"), role="agent", name="test")
     resources = await raw.connect("resources")
     for answered_by in ("server", "resources", "any"):
-        pull = f"_INBOX_agent.{answered_by}.{agent.box}.pull.agents_a"
+        pull = f"_INBOX_agent.{answered_by}.{agent.box}.pull.tasks_a@run"
         assert not await resources.may_publish(pull, FORGED, reply="$JS.ACK.TASKS.x.1.1.1.1.1")
     await agent.close()
 

@@ -27,9 +27,10 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
     operator = await raw.connect("operator")
     agent = f"a{run}"
-    consumer: dict[str, Any] = {"durable_name": f"agents_{agent}", "filter_subject": subjects.tasks_of_agent(agent)}
+    name = subjects.TaskQueueName("tasks", run, agent).consumer
+    consumer: dict[str, Any] = {"durable_name": name, "filter_subject": subjects.tasks(run, agent)}
     consumer |= {"ack_policy": "explicit", "ack_wait": 200_000_000, "max_deliver": 1}
-    created = await operator.api(f"CONSUMER.CREATE.TASKS.agents_{agent}", {"stream_name": "TASKS", "config": consumer})
+    created = await operator.api(f"CONSUMER.CREATE.TASKS.{name}", {"stream_name": "TASKS", "config": consumer})
     assert "error" not in created
     task = Task(run=run, task_index=0, rollout_index=0, agent=agent, row=b"{}", timeout_s=60)
     await client.js.store(subjects.tasks(run, agent), encode(task))
@@ -40,9 +41,7 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     await agents.hears("_INBOX_agent.x.1")
     async with asyncio.timeout(DEADLINE_S):
         while (stored := await OutcomeStore(client).find(run, 0, 0)) is None:
-            assert await agents.may_publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.TASKS.agents_{agent}", pull, reply="_INBOX_agent.x.1"
-            )
+            assert await agents.may_publish(f"$JS.API.CONSUMER.MSG.NEXT.TASKS.{name}", pull, reply="_INBOX_agent.x.1")
             await asyncio.sleep(0.1)
     outcome = await OutcomeStore(client).decode(stored.data)
     assert isinstance(outcome, Failure)

@@ -12,7 +12,7 @@ from aiohttp import web
 from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import BridgeError, invalid, not_found
 from gymq.bridge.http import JSON, read_body
-from gymq.bridge.web.actions import Description, RunActions, refused_change
+from gymq.bridge.web.actions import Description, Retuning, RunActions, refused_change
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
@@ -41,6 +41,7 @@ _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _decode_description = msgspec.json.Decoder(Description).decode
+_decode_retuning = msgspec.json.Decoder(Retuning).decode
 _decode_texts = msgspec.json.Decoder(Annotated[list[RichText], msgspec.Meta(max_length=MOST_TEXTS)]).decode
 T = TypeVar("T")
 C = TypeVar("C", bound=str)
@@ -78,6 +79,9 @@ class WebRoutes:
             web.get(f"{_RUN}/configuration", self.configuration),
             web.get(f"{_RUN}/export", self.export),
             web.post(f"{_RUN}/cancel", self.cancel),
+            web.post(f"{_RUN}/pause", self.pause),
+            web.post(f"{_RUN}/resume", self.resume),
+            web.post(f"{_RUN}/retune", self.retune),
             web.post(f"{_RUN}/requeue", self.requeue),
             web.post(f"{_RUN}/description", self.describe),
             web.get("/ui/api/logs", self.logs),
@@ -224,6 +228,23 @@ class WebRoutes:
     async def cancel(self, request: web.Request) -> web.Response:
         self._admit_change(request)
         return _answer({"num_queued": await self._actions.cancel(_run(request))})
+
+    async def pause(self, request: web.Request) -> web.Response:
+        self._admit_change(request)
+        return _answer(await self._actions.pause(_run(request), paused=True))
+
+    async def resume(self, request: web.Request) -> web.Response:
+        self._admit_change(request)
+        return _answer(await self._actions.pause(_run(request), paused=False))
+
+    async def retune(self, request: web.Request) -> web.Response:
+        """Change a run's share of the workers, its priority or its limit."""
+        self._admit_change(request)
+        try:
+            changes = _decode_retuning(await self._body(request))
+        except msgspec.DecodeError as error:
+            raise invalid(f"the body is not a change of a run: {error}") from None
+        return _answer(await self._actions.retune(_run(request), changes))
 
     async def requeue(self, request: web.Request) -> web.Response:
         """Requeue the failed rollouts of a run."""

@@ -186,10 +186,10 @@ def configured_window(tree: Mapping[str, Any]) -> int | None:
     return given
 
 
-def window_of(concurrency: int, weight: float) -> int:
-    if concurrency < 1 or weight <= 0:
-        raise UsageError(f"--concurrency {concurrency} and --weight {weight:g} must be more than 0")
-    return max(1, round(concurrency * weight))
+def window_of(concurrency: int) -> int:
+    if concurrency < 1:
+        raise UsageError(f"--concurrency {concurrency} must be more than 0")
+    return concurrency
 
 
 def read_prompt(file: Path) -> RowPrompt:

@@ -105,6 +105,9 @@ ROLLOUT_PARTS = subjects.ROLLOUT_PART.wildcard
 CALL_PARTS = subjects.CALL_PART.wildcard
 RUNS = subjects.RUN.wildcard
 CANCELLED = subjects.CANCELLED.wildcard
+STEERING = subjects.STEERING.wildcard
+SUBMITTED = subjects.SUBMITTED.wildcard
+OPENED = subjects.OPENED.wildcard
 PROFILES = subjects.PROFILE.wildcard
 
 # What each side of a call needs: large bodies, signs of life, and whether a full worker lives.
@@ -117,15 +120,14 @@ _READ_OUTCOMES = (
     _last(streams.PARTS, ROLLOUT_PARTS),
 )
 _READ_TASK_PARTS = _last(streams.PARTS, TASK_PARTS)
-_HAS_AGENT = f"$JS.API.CONSUMER.INFO.{streams.TASKS}.*"
 
 _CLIENT = (
     # Submitting.
-    *(SUBMISSIONS, TASKS, URGENT, RUNS, TASK_PARTS),
+    *(SUBMISSIONS, TASKS, URGENT, SUBMITTED, RUNS, TASK_PARTS),
     # What is still queued of a run that is resumed.
     *(_range(streams.TASKS), _READ_TASK_PARTS),
-    # Cancelling.
-    CANCELLED,
+    # Cancelling, pausing, sharing.
+    *(CANCELLED, STEERING),
     # Reading outcomes, run records and profiles.
     *_READ_OUTCOMES,
     f"$JS.API.STREAM.MSG.GET.{streams.ROLLOUTS}",
@@ -153,7 +155,7 @@ ROLES: tuple[Role, ...] = (
         "client",
         "submits rows, follows and reads runs, cancels them, requeues dead letters",
         publish=_CLIENT,
-        subscribe=(_inbox("client"), DONE, CANCELLED),
+        subscribe=(_inbox("client"), DONE, CANCELLED, STEERING),
     ),
     Role(
         TRAINER,
@@ -163,14 +165,14 @@ ROLES: tuple[Role, ...] = (
             *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS),
             f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
         ),
-        subscribe=(_inbox(TRAINER), DONE, CANCELLED),
+        subscribe=(_inbox(TRAINER), DONE, CANCELLED, STEERING),
     ),
     Role(
         "bridge",
         "does what a client does on behalf of HTTP callers, and calls models and resources for them",
         # The journals: what rollouts in flight have done so far, for the viewer.
         publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS, _range(streams.JOURNAL)))),
-        subscribe=(_inbox("bridge"), DONE, CANCELLED, LOAD),
+        subscribe=(_inbox("bridge"), DONE, CANCELLED, STEERING, LOAD),
     ),
     Role(
         "agent",
@@ -178,15 +180,15 @@ ROLES: tuple[Role, ...] = (
         publish=(
             *_AGENT_CALLS,
             *_consume(streams.TASKS, "*"),
-            *(_HAS_AGENT, _READ_TASK_PARTS),
+            *(f"$JS.API.CONSUMER.NAMES.{streams.TASKS}", _READ_TASK_PARTS),
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
             *(JOURNAL, _range(streams.JOURNAL), _last(streams.JOURNAL, JOURNAL)),
             *(subjects.dead_letters("agent"), f"{subjects.dead_letters('agent')}.*"),
-            _range(streams.RUNS),  # which runs are cancelled
+            _range(streams.RUNS),  # which runs are cancelled, paused and preferred
             _NEWEST_WEIGHTS,  # which policy is the newest
             *_replies("agent", "client", TRAINER, "bridge", OPERATOR),  # that ask who is there
         ),
-        subscribe=(_inbox("agent"), CANCELLED, LOAD, PUSHED, *_worker("agent")),
+        subscribe=(_inbox("agent"), OPENED, CANCELLED, STEERING, LOAD, PUSHED, *_worker("agent")),
         never_publish=_consume(streams.TASKS, "intake"),
     ),
     Role(
@@ -225,7 +227,7 @@ ROLES: tuple[Role, ...] = (
         publish=(
             # Intake: submissions in, tasks out.
             *_consume(streams.TASKS, "intake"),
-            *(TASKS, TASK_PARTS, RUNS, _HAS_AGENT),
+            *(TASKS, SUBMITTED, TASK_PARTS, RUNS, _range(streams.RUNS)),
             *(subjects.dead_letters("intake"), f"{subjects.dead_letters('intake')}.*"),
             # Janitor: tasks that no agent took or finished get an outcome.
             f"$JS.API.STREAM.INFO.{streams.TASKS}",

@@ -1,0 +1,18 @@
+"""Define the command `gymq resume`."""
+
+from __future__ import annotations
+
+from gymq.cli.parameters import ClusterUrl
+
+
+def resume(*, run: str, nats: ClusterUrl = None) -> int:
+    """Resume a run that was paused.
+
+    Args:
+        run: name of the run, as `gymq rollouts` lists it; or of several: `*` stands for any text, `?` for a character.
+    """
+    import asyncio
+
+    from gymq.cli.actions.steer import steer_in_cluster
+
+    return asyncio.run(steer_in_cluster(run, nats, paused=False))

@@ -1,0 +1,140 @@
+"""The queue of one run's tasks for one agent, as one process sees it: what waits there, and what it asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gymq.bus import Bus, streams
+from gymq.bus.jetstream import Delivery, Pull
+from gymq.protocol.messages import Priority, Steering
+from gymq.protocol.subjects import TaskQueueName
+from gymq.queue.shares import Account
+
+TAKE_S = 0.2  # for tasks that are known to be there; another process may have been faster
+LOOK_S = 0.02  # for tasks that may be there
+LOOK_EVERY_S = 1.0  # at a queue that seemed empty, while other tasks wait for the slots
+LOOK_EVERY_STARTS = 8  # or after so many tasks, for each such queue
+
+# How much more of the workers a class gets than the next one: it goes first, and starves none.
+_FACTORS = {Priority.URGENT: 64.0, Priority.NORMAL: 1.0, Priority.BACKGROUND: 1 / 64}
+
+
+class SlotsLeft:
+    """The slots of an agent that are neither in use nor asked for; a few of them are for urgent tasks alone."""
+
+    def __init__(self, normal: int, extra: int, num_urgent: int) -> None:
+        """Count them.
+
+        Args:
+            normal: slots for all that no other than urgent tasks occupy.
+            extra: further slots for urgent tasks, which are occupied first by these.
+            num_urgent: urgent tasks that are running or asked for.
+        """
+        self._normal = normal
+        self._extra = extra
+        self._num_urgent = num_urgent
+
+    def for_(self, urgent: bool) -> int:
+        """Return how many a class may use."""
+        beyond = self._num_urgent - self._extra
+        return self._normal - (beyond if urgent else max(0, beyond))
+
+    def take(self, count: int, *, urgent: bool) -> None:
+        """Ask for tasks."""
+        if urgent:
+            self._num_urgent += count
+        else:
+            self._normal -= count
+
+
+class Lane:
+    """One queue of tasks.
+
+    Attributes:
+        num_pending: tasks in the queue that were not delivered, as of the last message from it.
+        may_have_more: whether it has tasks that were delivered before, which `num_pending` does not count.
+    """
+
+    def __init__(self, bus: Bus, queue: TaskQueueName) -> None:
+        self.queue = queue
+        self.account = Account()
+        self.num_pending = 0
+        self.may_have_more = True
+        self.is_gone = False
+        self.pull = Pull(bus, streams.TASKS, queue.consumer, self._on_delivery)
+        self.on_delivery: Callable[[Delivery, Lane], None] = lambda _delivery, _lane: None
+        self.on_change: Callable[[], None] = lambda: None
+        self.on_gone: Callable[[], None] = lambda: None
+        self._looked_at = 0.0
+        self._looked_starts = 0
+        self.is_paused = self.is_urgent = self.is_limited = False
+
+    async def start(self) -> None:
+        self.pull.on_end, self.pull.on_gone = self._on_end, self._on_gone
+        await self.pull.start()
+
+    def steer(self, steering: Steering | None) -> float:
+        """Follow a change of the run's steering; return the weight of the queue's account by it."""
+        by_subject = Priority.URGENT if self.queue.kind == "urgent" else Priority.NORMAL
+        priority = by_subject if steering is None or steering.priority is None else steering.priority
+        self.is_paused = steering is not None and steering.paused
+        self.is_limited = steering is not None and steering.max_in_flight is not None
+        self.account.is_idle |= self.is_paused  # it does not make up for the pause
+        self.is_urgent = priority is Priority.URGENT
+        return (1.0 if steering is None else steering.share) * _FACTORS[priority]
+
+    @property
+    def num_missing(self) -> int:
+        """Tasks that are known to be in the queue and that nothing was asked for."""
+        return max(0, self.num_pending - self.pull.outstanding)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it seems empty, and this process would not hear of a task."""
+        return not self.num_pending and not self.pull.outstanding
+
+    @property
+    def ask_s(self) -> float:
+        """Seconds for which to ask for a task."""
+        if self.num_missing:
+            return TAKE_S
+        # At its limit, a queue that is not empty lets a request wait that is to end at once.
+        return LOOK_S if self.is_limited else 0.0
+
+    @property
+    def in_flight(self) -> int:
+        return self.account.num_running + self.pull.outstanding
+
+    def is_due(self, now: float, num_starts: int, num_idle: int) -> bool:
+        """Return whether to look again at a queue that seemed empty.
+
+        Args:
+            num_starts: tasks that this process has started so far.
+            num_idle: queues that seem empty.
+        """
+        if self.may_have_more or now - self._looked_at >= LOOK_EVERY_S:
+            return True
+        return num_starts - self._looked_starts >= LOOK_EVERY_STARTS * num_idle
+
+    def looked(self, now: float, num_starts: int) -> None:
+        """Note that the queue was asked."""
+        self._looked_at, self._looked_starts = now, num_starts
+
+    @property
+    def looked_at(self) -> float:
+        return self._looked_at
+
+    def _on_delivery(self, delivery: Delivery) -> None:
+        self.num_pending = delivery.num_pending
+        self.may_have_more = True
+        self.on_delivery(delivery, self)
+
+    def _on_end(self) -> None:
+        self.num_pending = 0
+        self.may_have_more = False
+        self.account.is_idle = True
+        self.on_change()
+
+    def _on_gone(self) -> None:
+        self.is_gone = True
+        self.on_gone()

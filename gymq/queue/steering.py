@@ -1,0 +1,136 @@
+"""How the tasks of a run are taken: its share of the workers, its class, its limit, and whether it is paused.
+
+One stored message holds all of it for a run, so that a change survives every process. Agents receive it as it is
+published, and act on it with the next slot.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from gymq.bus import Bus, streams
+from gymq.bus.heard import Heard
+from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, Steering, decoder, encode
+
+STEER_PATIENCE_S = 30.0
+
+_decode = decoder(Steering)
+
+
+class Steered:
+    """The steering that this process knows of."""
+
+    def __init__(self, bus: Bus, on_change: Callable[[Steering], None] = lambda _: None) -> None:
+        """Prepare to watch.
+
+        Args:
+            on_change: called with each change that arrives.
+        """
+        self._on_change = on_change
+        self._runs: dict[str, Steering] = {}
+        self._heard = Heard(bus, streams.RUNS, self._add)
+
+    async def start(self, run: str | None = None) -> None:
+        """Subscribe to changes from now on, and read what is stored; of one run or of all.
+
+        Raises:
+            BusError: the stream cannot be read.
+        """
+        await self._heard.start(subjects.ALL_STEERING if run is None else subjects.steering(run))
+
+    async def listen(self) -> None:
+        """Subscribe to changes of all runs from now on."""
+        await self._heard.listen(subjects.ALL_STEERING)
+
+    async def read(self) -> None:
+        """Read what was stored since the last look.
+
+        Raises:
+            BusError: the stream cannot be read.
+        """
+        await self._heard.read()
+
+    def of(self, run: str) -> Steering | None:
+        """Return how a run is steered; None: nothing was ever changed."""
+        return self._runs.get(run)
+
+    def _add(self, body: bytes) -> None:
+        try:
+            found: Steering = _decode(body)
+        except BadMessage:
+            return
+        known = self._runs.get(found.run)
+        # One that is heard may be refused in favour of another with the same number, which is then read.
+        if known is None or found.number >= known.number:
+            self._runs[found.run] = found
+            if known != found:
+                self._on_change(found)
+
+
+async def read_steering(bus: Bus, run: str) -> Steering | None:
+    """Return how a run is steered; None: nothing was ever changed, or it cannot be read.
+
+    Raises:
+        BusError: the server does not answer.
+        BadToken: the run's name is not valid.
+    """
+    stored = await bus.js.newest(streams.RUNS, subjects.steering(run))
+    try:
+        return None if stored is None else _decode(stored.data)
+    except BadMessage:
+        return None
+
+
+async def paused_runs(bus: Bus) -> frozenset[str]:
+    """Return the runs that are paused.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    found: set[str] = set()
+    async for stored in bus.js.read(streams.RUNS, subjects.ALL_STEERING):
+        try:
+            steering: Steering = _decode(stored.data)
+        except BadMessage:
+            continue
+        if steering.paused:
+            found.add(steering.run)
+    return frozenset(found)
+
+
+async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
+    """Change how the tasks of a run are taken, for all agents and until it is changed again.
+
+    Args:
+        changes: fields of `Steering`: share, priority, paused, max_in_flight; the others stay.
+
+    Raises:
+        BusError: it is not stored; call it again.
+        BadToken: the run's name is not valid.
+    """
+    subject = subjects.steering(run)
+    while True:
+        stored = await bus.js.newest(streams.RUNS, subject)
+        known = Steering(run=run, number=0)
+        if stored is not None:
+            with suppress(BadMessage):  # of a version that knows more; what it says is lost
+                known = _decode(stored.data)
+        changed = msgspec.structs.replace(known, **changes)
+        if stored is not None and changed == known:
+            return known
+        changed = msgspec.structs.replace(changed, number=known.number + 1, at=time.time())
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(0 if stored is None else stored.sequence)}
+        try:
+            await bus.js.publish_with_retry(subject, encode(changed), headers, patience_s=STEER_PATIENCE_S)
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+        else:
+            return changed

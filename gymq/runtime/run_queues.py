@@ -1,0 +1,121 @@
+"""Opens a queue for the tasks of each run and agent, and closes it when the run wants nothing more.
+
+It runs where the cluster is started: only the operator may make and remove consumers. A task waits in its stream until
+its queue is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+
+from gymq.bus import Bus, BusError, Msg, streams
+from gymq.protocol import subjects
+from gymq.protocol.subjects import TaskQueueName
+from gymq.queue.steering import Steered
+
+log = logging.getLogger("gymq.run_queues")
+
+LOOK_EVERY_S = 1.0  # new tasks are announced, but not by every program
+PAUSE_S = 0.02  # between looks: a program that submits to many agents announces each
+ANSWER_S = 3.0  # a server that restarts forgets the question
+CLOSE_AFTER_S = 60.0  # without a task
+MAX_QUEUES = 1000  # each costs the server memory; beyond it, tasks wait until another queue is closed
+
+
+class RunQueues:
+    """Keeps the queues of all runs."""
+
+    def __init__(self, bus: Bus) -> None:
+        """Prepare to keep them.
+
+        Args:
+            bus: connected as the operator.
+        """
+        self._bus = bus
+        self._js = bus.js
+        self._agents: dict[str, float] = {}  # with their ack wait in seconds
+        self._open: dict[str, tuple[float, int | None]] = {}  # by consumer: ack wait and limit that it was made with
+        self._empty_since: dict[str, float] = {}  # by consumer
+        self._wanted = asyncio.Event()
+        self._steered = Steered(bus, lambda _: self._wanted.set())
+        self._working: asyncio.Task[None] | None = None
+        self._num_waiting = 0
+
+    async def start(self) -> None:
+        """Begin to keep the queues.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        await self._bus.subscribe(subjects.ALL_SUBMITTED, self._on_submitted)
+        await self._steered.start()
+        self._working = asyncio.create_task(self._work())
+
+    async def stop(self) -> None:
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+
+    async def _on_submitted(self, _message: Msg) -> None:
+        self._wanted.set()
+
+    async def _work(self) -> None:
+        while True:
+            self._wanted.clear()
+            try:
+                await self.look()
+            except BusError as error:
+                log.warning("cannot look for new queues: %s", error)
+            except Exception:
+                log.exception("cannot look for new queues")
+            await asyncio.sleep(PAUSE_S)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(LOOK_EVERY_S):
+                    await self._wanted.wait()
+
+    async def look(self) -> None:
+        """Open the queues that are missing, and close those that have been empty for long.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        counts = await self._js.count_by_subject(streams.TASKS, subjects.ALL_QUEUES, timeout_s=ANSWER_S)
+        there = set(await streams.queues(self._js))
+        self._open = {name: made for name, made in self._open.items() if name in there}
+        wanted = [queue for subject in counts if (queue := TaskQueueName.of_subject(subject)) is not None]
+        if any(queue.agent not in self._agents for queue in wanted):
+            self._agents = await streams.served_agents(self._js)
+        served = [queue for queue in wanted if queue.agent in self._agents]
+        for queue in served:
+            await self._keep(queue, there)
+        self._warn(len({queue.consumer for queue in served} - there))
+        await self._close(there - {queue.consumer for queue in wanted})
+
+    async def _keep(self, queue: TaskQueueName, there: set[str]) -> None:
+        steering = self._steered.of(queue.run)
+        limit = None if steering is None else steering.max_in_flight
+        wanted = (self._agents[queue.agent], limit)
+        if self._open.get(queue.consumer) == wanted:
+            return
+        if queue.consumer not in there and len(there) >= MAX_QUEUES:
+            return
+        await streams.ensure_queue(self._js, queue, ack_wait_s=wanted[0], max_in_flight=limit)
+        self._open[queue.consumer] = wanted
+        if queue.consumer not in there:
+            there.add(queue.consumer)
+            await self._bus.publish(queue.opened, b"")
+
+    async def _close(self, empty: set[str]) -> None:
+        now = time.monotonic()
+        self._empty_since = {name: self._empty_since.get(name, now) for name in empty}
+        for name, since in self._empty_since.items():
+            if now - since >= CLOSE_AFTER_S or self._num_waiting:
+                await streams.remove_consumer(self._js, streams.TASKS, name)
+
+    def _warn(self, num_waiting: int) -> None:
+        if num_waiting and not self._num_waiting:
+            log.warning("%d queues wait: %d are open, as many as there may be", num_waiting, MAX_QUEUES)
+        self._num_waiting = num_waiting

@@ -1,0 +1,135 @@
+"""Each run has a queue of its own for each agent: opened with its first task, closed when it wants nothing more."""
+
+import asyncio
+
+import pytest
+
+from gymq.bus import Bus, streams
+from gymq.bus.jetstream import JetStream
+from gymq.protocol import subjects
+from gymq.protocol.messages import Task
+from gymq.protocol.subjects import TaskQueueName
+from gymq.queue.client import QueueClient
+from gymq.queue.steering import steer
+from gymq.runtime import run_queues
+from gymq.runtime.run_queues import RunQueues
+from tests.support.waiting import until_answer
+
+
+@pytest.fixture
+async def js(own_bus: Bus) -> JetStream:
+    await streams.ensure(own_bus.js, ["a"])
+    return own_bus.js
+
+
+@pytest.fixture
+async def queues(own_bus: Bus, js: JetStream) -> RunQueues:
+    """Not started: tests look by themselves."""
+    made = RunQueues(own_bus)
+    await made._steered.start()
+    return made
+
+
+async def put(js: JetStream, *subjects_: str) -> None:
+    for subject in subjects_:
+        await js.store(subject, b"")
+
+
+async def test_a_queue_is_opened_for_each_run_agent_and_kind(js: JetStream, queues: RunQueues) -> None:
+    await streams.ensure_agent(js, "b", ack_wait_s=7.0)
+    await put(js, "gym.tasks.r.a", "gym.tasks.r.b", "gym.urgent.r.a", "gym.tasks.s.a", "gym.tasks.s.a")
+    await queues.look()
+    assert set(await streams.queues(js)) == {"tasks_a@r", "tasks_b@r", "urgent_a@r", "tasks_a@s"}
+    info = await js.api("CONSUMER.INFO.TASKS.tasks_b@r")
+    assert info["config"]["ack_wait"] == 7_000_000_000
+    assert info["config"]["filter_subject"] == "gym.tasks.r.b"
+
+
+async def test_a_run_with_a_name_that_is_not_valid_has_a_queue_too(js: JetStream, queues: RunQueues) -> None:
+    """Its tasks must reach an agent, which moves them to the dead letters."""
+    await put(js, "gym.tasks.a@b.a", "gym.tasks.größer.a")
+    await queues.look()
+    names = await streams.queues(js)
+    assert len(names) == 2
+    assert all(name.startswith("tasks_a@=") for name in names)
+
+
+async def test_an_agent_that_is_not_served_has_no_queue(js: JetStream, queues: RunQueues) -> None:
+    await put(js, "gym.tasks.r.other")
+    await queues.look()
+    assert await streams.queues(js) == []
+    await streams.ensure_agent(js, "other")
+    await queues.look()
+    assert await streams.queues(js) == ["tasks_other@r"]
+
+
+async def test_an_empty_queue_is_closed_after_a_while_and_opened_again(
+    js: JetStream, queues: RunQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(js, "gym.tasks.r.a", "gym.tasks.s.a")
+    await queues.look()
+    await js.api("STREAM.PURGE.TASKS", {"filter": "gym.tasks.r.a"})
+    await queues.look()
+    assert len(await streams.queues(js)) == 2
+    monkeypatch.setattr(run_queues, "CLOSE_AFTER_S", 0.0)
+    await queues.look()
+    assert await streams.queues(js) == ["tasks_a@s"]
+    await put(js, "gym.tasks.r.a")
+    await queues.look()
+    assert set(await streams.queues(js)) == {"tasks_a@r", "tasks_a@s"}
+
+
+async def test_there_are_never_more_queues_than_the_limit_and_none_waits_for_ever(
+    js: JetStream, queues: RunQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queues, "MAX_QUEUES", 2)
+    await put(js, *(f"gym.tasks.r{number}.a" for number in range(5)))
+    served: set[str] = set()
+    for _ in range(4):
+        await queues.look()
+        names = await streams.queues(js)
+        assert len(names) <= 2
+        served.update(names)
+        for name in names:
+            queue = TaskQueueName.of_consumer(name)
+            assert queue is not None
+            await js.api("STREAM.PURGE.TASKS", {"filter": queue.subject})
+        await queues.look()  # closes them
+    assert served == {f"tasks_a@r{number}" for number in range(5)}
+
+
+async def test_a_limit_on_what_is_in_flight_is_that_of_the_queue(
+    own_bus: Bus, js: JetStream, queues: RunQueues
+) -> None:
+    async def limit() -> int:
+        await queues.look()
+        info = await js.api("CONSUMER.INFO.TASKS.tasks_a@r")
+        return int(info["config"]["max_ack_pending"])
+
+    await put(js, "gym.tasks.r.a")
+    await steer(own_bus, "r", max_in_flight=3)
+    await until_answer(limit, lambda found: found == 3)
+    await steer(own_bus, "r", max_in_flight=None)
+    await until_answer(limit, lambda found: found == streams.MAX_IN_FLIGHT)
+
+
+async def test_a_submitted_task_opens_its_queue_at_once(
+    own_bus: Bus, js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queues, "LOOK_EVERY_S", 3600.0)
+    queues = RunQueues(own_bus)
+    await queues.start()
+    await own_bus.flush()
+    await asyncio.sleep(0)
+    task = Task(run="r", task_index=0, rollout_index=0, agent="a", row=b"{}", timeout_s=60.0)
+    await QueueClient(own_bus).submit(task)
+    await until_answer(lambda: streams.queues(js), lambda names: names == ["tasks_a@r"])
+    await queues.stop()
+
+
+async def test_a_store_with_one_queue_for_all_runs_is_continued(own_bus: Bus, js: JetStream, queues: RunQueues) -> None:
+    await streams.ensure_consumer(js, streams.TASKS, "agents_a", {"filter_subject": subjects.tasks_of_agent("a")})
+    await put(js, "gym.tasks.r.a")
+    await streams.ensure(js, ["a"])
+    await queues.look()
+    assert await streams.queues(js) == ["tasks_a@r"]
