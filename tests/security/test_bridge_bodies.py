@@ -71,8 +71,11 @@ async def test_hung_uploads_do_not_stop_large_rows(
 
         for data in (body, parts()):
             headers = {"Content-Type": "application/json"}
-            sending = client.session.post(f"{world.head}/run", data=data, headers=headers)
-            assert (await asyncio.wait_for(sending, PATIENCE_S)).status == 200
+            async with (
+                asyncio.timeout(PATIENCE_S),
+                client.session.post(f"{world.head}/run", data=data, headers=headers) as answer,
+            ):
+                assert answer.status == 200
     for _, writer in hung:
         writer.close()
     await until(lambda: taken(world) == 0)
