@@ -13,6 +13,7 @@ from gymq.cli.actions.list import benchmark_facts
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.workers import SHIPPED
 from tests.cli.conftest import Command
+from tests.support.compatibility import record
 
 from .nemo_gym_package import CURRENT, fetched
 
@@ -79,6 +80,12 @@ def test_every_benchmark_runs_or_says_what_it_lacks() -> None:
     running = [name for name, facts in found.items() if not facts.problem]
     assert running == [one.name for one in ours()]
     assert all("rows" in found[name].needs for name in running)
+    wanting = ", ".join(f"`{name}`" for name in running if name in WANTING)
+    result = (
+        f"{len(running)} of {len(found)} have their environment here; {len(running) - len(WANTING)} run with rows of "
+        f"our own and the simulated model; need a judge's endpoint, data or Lean: {wanting}"
+    )
+    record("NeMo Gym: benchmarks by name", CURRENT, "its package, simulated_model", result)
 
 
 @pytest.mark.parametrize("benchmark", ours(), ids=lambda one: one.name)

@@ -11,10 +11,11 @@ import pytest
 
 from gymq.data.datasets import Dataset
 from gymq.data.hub import CONVERTED, HubError, HubName, choose, fetch, fetch_file
+from tests.support.compatibility import record
 
 from .hub_server import Hub, running_hub
 
-pytest.importorskip("huggingface_hub", reason='huggingface_hub is not installed: pip install "gymq[hub]"')
+library = pytest.importorskip("huggingface_hub", reason='huggingface_hub is not installed: pip install "gymq[hub]"')
 pa = pytest.importorskip("pyarrow", reason='pyarrow is not installed: pip install "gymq[datasets]"')
 from pyarrow import parquet  # type: ignore[import-untyped]  # noqa: E402
 
@@ -122,6 +123,10 @@ def test_an_interrupted_download_is_resumed(hub: Hub, monkeypatch: pytest.Monkey
     hub.breaks_off_after = 1000
     assert read("hf:org/sums") == ROWS
     assert [span for _, span in hub.downloads(".parquet")] == [None, "bytes=768-"]
+    result = "splits, revisions, tokens, checksums, resumed downloads, use without a connection"
+    record(
+        "Hugging Face Hub: data sets", f"huggingface_hub {library.__version__}", "a local server with its API", result
+    )
 
 
 @pytest.mark.parametrize("name", ["train.parquet", "train.jsonl"])

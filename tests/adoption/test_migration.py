@@ -12,6 +12,7 @@ import pytest
 from gymq.cli import COMMANDS
 from gymq.cli.actions.ng import COLLECTION, NOT_USED
 from gymq.config.unknown import WITHOUT_MEANING
+from tests.support.compatibility import record
 
 from .nemo_gym_package import CURRENT, fetched
 
@@ -35,6 +36,8 @@ def test_every_flag_of_nemo_gym_has_a_row() -> None:
     assert len(flags) > 30
     named = {word for text in CODE for word in re.findall(r"--[a-z-]+", text)}
     assert [flag for flag in sorted(flags - {"version"}) if f"--{flag}" not in named] == []
+    result = f"all {len(flags)} flags and all settings of a collection have a row in [migration](migration.md)"
+    record("NeMo Gym: commands and flags", CURRENT, "its package", result)
 
 
 def test_every_group_and_command_of_gym_has_a_row() -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compatibility import record
 from tests.support.ports import free_port
 
 from .nemo_gym_package import CURRENT, installed
@@ -93,3 +94,5 @@ def test_their_client_collects_shows_and_profiles(programs: Path, port: int, tmp
     theirs(programs, tmp_path, "ng_reward_profile", *profile)
     lines = (tmp_path / "out_reward_profiling.jsonl").read_text().splitlines()
     assert [json.loads(line)["mean/reward"] for line in lines] == [0.0, 1.0] * 3
+    result = "`ng_collect_rollouts`, `ng_status` and `ng_reward_profile` work unchanged with the bridge"
+    record("NeMo Gym: its own client", CURRENT, "its package on Python 3.13", result)

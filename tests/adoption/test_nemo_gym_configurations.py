@@ -15,6 +15,7 @@ from gymq.errors import GymqError
 from gymq.loading.registry import WorkerNotFound
 from gymq.protocol.instances import KIND_OF
 from gymq.workers import SHIPPED
+from tests.support.compatibility import record
 
 from .nemo_gym_package import CURRENT, FIRST, fetched
 
@@ -140,3 +141,6 @@ def test_every_configuration_for_our_workers_loads(
     unexpected = {file: text for file, text in refused.items() if REFUSED.get(Path(file).name, "?") not in text}
     assert unexpected == {}
     assert len(loaded) >= at_least, f"{len(loaded)} of {len(loaded) + len(refused)}; {len(lacking)} lack a worker"
+    named = ", ".join(f"`{name}`" for name in sorted({Path(file).name for file in refused}))
+    result = f"{len(loaded)} of {len(loaded) + len(refused)} load; refused with a reason: {named}"
+    record("NeMo Gym: configurations for workers that gymq has", version, "its package", result)

@@ -14,6 +14,7 @@ from gymq.runs.export.trajectories import TrajectoryFile, TrajectoryForm
 from gymq.runs.foreign import ForeignError, rollout_lines
 from gymq.runs.foreign.inspect_log import value_of
 from tests.cli.conftest import Command
+from tests.support.compatibility import record
 
 TOOL = {"type": "function", "name": "look", "parameters": {"type": "object"}, "strict": False}
 PROMPT = [
@@ -317,4 +318,7 @@ def test_files_of_several_programs_are_shown_as_runs_side_by_side(
     done = gymq("view", *files, "--export", "page")
     assert done.status == 0, done.err
     assert "3 runs with 5 rollouts in page/index.html" in done.out
+    record("ATIF: trajectories", "1.4 written, 1.x read", "rollouts of our own", "written, read, shown")
+    record("verifiers: `results.jsonl`", "0.1 form", "rollouts of our own", "written, read, shown")
+    record("Inspect: logs", "`.eval`, `.json`", "logs that the test writes", "read, shown, verified again")
     assert "1 rollouts of" in done.out
