@@ -11,6 +11,7 @@
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
 # make test-trainers   a whole training by TRL (in .venv-trl) on that vLLM, killed and resumed
+# make test-verifiers   the environment server, asked by the client of verifiers (in .venv-verifiers)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
@@ -18,7 +19,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check test-harnesses site coverage golden lock wheel-test test-vllm test-trainers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check test-harnesses site coverage golden lock wheel-test test-vllm test-trainers test-verifiers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -170,6 +171,18 @@ $(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
 test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
 	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trl_training.py
 
+VENV_VERIFIERS ?= .venv-verifiers
+BIN_VERIFIERS := $(VENV_VERIFIERS)/bin
+
+$(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt
+	$(PYTHON) -m venv $(VENV_VERIFIERS)
+	$(BIN_VERIFIERS)/python -m pip install --quiet --requirement $<
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VERIFIERS)/python -W ignore -c 'import verifiers.v1'
+	@touch $@
+
+test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
+	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
+
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
 		--output runs/demo-vllm/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
@@ -181,4 +194,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_LOCK) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_VERIFIERS) $(VENV_LOCK) .gymq runs

@@ -19,6 +19,7 @@ from gymq.render import say
 COMMANDS = {
     "up": "Start a cluster on this machine and keep it running.",
     "bridge": "Serve a running cluster over HTTP, with the interface of NeMo Gym.",
+    "env-server": "Serve a running cluster to prime-rl, as an environment server of verifiers.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "demo": "Run the demo: four environments and a simulated model, without key or network.",
     "data": "List, show, prepare and make data sets.",
