@@ -103,7 +103,7 @@ def collect(
         num_repeats = num_repeats or block.num_repeats
         prompt_config = prompt_config or block.prompt()
     if input is None:
-        raise UsageError("missing --input FILE, or --dataset NAME of a data set in the configuration")
+        raise UsageError("missing --input FILE; `gymq collect --help` explains it and --dataset NAME")
     agents = [found.name for found in settings.instances if found.kind == "agents"]
     if agent is None and len(agents) == 1:
         agent = agents[0]
