@@ -1,4 +1,4 @@
-"""The three dialects in which programs call a model over HTTP: their requests, replies and errors."""
+"""The four dialects in which programs call a model over HTTP: their requests, replies and errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ class Dialect:
     """One API format for model calls.
 
     Attributes:
-        path: path below the base URL.
+        path: path below the base URL; `{model}` in it is the request's field `model`.
+        streams: whether the answer is a stream; None: the request's field `stream` says it.
         to_params: converts a request's body to Responses create parameters, not checked yet.
         from_response: converts the Responses object and the request's body to the answer's body.
         to_events: converts the answer's body and the request's to server-sent events.
@@ -37,6 +38,7 @@ class Dialect:
     to_events: Callable[[Body, Body], Iterator[bytes]]
     error: Callable[[BridgeError], Body]
     error_event: Callable[[BridgeError], bytes]
+    streams: bool | None = None
 
     def params(self, body: Body) -> Body:
         """Return the create parameters of a request, checked.
@@ -112,7 +114,30 @@ MESSAGES = Dialect(
     error=_anthropic_error,
     error_event=lambda error: events.event(_anthropic_error(error)),
 )
-DIALECTS = (RESPONSES, CHAT, MESSAGES)
+
+
+def _gemini(method: str, *, streams: bool) -> Dialect:
+    return Dialect(
+        f"/v1beta/models/{{model}}:{method}",
+        to_params=responses.from_gemini_request,
+        from_response=lambda response, body: responses.to_gemini_answer(response, body["model"]),
+        to_events=lambda answer, body: events.of_gemini_answer(answer),
+        error=_gemini_error,
+        error_event=lambda error: events.data(_gemini_error(error)),
+        streams=streams,
+    )
+
+
+_GEMINI_KINDS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND"}
+
+
+def _gemini_error(error: BridgeError) -> Body:
+    kind = _GEMINI_KINDS.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
+    return {"error": {"code": error.status, "message": error.message, "status": kind}}
+
+
+GEMINI = (_gemini("generateContent", streams=False), _gemini("streamGenerateContent", streams=True))
+DIALECTS = (RESPONSES, CHAT, MESSAGES, *GEMINI)
 
 
 def _wants_usage(body: Mapping[str, Any]) -> bool:

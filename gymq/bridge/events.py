@@ -53,6 +53,18 @@ def of_completion(completion: Body, *, with_usage: bool) -> Iterator[bytes]:
     yield b"data: [DONE]\n\n"
 
 
+# Gemini ----------------------------------------------------------------------------------------------------------
+
+
+def of_gemini_answer(answer: Body) -> Iterator[bytes]:
+    """Yield the chunks of an answer of Gemini's dialect, one for each part; the last one has the reason for the end."""
+    (candidate,) = answer["candidates"]
+    parts = candidate["content"]["parts"]
+    for part in parts[:-1]:
+        yield data({**answer, "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]})
+    yield data({**answer, "candidates": [{**candidate, "content": {"role": "model", "parts": parts[-1:]}}]})
+
+
 # Anthropic Messages ----------------------------------------------------------------------------------------------
 
 

@@ -66,14 +66,21 @@ class Admission:
         return self.base_url
 
     @property
+    def gemini_url(self) -> str:
+        """The base URL for clients of Google, which put `/v1beta/models/MODEL:generateContent` behind it."""
+        return self.base_url
+
+    @property
     def env(self) -> dict[str, str]:
-        """The variables in which clients of OpenAI and Anthropic look for their URL and key."""
+        """The variables in which clients of OpenAI, Anthropic and Google look for their URL and key."""
         return {
             "OPENAI_BASE_URL": self.openai_url,
             "OPENAI_API_BASE": self.openai_url,
             "OPENAI_API_KEY": self.api_key,
             "ANTHROPIC_BASE_URL": self.anthropic_url,
             "ANTHROPIC_API_KEY": self.api_key,
+            "GOOGLE_GEMINI_BASE_URL": self.gemini_url,
+            "GEMINI_API_KEY": self.api_key,
         }
 
 

@@ -77,14 +77,14 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
 
 
 def check_key(request: web.Request, expected: str) -> None:
-    """Check whether a request names the key, as `Authorization: Bearer` or, in Anthropic's way, as `x-api-key`.
+    """Check whether a request names the key, as `Authorization: Bearer`, in Anthropic's way or in Google's.
 
     Raises:
         BridgeError: 401; it does not.
     """
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer":
-        given = request.headers.get("x-api-key", "")
+        given = request.headers.get("x-api-key", "") or request.headers.get("x-goog-api-key", "")
     if not hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), expected.encode()):
         raise BridgeError(401, "unauthorized", "this needs the header `Authorization: Bearer KEY` with the right key")
 

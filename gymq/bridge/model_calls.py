@@ -29,10 +29,12 @@ async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) 
         asked = parse_object(body)
         if not isinstance(asked.get("stream"), bool | None):
             raise invalid("stream: expected true or false")
+        if "model" in request.match_info:
+            asked["model"] = request.match_info["model"]
         params = dialect.params(asked)
         if isinstance(params["input"], str):
             params["input"] = [{"type": "message", "role": "user", "content": params["input"]}]
-        if asked.get("stream"):
+        if asked.get("stream") if dialect.streams is None else dialect.streams:
             return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params))
         return json_response(encode(await _reply(dialect, asked, ask, params)))
     except BridgeError as error:

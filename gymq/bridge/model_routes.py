@@ -1,4 +1,4 @@
-"""Models over HTTP, in three dialects; with a rollout in the path, for its calls."""
+"""Models over HTTP, in four dialects; with a rollout in the path, for its calls."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class ModelRoutes:
                     return await self._agents.respond_as(request, place)
                 rollout = rollout_id(request) if "rollout" in request.match_info else None
                 body = await context.body(request)
-                model = place or self._named_in(body, request.path)
+                model = place or self._named_in(request, body)
                 if model.kind != "models":
                     raise not_found(f"{request.path} is served by models; {model.name} is one of the {model.kind}")
                 return await answer(request, dialect, body, self._ask(model, rollout))
@@ -69,14 +69,14 @@ class ModelRoutes:
 
         return handle
 
-    def _named_in(self, body: bytes, path: str) -> InstanceAddress:
-        """Return the model that a body names, else the only one."""
+    def _named_in(self, request: web.Request, body: bytes) -> InstanceAddress:
+        """Return the model that a path or a body names, else the only one."""
         try:
-            name = msgspec.json.decode(body, type=_Named).model
+            name = request.match_info.get("model") or msgspec.json.decode(body, type=_Named).model
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             name = None  # the error comes from where the whole body is read
         found = self._context.directory.get(name or "")
-        return found if found is not None and found.kind == "models" else self._context.only("models", path)
+        return found if found is not None and found.kind == "models" else self._context.only("models", request.path)
 
     def _ask(self, model: InstanceAddress, rollout: str | None) -> Ask:
         # Calls of one rollout reach the same engine, which has its prefix in the cache.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.bridge.dialects import DIALECTS, RESPONSES
+from gymq.bridge.dialects import CHAT, DIALECTS, MESSAGES, RESPONSES
 from gymq.bridge.gateway import CAPTURE, PREFIX
 
 Schema = dict[str, Any]
@@ -49,11 +49,17 @@ _RESULTS: Schema = {
     "required": ["verify_responses"],
     "properties": {"verify_responses": {"type": "array", "items": _ANY_OBJECT}},
 }
+_CONTENTS: Schema = {
+    "type": "object",
+    "required": ["contents"],
+    "properties": {"contents": {"type": "array", "items": {"type": "object"}}},
+}
 _MESSAGES: Schema = {
     "type": "object",
     "required": ["messages"],
     "properties": {"messages": {"type": "array", "items": _ANY_OBJECT}, "stream": {"type": "boolean"}},
 }
+_ASKED = {dialect.path: _MESSAGES for dialect in (CHAT, MESSAGES)} | {RESPONSES.path: _PARAMS}
 
 _ERRORS = {
     "400": "The request cannot be read, or has no session.",
@@ -108,7 +114,7 @@ def _paths() -> Any:
         yield f"{place}/v1/models", {"get": _operation("The models.", None, _ANY_OBJECT, place)}
         for rollout in ("", PREFIX, PREFIX + CAPTURE):
             for dialect in DIALECTS:
-                asked = _PARAMS if dialect is RESPONSES else _MESSAGES
+                asked = _ASKED.get(dialect.path, _CONTENTS)
                 path = f"{place}{rollout}{dialect.path}"
                 operation = _operation("Ask a model.", asked, _ANY_OBJECT, place + rollout)
                 operation["responses"]["200"]["content"]["text/event-stream"] = {"schema": {"type": "string"}}

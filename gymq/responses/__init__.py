@@ -14,6 +14,7 @@ from gymq.responses.chat_request import chat_messages_to_items, from_chat_reques
 from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError, Unsupported
 from gymq.responses.from_anthropic import from_anthropic_request
 from gymq.responses.from_chat import chat_choice_to_items, chat_to_response
+from gymq.responses.from_gemini import from_gemini_request
 from gymq.responses.items import (
     Item,
     assistant_text,
@@ -32,6 +33,7 @@ from gymq.responses.reply import response_without_model, validate_response
 from gymq.responses.think_blocks import split_think_blocks
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
+from gymq.responses.to_gemini import to_gemini_answer
 from gymq.responses.tokens import token_fields
 from gymq.responses.types import (
     FunctionCall,
@@ -75,6 +77,7 @@ __all__ = [
     "first_text_of_last_item",
     "from_anthropic_request",
     "from_chat_request",
+    "from_gemini_request",
     "function_call_output",
     "function_calls",
     "is_generated",
@@ -89,6 +92,7 @@ __all__ = [
     "split_think_blocks",
     "to_anthropic_message",
     "to_chat_completion",
+    "to_gemini_answer",
     "token_fields",
     "usage_from_chat",
     "user_message",

@@ -5,17 +5,14 @@ Source of the fields: https://docs.anthropic.com/en/api/messages.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import msgspec
 
+from gymq.responses.arguments import arguments_text
 from gymq.responses.errors import InvalidRequest, Unsupported, invalid_request
 from gymq.responses.items import Item, function_call_output, new_id
-
-UNPARSED_ARGUMENTS = "__unparsed_arguments__"
-"""Key of a tool call's input that holds arguments which are not a JSON object, as the model wrote them."""
 
 _NO_PARAMETERS = {"type": "object", "properties": {}}
 
@@ -225,20 +222,18 @@ def _item(block: _ToolResult | _Thinking | _RedactedThinking | _ToolUse) -> Item
         case _ToolResult():
             return {**function_call_output(block.tool_use_id, ""), "output": _output(block.content)}
         case _ToolUse():
-            return {"type": "function_call", "call_id": block.id, "name": block.name, "arguments": _arguments(block)}
+            return {
+                "type": "function_call",
+                "call_id": block.id,
+                "name": block.name,
+                "arguments": arguments_text(block.input),
+            }
         case _Thinking():
             summary = [{"type": "summary_text", "text": block.thinking}]
             item: Item = {"type": "reasoning", "id": new_id("rs"), "summary": summary}
             return {**item, "encrypted_content": block.signature} if block.signature else item
         case _RedactedThinking():
             return {"type": "reasoning", "id": new_id("rs"), "summary": [], "encrypted_content": block.data}
-
-
-def _arguments(block: _ToolUse) -> str:
-    unparsed = block.input.get(UNPARSED_ARGUMENTS)
-    if isinstance(unparsed, str):
-        return unparsed
-    return json.dumps(block.input, ensure_ascii=False)
 
 
 def _output(content: str | list[_Content] | None) -> str | list[Item]:

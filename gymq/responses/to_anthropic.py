@@ -5,12 +5,11 @@ Source of the fields: https://docs.anthropic.com/en/api/messages.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gymq.responses.arguments import arguments_object
 from gymq.responses.errors import Unsupported
-from gymq.responses.from_anthropic import UNPARSED_ARGUMENTS
 from gymq.responses.items import Item, function_calls, is_message
 
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
@@ -64,7 +63,7 @@ def _blocks(item: Item) -> Iterator[Item]:
                 "type": "tool_use",
                 "id": item["call_id"],
                 "name": item["name"],
-                "input": _input(item.get("arguments")),
+                "input": arguments_object(item.get("arguments")),
             }
         case other:
             raise Unsupported("type", f"items of type {other} cannot be converted to an Anthropic message")
@@ -77,18 +76,6 @@ def _thinking(item: Item) -> Iterator[Item]:
         yield {"type": "thinking", "thinking": text, "signature": signature if position == len(texts) else ""}
     if signature and not texts:
         yield {"type": "redacted_thinking", "data": signature}
-
-
-def _input(arguments: str | None) -> dict[str, Any]:
-    try:
-        parsed = json.loads(arguments or "", parse_constant=_refuse)
-    except (ValueError, RecursionError):
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {UNPARSED_ARGUMENTS: arguments or ""}
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _stop_reason(response: Mapping[str, Any]) -> str:

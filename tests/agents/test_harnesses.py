@@ -26,7 +26,7 @@ from .swe import instance
 ROOT = Path(__file__).parents[2]
 NAME = "demo__words-3"
 SHELLS = ("Bash", "bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_commands")
-RANDOM_RESULTS = {"codex", "qwen_code"}
+RANDOM_RESULTS = {"codex", "gemini_cli", "qwen_code"}
 """Those that put random numbers or process ids into results of tools, so that later calls are asked and paid again."""
 
 REQUIRED = "GYMQ_REQUIRE_HARNESSES"

@@ -175,6 +175,61 @@ async def test_messages_are_streamed_as_anthropic_does(client: Client) -> None:
     assert events[-2][1]["delta"]["stop_reason"] == "tool_use"
 
 
+GEMINI = {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+GENERATE = "/v1beta/models/gemini-3-pro:generateContent"
+STREAM = "/v1beta/models/gemini-3-pro:streamGenerateContent"
+
+
+async def test_gemini_answers_as_google_does(client: Client, model: Scripted) -> None:
+    functions = [{"name": "add", "parameters": {"type": "OBJECT", "properties": {"amount": {"type": "INTEGER"}}}}]
+    body = GEMINI | {"tools": [{"functionDeclarations": functions}], "generationConfig": {"maxOutputTokens": 100}}
+    status, answer = await client.post(GENERATE, body, headers={"x-goog-api-key": KEY})
+    assert status == 200
+    (candidate,) = answer["candidates"]
+    thought, text, call = candidate["content"]["parts"]
+    assert (thought["thought"], text) == (True, {"text": "hello"})
+    assert (call["functionCall"]["name"], call["functionCall"]["args"]) == ("add", {"amount": 1})
+    assert (candidate["finishReason"], answer["modelVersion"]) == ("STOP", "gemini-3-pro")
+    assert answer["usageMetadata"]["totalTokenCount"] == 12
+    params = model.asked[0].params
+    assert params["max_output_tokens"] == 100
+    assert params["tools"][0]["parameters"]["properties"] == {"amount": {"type": "integer"}}
+
+
+async def test_gemini_is_streamed_as_google_does(client: Client) -> None:
+    headers = {"x-goog-api-key": KEY}
+    async with client.session.post(f"{client.world.head}{STREAM}?alt=sse", json=GEMINI, headers=headers) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        text = await answer.text()
+    chunks = [json.loads(block.removeprefix("data: ")) for block in text.split("\n\n") if block.startswith("data: ")]
+    parts = [part for chunk in chunks for part in chunk["candidates"][0]["content"]["parts"]]
+    assert [sorted(part.keys() - {"thoughtSignature"}) for part in parts] == [
+        ["text", "thought"],
+        ["text"],
+        ["functionCall"],
+    ]
+    assert ["finishReason" in chunk["candidates"][0] for chunk in chunks] == [False, False, True]
+
+
+@pytest.mark.parametrize("path", [GENERATE, STREAM])
+async def test_failures_and_bad_requests_of_gemini_are_in_its_form(client: Client, model: Scripted, path: str) -> None:
+    headers = {"x-goog-api-key": KEY}
+    bodies: list[dict[str, Any]] = [{}, {"contents": []}, {"contents": 3}, {"contents": [{"parts": [{}]}]}]
+    for body in bodies:
+        status, answer = await client.post(path, body, headers=headers)
+        assert (status, answer["error"]["code"], answer["error"]["status"]) == (422, 422, "INVALID_ARGUMENT")
+    assert not model.asked
+    model.answer = RolloutError("model_failed", "out of order", retryable=True)  # type: ignore[arg-type]
+    status, answer = await client.post(path, GEMINI, headers=headers)
+    assert (status, answer["error"]["status"]) == (500, "INTERNAL")
+    assert "out of order" in answer["error"]["message"]
+
+
+async def test_a_key_in_the_url_opens_nothing(client: Client) -> None:
+    status, _ = await client.post(f"{GENERATE}?key={KEY}", GEMINI, headers={})
+    assert status == 401
+
+
 async def test_calls_of_a_rollout_in_the_path_share_its_affinity(served: World, model: Scripted) -> None:
     for prefix in ("/ng-rollout/7-1", "/ng-rollout/7-1/training-token-capture"):
         async with openai.AsyncOpenAI(base_url=f"{served.head}{prefix}/v1", api_key=KEY, max_retries=0) as sdk:

@@ -16,9 +16,11 @@ async def until(condition: Callable[[], object], *, deadline_s: float = DEADLINE
             await asyncio.sleep(EVERY_S)
 
 
-async def until_answer(ask: Callable[[], Awaitable[T]], right: Callable[[T], object] = bool) -> T:
+async def until_answer(
+    ask: Callable[[], Awaitable[T]], right: Callable[[T], object] = bool, *, deadline_s: float = DEADLINE_S
+) -> T:
     """Ask again until the answer is right."""
-    async with asyncio.timeout(DEADLINE_S):
+    async with asyncio.timeout(deadline_s):
         while not right(answer := await ask()):  # noqa: ASYNC110
             await asyncio.sleep(EVERY_S)
     return answer

@@ -16,7 +16,7 @@ from typing import Literal
 import gymq
 from gymq.processes import installer
 
-HarnessName = Literal["claude_code", "codex", "opencode", "pi", "qwen_code", "cline"]
+HarnessName = Literal["claude_code", "codex", "opencode", "pi", "qwen_code", "cline", "gemini_cli"]
 
 FOLDER = Path(".gymq/harnesses")
 """Where packages are installed, from the working directory of the worker on."""
@@ -109,6 +109,17 @@ exec pi --print --provider gymq --model policy < "$GYMQ_PROMPT_FILE"
         "0.24.4",
         'HOME="$GYMQ_HARNESS_HOME" exec qwen --auth-type openai --model policy --yolo < "$GYMQ_PROMPT_FILE"',
         {"QWEN_CODE_SUPPRESS_YOLO_WARNING": "1"},
+    ),
+    "gemini_cli": Harness(
+        "@google/gemini-cli",
+        "0.61.0",
+        """mkdir -p "$GYMQ_HARNESS_HOME/.gemini" && cat > "$GYMQ_HARNESS_HOME/.gemini/settings.json" <<END
+{"security": {"auth": {"selectedType": "gemini-api-key"}}, "privacy": {"usageStatisticsEnabled": false},
+ "telemetry": {"enabled": false}, "general": {"enableAutoUpdate": false, "disableUpdateNag": true}}
+END
+HOME="$GYMQ_HARNESS_HOME" exec gemini --yolo --model policy < "$GYMQ_PROMPT_FILE"
+""",
+        {"GEMINI_CLI_TRUST_WORKSPACE": "true", "NO_BROWSER": "true"},
     ),
     "cline": Harness(
         "cline",

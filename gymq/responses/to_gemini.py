@@ -1,0 +1,88 @@
+"""A Responses object as an answer of Gemini's generateContent.
+
+Source of the fields: https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from gymq.responses.arguments import arguments_object
+from gymq.responses.errors import Unsupported
+from gymq.responses.items import Item, is_message
+
+_FINISH_REASONS = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
+
+
+def to_gemini_answer(response: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Convert a Responses object (as `validate_response` returns it) into an answer with one candidate.
+
+    Texts of reasoning become thoughts. Arguments of a call that are not a JSON object stand as text in the field
+    `UNPARSED_ARGUMENTS`, so that `from_gemini_request` finds them again. Token fields have no place in this dialect.
+
+    Args:
+        model: the name that the caller knows the model by.
+
+    Raises:
+        Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
+    """
+    parts: list[Item] = []
+    for index, item in enumerate(response["output"]):
+        try:
+            parts += _parts(item)
+        except Unsupported as error:
+            raise error.within(f"output[{index}]") from None
+    incomplete = (response.get("incomplete_details") or {}).get("reason")
+    candidate = {
+        "index": 0,
+        "content": {"role": "model", "parts": parts},
+        "finishReason": _FINISH_REASONS.get(incomplete or "", "STOP"),
+    }
+    return {
+        "candidates": [candidate],
+        "usageMetadata": _usage(response.get("usage")),
+        "modelVersion": model,
+        "responseId": response["id"],
+    }
+
+
+def _parts(item: Item) -> Iterator[Item]:
+    if is_message(item):
+        content = item["content"]
+        for part in [{"text": content}] if isinstance(content, str) else content:
+            text = part.get("text") or part.get("refusal")
+            if text:
+                yield {"text": text}
+        return
+    match item["type"]:
+        case "reasoning":
+            yield from _thoughts(item)
+        case "function_call":
+            call = {"id": item["call_id"], "name": item["name"], "args": arguments_object(item.get("arguments"))}
+            yield {"functionCall": call}
+        case other:
+            raise Unsupported("type", f"items of type {other} cannot be converted to a part of Gemini's")
+
+
+def _thoughts(item: Item) -> Iterator[Item]:
+    signature = item.get("encrypted_content")
+    texts = [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+    for position, text in enumerate(texts or ([""] if signature else []), start=1):
+        is_last = position >= len(texts)
+        yield {"thought": True, "text": text, **({"thoughtSignature": signature} if signature and is_last else {})}
+
+
+def _usage(usage: Mapping[str, Any] | None) -> dict[str, int]:
+    """Return the tokens as this dialect counts them: thoughts are not part of the candidates' tokens."""
+    if usage is None:
+        return {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}
+    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0
+    thoughts = (usage.get("output_tokens_details") or {}).get("reasoning_tokens") or 0
+    return {
+        "promptTokenCount": usage["input_tokens"],
+        "cachedContentTokenCount": cached,
+        "candidatesTokenCount": usage["output_tokens"] - thoughts,
+        "thoughtsTokenCount": thoughts,
+        "totalTokenCount": usage["input_tokens"] + usage["output_tokens"],
+    }
