@@ -28,6 +28,7 @@ from gymq.trainer.env_server import EnvServer
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Counter
 from tests.bridge.world import World
+from tests.support.compatibility import record
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 from .training import kill_worker
@@ -482,3 +483,9 @@ async def test_two_hundred_rollouts_survive_the_death_of_their_agent(tmp_path: P
         assert isinstance(outcome, VerifiedRollout)
         assert trace["reward"] == outcome.reward
         assert trace["branches"] == stored_tokens(outcome)
+    record(
+        "verifiers: its client, which prime-rl uses",
+        "0.4.0",
+        "its package, simulated_model",
+        "200 rollouts by `gymq env-server`, an agent killed: tokens, log probs and rewards equal to those stored",
+    )
