@@ -10,6 +10,7 @@
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
+# make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   a whole training by TRL (in .venv-trl) on that vLLM, killed and resumed
 # make test-verifiers   the environment server, asked by the client of verifiers (in .venv-verifiers)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
@@ -19,7 +20,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check test-harnesses site coverage golden lock wheel-test test-vllm test-trainers test-verifiers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -156,6 +157,21 @@ HARNESSES ?= real or harbor
 test-harnesses: $(VENV)/installed-dev
 	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py -k '$(HARNESSES)'
 
+VENV_HUBS ?= .venv-hubs
+HUBS_PINS := tests/hubs/requirements.txt
+
+# What is not there comes from the environment of the other tests.
+$(VENV_HUBS)/installed: $(HUBS_PINS) $(VENV)/installed-dev
+	$(PYTHON) -m venv $(VENV_HUBS)
+	$(VENV_HUBS)/bin/python -m pip install --quiet --no-compile --requirement $(HUBS_PINS)
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(VENV_HUBS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_gymq.pth
+	@touch $@
+
+test-hubs: $(VENV_HUBS)/installed
+	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest tests/hubs workers/resources/textarena workers/resources/openenv \
+		workers/models/litellm_model
+
 VENV_TRL ?= .venv-trl
 BIN_TRL := $(VENV_TRL)/bin
 TRL_PINS := tests/trainer/requirements-trl.txt
@@ -194,4 +210,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_VERIFIERS) $(VENV_LOCK) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_LOCK) .gymq runs

@@ -1,0 +1,121 @@
+"""Environments of other libraries in a cluster: solutions win, mistakes do not, and killed workers change nothing."""
+
+import asyncio
+import json
+import os
+import random
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from gymq.workers.resources.textarena import worker as textarena_worker
+
+from gymq.protocol.instances import Instance
+from tests.support import episodes
+from tests.support.ports import free_port
+from tests.support.waiting import until_answer
+
+pytestmark = pytest.mark.timeout(600)
+
+START_S = 400.0  # OpenEnv imports much
+
+SERVER = Path(__file__).with_name("openenv_server.py")
+EXAMPLES = Path(textarena_worker.__file__).parent / "data" / "example.jsonl"
+
+
+@asynccontextmanager
+async def served(name: str, folder: Path) -> AsyncIterator[str]:
+    """The address of a server of OpenEnv in a process of its own."""
+    port = free_port("127.0.0.1")
+    command = [sys.executable, str(SERVER), name, str(port)]
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, env=os.environ | {"PYTHONPATH": str(folder)})
+    url = f"http://127.0.0.1:{port}"
+
+    async def answers() -> bool:
+        assert process.returncode is None, f"the server of {name} ended"
+        try:
+            async with aiohttp.ClientSession() as http, http.get(f"{url}/health") as response:
+                return response.status == 200
+        except aiohttp.ClientError:
+            return False
+
+    try:
+        await until_answer(answers, deadline_s=START_S)
+        yield url
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+def search(hidden: int) -> list[str]:
+    low, high = 1, 100
+    guesses: list[str] = []
+    while not guesses or int(guesses[-1]) != hidden:
+        guesses.append(str((low + high) // 2))
+        low, high = (int(guesses[-1]) + 1, high) if int(guesses[-1]) < hidden else (low, int(guesses[-1]) - 1)
+    return guesses
+
+
+def hidden(seed: int) -> int:
+    """What `openenv_server.py` draws."""
+    return random.Random(seed).randint(1, 100)
+
+
+# Of each environment the options, the rows, and the rewards of solution and mistake.
+LAKE = (["[right]"] * 3 + ["[down]"] * 3, ["[right]", "[down]"])
+NUMBERS = {seed: search(hidden(seed)) for seed in range(4)}
+SERVED: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], float]] = {
+    "hidden_number": (
+        {"action_field": "number", "observation_field": "text"},
+        [episodes.row(guesses, ["x", "101"], reset={"seed": seed}) for seed, guesses in NUMBERS.items()],
+        [1.0 - 0.01 * (len(guesses) - 1) for guesses in NUMBERS.values()],
+        0.0,
+    ),
+    "frozen_lake": (
+        {"observation_field": "text"},
+        [episodes.row(*LAKE, reset={"seed": 5}) for _ in range(4)],
+        [1.0] * 4,
+        0.34,
+    ),
+    "echo_env": ({}, [episodes.row(["a" * 10] * 5, [""] * 5) for _ in range(4)], [5.0] * 4, 0.0),
+}
+
+
+@pytest.mark.parametrize("name", SERVED)
+async def test_environments_of_openenv(name: str, tmp_path: Path) -> None:
+    if name == "echo_env":
+        command = str(Path(sys.executable).with_name("openenv"))
+        init = await asyncio.create_subprocess_exec(command, "init", name, cwd=tmp_path, stdout=subprocess.DEVNULL)
+        assert await init.wait() == 0
+    options, rows, won, most_of_mistake = SERVED[name]
+    max_steps = 5 if name == "echo_env" else 12
+    async with served(name, tmp_path) as url:
+        instance = Instance("served", "resources", "openenv", {"base_url": url, "num_workers": 2, **options})
+        solved = await episodes.played(tmp_path / "s", instance, rows, skill=1.0, kill=True, max_steps=max_steps)
+        failed = await episodes.played(tmp_path / "m", instance, rows, skill=0.0, max_steps=max_steps)
+    assert [outcome.reward for outcome in solved] == pytest.approx(won)
+    assert {outcome.attempt for outcome in solved} == {0}  # rebuilt, and none started over
+    assert max(outcome.reward for outcome in failed) <= most_of_mistake
+
+
+async def test_games_of_textarena(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()] * 2
+    instance = Instance("games", "resources", "textarena", {"num_workers": 2})
+    solved = await episodes.played(tmp_path / "s", instance, rows, skill=1.0, kill=True)
+    failed = await episodes.played(tmp_path / "m", instance, rows, skill=0.0, max_steps=25)
+    assert [(outcome.reward, outcome.attempt) for outcome in solved] == [(1.0, 0)] * len(rows)
+    assert max(outcome.reward for outcome in failed) < 0.5
+
+
+async def test_a_worker_with_a_python_of_its_own_plays_them_too(tmp_path: Path) -> None:
+    rows = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()]
+    solved = await episodes.played(
+        tmp_path, Instance("games", "resources", "textarena", {"isolated": True}), rows, skill=1.0
+    )
+    assert {outcome.reward for outcome in solved} == {1.0}
