@@ -9,7 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from gymq.bus.connection import BusError, Client, Connection
+from gymq.bus.client import MendedClient
+from gymq.bus.connection import BusError, Connection
 from gymq.bus.jetstream import JetStream
 
 log = logging.getLogger("gymq.bus")
@@ -22,7 +23,7 @@ T = TypeVar("T")
 class Bus(Connection):
     """One connection, shared by everything in a process; `js` stores to and reads from its streams."""
 
-    def __init__(self, client: Client, role: str) -> None:
+    def __init__(self, client: MendedClient, role: str) -> None:
         super().__init__(client, role)
         self.js = JetStream(self)
 

@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import logging
 import math
-import os
 import random
 import re
 import time
@@ -18,14 +17,12 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any, Self
 
-import nats
 import nats.errors
-from nats.aio.client import Client as Client
 from nats.aio.msg import Msg as Msg
 from nats.aio.subscription import Subscription as Subscription
-from nats.protocol import parser
 
-from gymq.bus import credentials, tls
+from gymq.bus import credentials, tls, unguessable
+from gymq.bus.client import MendedClient, TlsClient
 from gymq.errors import BusError as BusError
 from gymq.protocol import subjects
 from gymq.redaction import redact
@@ -62,61 +59,17 @@ class NoAnswer(BusError):
     """No answer came in time; whether the request was delivered is unknown."""
 
 
-# The client library also splits at a form feed and a vertical tab, which a subject may hold; one such message would
-# cost it the connection.
-parser.MSG_RE = re.compile(rb"\AMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)\r\n")
-parser.HMSG_RE = re.compile(rb"\AHMSG[ \t]+([^ \t\r\n]+)[ \t]+(\d+)[ \t]+(([^ \t\r\n]+)[ \t]+)?(\d+)[ \t]+(\d+)\r\n")
-
-
-class _Client(Client):
-    """nats-py, where a flush flushes, a close ends everything, and no message ends the connection."""
-
-    def _build_message(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
-    ) -> Msg | None:
-        try:
-            return self.msg_class(self, subject.decode(), reply.decode(), data, headers, _sid=sid)
-        except UnicodeDecodeError:
-            log.warning("nats: a message on %r with the reply subject %r is ignored: not UTF-8", subject, reply)
-            return None
-
-    async def _process_headers(self, headers: bytes | None) -> dict[str, str] | None:
-        return parse_headers(headers) if headers else None
-
-    async def flush(self, timeout: int = 10) -> None:
-        # Its PING is written past the commands that still wait to be sent. A flush would end before the server has
-        # seen them, and a subscription that is drained would lose messages.
-        await self._flush_pending(force_flush=True)
-        await super().flush(timeout)
-
-    async def close(self) -> None:
-        if not self.is_connected:
-            # It would be written to the transport that is gone, and the error would leave the rest open.
-            self._pending, self._pending_data_size = [], 0
-        try:
-            await super().close()
-        except asyncio.CancelledError:
-            # Reconnecting waits for the same transport to close, and when it is cancelled takes the future along.
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-        # Up to Python 3.11 `wait_for` can swallow a cancellation; the client would go on trying to connect for ever.
-        reconnecting = self._reconnection_task
-        while reconnecting is not None and not reconnecting.done() and reconnecting is not asyncio.current_task():
-            reconnecting.cancel()
-            await asyncio.sleep(0.01)
-
-
 class Connection:
     """One connection, shared by everything in a process."""
 
-    def __init__(self, client: Client, role: str) -> None:
+    def __init__(self, client: MendedClient, role: str) -> None:
         self._nc = client
         self.role = role
         self.box = _random_token()
         self.max_body_bytes = 0  # what the server takes, once it is connected
         self.reconnects = 0
         self._reconnected_at = -math.inf
+        self._names = unguessable.texts(12)
         self._expected: dict[str, Callable[[Msg], None]] = {}
         self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
         self._problems: list[str] = []  # of the tries to connect
@@ -141,7 +94,7 @@ class Connection:
         Raises:
             BusError: no server answers within `timeout_s`, the server refuses the credentials, or does not speak TLS.
         """
-        bus = cls(_TlsClient() if tls.is_demanded(url) else _Client(), role)
+        bus = cls(TlsClient() if tls.is_demanded(url) else MendedClient(), role)
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
         await bus._nc.subscribe(replies, cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
@@ -302,6 +255,13 @@ class Connection:
         """
         return await self._nc.subscribe(subject, queue=group, cb=handler, pending_bytes_limit=PENDING_BYTES)
 
+    async def listen(self, subject: str, on_message: Callable[[Msg], None], *, group: str = "") -> Subscription:
+        """Call `on_message` for every message on `subject` as soon as it is read; it must not take long.
+
+        This costs a fraction of `subscribe`, which has a queue and a task for each subscription.
+        """
+        return await self._nc.listen(subject, on_message, group=group)
+
     async def unsubscribe(self, subscription: Subscription) -> None:
         """Take nothing more; what has arrived so far is handled before this returns."""
         try:
@@ -316,7 +276,7 @@ class Connection:
             answered_by: the role that may answer, see `subjects.answered_by`.
         """
         # Random: a worker that knows the reply subject of a request can answer it.
-        reply = subjects.reply(self.role, answered_by, self.box, os.urandom(12).hex())
+        reply = subjects.reply(self.role, answered_by, self.box, next(self._names))
         self._expected[reply] = on_reply
         return reply
 
@@ -393,42 +353,8 @@ class Connection:
                 answer.set_exception(Denied(f"the NATS server does not let this user publish to {subject}"))
 
 
-class _TlsClient(_Client):
-    """Client that sends nothing to a server without TLS.
-
-    The client library would continue without encryption and send the password.
-    """
-
-    def _connect_command(self) -> bytes:
-        if not self._server_info.get("tls_required"):
-            raise nats.errors.Error("nats: the server does not speak TLS")
-        return super()._connect_command()
-
-
 def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
     return login if context is None else {**login, "tls": context}
-
-
-def parse_headers(block: bytes) -> dict[str, str] | None:
-    """Return the headers of a message, which any publisher may have made up; malformed ones are left out.
-
-    `Status` and `Description` are those of the first line, which only the server writes. If a header occurs twice, the
-    last one counts: the server adds its own after those of the publisher.
-    """
-    version, _, rest = block.partition(b"\r\n")
-    found: dict[str, str] = {}
-    for line in rest.split(b"\r\n"):
-        name, colon, value = line.partition(b":")
-        if colon:
-            found[name.decode(errors="replace")] = value.decode(errors="replace").strip()
-    found.pop("Status", None)
-    found.pop("Description", None)
-    _, _, inline = version.partition(b" ")
-    status, _, description = inline.decode(errors="replace").partition(" ")
-    if status:
-        found["Status"] = status
-        found["Description"] = description
-    return found or None
 
 
 def is_no_responders(message: Msg) -> bool:

@@ -209,18 +209,16 @@ class JetStream:
         """
         pending = True
         while pending:
-            messages, pending = await self._read_batch(stream, subject, after + 1, batch, timeout_s)
+            query = {"seq": after + 1, "next_by_subj": subject, "batch": batch, "max_bytes": BATCH_BYTES}
+            messages, pending = await self._read_batch(stream, query, timeout_s)
             for message in messages:
                 yield message
                 after = message.sequence
 
-    async def _read_batch(
-        self, stream: str, subject: str, sequence: int, batch: int, timeout_s: float
-    ) -> tuple[list[Stored], bool]:
-        """Return a batch of messages from `sequence` on, and whether more follow."""
+    async def _read_batch(self, stream: str, query: dict[str, Any], timeout_s: float) -> tuple[list[Stored], bool]:
+        """Return the messages that answer a query for a batch, and whether more follow."""
         arrived: asyncio.Queue[Msg] = asyncio.Queue()
         reply = self._bus.expect(arrived.put_nowait, subjects.SERVER)
-        query = {"seq": sequence, "next_by_subj": subject, "batch": batch, "max_bytes": BATCH_BYTES}
         found: list[Stored] = []
         try:
             await self._bus.publish(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), reply=reply)
@@ -342,7 +340,7 @@ class Pull:
         return self._outstanding
 
     async def start(self) -> None:
-        self._subscription = await self._bus.subscribe(self._inbox, self._on_message)
+        self._subscription = await self._bus.listen(self._inbox, self._on_message)
 
     async def ask(self, count: int, *, wait_s: float | None = None) -> None:
         """Ask for `count` more messages.
@@ -377,7 +375,7 @@ class Pull:
     def _end_later(self) -> None:
         asyncio.get_running_loop().call_later(self.ASK_AGAIN_S, lambda: self.on_end())
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: Msg) -> None:
         if message.reply:  # what is delivered has one, to acknowledge it; a status has none
             self._outstanding = max(0, self._outstanding - 1)
             self._on_delivery(Delivery(self._bus, message))

@@ -126,7 +126,7 @@ class QueueClient:
             BusError: the server does not answer.
         """
 
-        async def on_message(message: Msg) -> None:
+        def on_message(message: Msg) -> None:
             found = RolloutId.of_subject(message.subject)
             if found is not None:
                 on_stored(found)
@@ -136,7 +136,7 @@ class QueueClient:
                 await asyncio.sleep(look_again_every_s)
                 on_missed()
 
-        notifications = await self._bus.subscribe(subjects.done_of_run(run), on_message)
+        notifications = await self._bus.listen(subjects.done_of_run(run), on_message)
         self._bus.on_reconnect(on_missed)
         looking = asyncio.create_task(look_again())
         try:

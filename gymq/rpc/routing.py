@@ -64,9 +64,9 @@ class Routes:
 
     async def start(self) -> None:
         """Listen to the replicas from now on."""
-        await self._bus.subscribe(subjects.ALL_LOADS, self._on_load)
+        await self._bus.listen(subjects.ALL_LOADS, self._on_load)
 
-    async def _on_load(self, message: Msg) -> None:
+    def _on_load(self, message: Msg) -> None:
         try:
             load = _decode(message.data)
         except BadMessage:

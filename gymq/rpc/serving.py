@@ -108,14 +108,6 @@ class Service:
         return self._running + len(self._waiting)
 
     @property
-    def running(self) -> int:
-        return self._running
-
-    @property
-    def waiting(self) -> int:
-        return len(self._waiting)
-
-    @property
     def held_back(self) -> int:
         """Calls that wait because as many run as may."""
         return len(self._waiting) if self._running >= self.limit else 0
@@ -127,7 +119,7 @@ class Service:
         self._joining = True
         try:
             for subject in filter(None, (self.own_subject, self.subject)):
-                subscription = await self._server.bus.subscribe(subject, self._on_message, group=self.group)
+                subscription = await self._server.bus.listen(subject, self._on_message, group=self.group)
                 self._subscriptions.append(subscription)
         finally:
             self._joining = False
@@ -144,7 +136,7 @@ class Service:
         for subscription in subscriptions:
             await self._server.bus.unsubscribe(subscription)
 
-    async def _on_message(self, message: Msg) -> None:
+    def _on_message(self, message: Msg) -> None:
         reply = message.reply
         if reply and not reply.startswith(subjects.INBOX_PREFIX):
             return  # the server does not check where a requester wants its reply sent
@@ -154,7 +146,8 @@ class Service:
         except BadMessage as error:
             self.num_errors += 1
             if reply:
-                await self._server.send(reply, _fail(FailureClass.BAD_REQUEST, str(error)), self._failure_class)
+                failure = _fail(FailureClass.BAD_REQUEST, str(error))
+                self._server.in_background(self._server.send(reply, failure, self._failure_class))
             return
         job = _Job(self, message.subject, reply, request, (message.headers or {}).get("traceparent", ""))
         job.deadline = self._server.loop.time() + getattr(request, "timeout_s", 3600.0)

@@ -147,8 +147,10 @@ class ModelRunner:
             if not self._load_hook_failed:
                 log.warning("%s cannot report its load: %s: %s", self.model.name, type(error).__name__, error)
             self._load_hook_failed = True
-        running = sum(service.running for service in self._services)
-        return Load(worker=self._worker, running=running, waiting=sum(one.waiting for one in self._services))
+        # Calls that arrive together start over a few rounds of the event loop; those wait for no slot.
+        waiting = sum(service.held_back for service in self._services)
+        running = sum(service.load for service in self._services) - waiting
+        return Load(worker=self._worker, running=running, waiting=waiting)
 
     async def answer(self, _subject: str, request: Generate | GenerateNext) -> Generated | NeedsPrefix:
         """Answer one model call.

@@ -9,7 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, streams
-from gymq.bus.connection import parse_headers
+from gymq.bus.client import parse_headers
 from gymq.bus.jetstream import Delivery, JetStream, Pull
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects

@@ -394,7 +394,7 @@ async def test_calls_that_wait_for_others_are_counted_by_their_limit(bus: Bus, o
     await replica.serve(run, limit=2)
     calls = Calls(bus)
     asked = [asyncio.create_task(call(calls, run, ask(f"r{number}", wait=True))) for number in range(5)]
-    await until(lambda: replica.service.load == 5 and replica.service.running == 2)
+    await until(lambda: replica.service.load == 5 and replica.service.held_back == 3)
     assert replica.server.held_back() == {"test: 2 calls at a time in a process (max_concurrency)": 3}
     replica.go.set()
     await asyncio.gather(*asked)

@@ -1,0 +1,20 @@
+"""Texts that nobody can guess."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+_AT_ONCE = 256
+
+
+def texts(num_bytes: int) -> Iterator[str]:
+    """Yield random texts of `num_bytes` bytes as hexadecimal digits; the system is asked for many at a time.
+
+    `secrets.token_hex` asks it each time, which takes longer than anything else about a small message.
+    """
+    length = 2 * num_bytes
+    while True:
+        digits = os.urandom(_AT_ONCE * num_bytes).hex()
+        for start in range(0, len(digits), length):
+            yield digits[start : start + length]
