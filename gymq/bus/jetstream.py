@@ -6,7 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -183,6 +183,22 @@ class JetStream:
         except NoResponders:
             raise NoAnswer(f"the stream {stream} is not available") from None
         return _stored(message)
+
+    async def last_of(self, stream: str, subjects_: Sequence[str], *, timeout_s: float = 5.0) -> dict[str, Stored]:
+        """Return the last messages that a stream holds on several subjects, by subject, with one request.
+
+        Args:
+            subjects_: 1,024 at most, none with a wildcard; one without a message is left out of the result.
+
+        Raises:
+            NoAnswer: the stream is not available.
+        """
+        found, more = await self._read_batch(stream, {"multi_last": subjects_, "max_bytes": BATCH_BYTES}, timeout_s)
+        last = {message.subject: message for message in found}
+        for subject in subjects_ if more else ():  # they are large
+            if subject not in last and (message := await self.last(stream, subject, timeout_s=timeout_s)) is not None:
+                last[subject] = message
+        return last
 
     async def newest(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
         """Return the last message that a stream holds on any matching subject, or None.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 
@@ -26,6 +27,7 @@ from gymq.redaction import redact, without_credentials
 log = logging.getLogger("gymq.failures")
 
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
+SOUGHT_AT_ONCE = 256  # outcomes, by subject
 MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
 
 _decode = decoder(VerifiedRollout, Failure, Unresolved, BlobRef)
@@ -38,6 +40,8 @@ class OutcomeStore:
         self._bus = bus
         self._js = bus.js
         self._warned: set[int] = set()  # of messages with these stream sequences
+        self._sought: list[tuple[str, asyncio.Future[int | None]]] = []  # subjects, and what is stored there
+        self._seeking: set[asyncio.Task[None]] = set()
 
     async def put(self, outcome: Outcome, *, replaces: int | None, patience_s: float) -> bool:
         """Store an outcome unless there is one already. Safe to repeat.
@@ -70,9 +74,44 @@ class OutcomeStore:
         return await self._js.last(streams.ROLLOUTS, subjects.rollout(run, task_index, rollout_index))
 
     async def is_settled(self, task: Task) -> bool:
-        """Return whether the rollout of a task has an outcome that the task is not to replace."""
-        stored = await self.find(*task.rollout_id)
-        return stored is not None and stored.sequence != task.replaces
+        """Return whether the rollout of a task has an outcome that the task is not to replace.
+
+        Raises:
+            BusError: the stream cannot be read.
+        """
+        sequence = await self._sequence(subjects.rollout(*task.rollout_id))
+        return sequence is not None and sequence != task.replaces
+
+    def _sequence(self, subject: str) -> asyncio.Future[int | None]:
+        """Return the sequence of what is stored on a subject, asked for together with what else is sought now.
+
+        Tasks arrive in batches, and a request for each would be a tenth of what a short rollout costs.
+        """
+        loop = asyncio.get_running_loop()
+        if not self._sought:
+            loop.call_soon(self._seek)
+        found: asyncio.Future[int | None] = loop.create_future()
+        self._sought.append((subject, found))
+        return found
+
+    def _seek(self) -> None:
+        sought, self._sought = self._sought, []
+        for start in range(0, len(sought), SOUGHT_AT_ONCE):
+            seeking = asyncio.create_task(self._find_all(sought[start : start + SOUGHT_AT_ONCE]))
+            self._seeking.add(seeking)
+            seeking.add_done_callback(self._seeking.discard)
+
+    async def _find_all(self, sought: list[tuple[str, asyncio.Future[int | None]]]) -> None:
+        try:
+            last = await self._js.last_of(streams.ROLLOUTS, [subject for subject, _ in sought])
+        except Exception as error:
+            for _, found in sought:
+                if not found.done():
+                    found.set_exception(error)
+            return
+        for subject, found in sought:
+            if not found.done():
+                found.set_result(last[subject].sequence if subject in last else None)
 
     async def find_outcome(self, run: str, task_index: int, rollout_index: int) -> tuple[int, Outcome] | None:
         """Return the outcome of one rollout, with its stream sequence."""

@@ -5,10 +5,11 @@ import contextlib
 import os
 from collections.abc import Awaitable, Callable
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
-from gymq.bus import Bus, BusError, blobs, streams
+from gymq.bus import Bus, BusError, blobs, jetstream, streams
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
@@ -19,6 +20,7 @@ from gymq.protocol.messages import (
     FailureClass,
     Outcome,
     Stage,
+    Task,
     VerifiedRollout,
     decoder,
     encode,
@@ -120,6 +122,49 @@ async def test_what_replaced_a_failure_is_not_replaced_again(store: OutcomeStore
     assert stored is not None
     assert await put(store, rollout(run, reward=0.25), replaces=stored.sequence)
     assert not await put(store, rollout(run, reward=0.75), replaces=stored.sequence)
+
+
+def task(outcome: Outcome, replaces: int | None = None) -> Task:
+    return Task(
+        run=outcome.run,
+        task_index=outcome.task_index,
+        rollout_index=outcome.rollout_index,
+        agent="a",
+        row=b"{}",
+        timeout_s=60.0,
+        replaces=replaces,
+    )
+
+
+@pytest.mark.parametrize("batch_bytes", [jetstream.BATCH_BYTES, 1])
+async def test_of_many_tasks_asked_for_at_once_each_learns_whether_it_is_settled(
+    store: OutcomeStore, run: str, batch_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jetstream, "BATCH_BYTES", batch_bytes)
+    outcomes = [rollout(run, index) for index in range(600)]
+    for outcome in outcomes[::100]:
+        assert await put(store, outcome)
+    found = await store.find(run, 200, 0)
+    assert found is not None
+    tasks = [task(outcome, found.sequence if outcome.task_index == 200 else None) for outcome in outcomes]
+    settled = await asyncio.gather(*map(store.is_settled, tasks))
+    assert [index for index, is_settled in enumerate(settled) if is_settled] == [0, 100, 300, 400, 500]
+
+
+async def test_a_task_that_is_cancelled_while_it_asks_costs_the_others_nothing(store: OutcomeStore, run: str) -> None:
+    asking = [asyncio.create_task(store.is_settled(task(rollout(run, index)))) for index in range(3)]
+    await asyncio.sleep(0)
+    asking[1].cancel()
+    assert await asyncio.gather(*asking, return_exceptions=True) == [False, ANY, False]
+    assert asking[1].cancelled()
+
+
+async def test_who_asks_while_the_server_is_away_is_answered_with_that(
+    own_bus: Bus, own_server: EmbeddedServer, run: str
+) -> None:
+    await own_server.stop()
+    with pytest.raises(BusError):
+        await OutcomeStore(own_bus).is_settled(task(rollout(run)))
 
 
 async def test_outcomes_are_read_beyond_a_sequence(store: OutcomeStore, run: str) -> None:
