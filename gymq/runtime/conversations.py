@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
 from array import array
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from gymq.bus import unguessable
 from gymq.failures import RolloutError
 from gymq.protocol import tokens
 from gymq.protocol.messages import FailureClass
@@ -31,13 +32,30 @@ class ConversationState(NamedTuple):
     kept: Any  # by the model, see `ModelMemory`
 
 
+class _Conversation:
+    """The last states of a conversation, the newest last, and the bytes of the largest: they share their items."""
+
+    __slots__ = ("num_bytes", "states")
+
+    def __init__(self) -> None:
+        self.states: dict[str, ConversationState] = {}
+        self.num_bytes = 0
+
+    def add(self, name: str, state: ConversationState) -> None:
+        if len(self.states) == STATES:
+            del self.states[next(iter(self.states))]
+        self.states[name] = state
+        self.num_bytes = max([kept.num_bytes for kept in self.states.values()])
+
+
 class Conversations:
     """Conversations by session; each keeps its last states under names that cannot be guessed."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self.num_bytes = 0
         self._max_bytes = max_bytes
-        self._by_session: OrderedDict[str, OrderedDict[str, ConversationState]] = OrderedDict()
+        self._by_session: OrderedDict[str, _Conversation] = OrderedDict()
+        self._names = unguessable.texts(16)
 
     def find(self, session: str, state: str, num_items: int) -> ConversationState | None:
         """Return a state of a conversation; None if it is not kept, or is that of another session.
@@ -45,8 +63,8 @@ class Conversations:
         Raises:
             RolloutError: BAD_REQUEST; it has another number of items.
         """
-        states = self._by_session.get(session)
-        found = None if states is None else states.get(state)
+        conversation = self._by_session.get(session)
+        found = None if conversation is None else conversation.states.get(state)
         if found is not None and len(found.items) != num_items:
             text = f"the conversation has {len(found.items)} items before this call, not {num_items}"
             raise RolloutError(FailureClass.BAD_REQUEST, text)
@@ -67,42 +85,40 @@ class Conversations:
             chain: the tokens of all items.
             kept: what the model keeps of them; taken to be as large as the items.
         """
-        new_bytes = sum(map(_num_bytes, new)) * (1 if kept is None else 2)
+        new_bytes = _num_bytes(new) * (1 if kept is None else 2)
         num_bytes = (before.num_bytes if before else 0) + new_bytes
         if num_bytes > self._max_bytes:
             return None
-        states = self._by_session.pop(session, None) or OrderedDict()
-        self.num_bytes -= _largest(states)
-        name = secrets.token_hex(16)
-        states[name] = ConversationState([*(before.items if before else ()), *new], chain, num_bytes, kept)
-        while len(states) > STATES:
-            states.popitem(last=False)
-        self._by_session[session] = states
-        self.num_bytes += _largest(states)
+        conversation = self._by_session.get(session)
+        if conversation is None:
+            conversation = self._by_session[session] = _Conversation()
+        else:
+            self._by_session.move_to_end(session)
+        self.num_bytes -= conversation.num_bytes
+        name = next(self._names)
+        conversation.add(name, ConversationState([*(before.items if before else ()), *new], chain, num_bytes, kept))
+        self.num_bytes += conversation.num_bytes
         while self.num_bytes > self._max_bytes:
             _, forgotten = self._by_session.popitem(last=False)
-            self.num_bytes -= _largest(forgotten)
+            self.num_bytes -= forgotten.num_bytes
         return name
 
     def __len__(self) -> int:
         return len(self._by_session)
 
 
-def _largest(states: OrderedDict[str, ConversationState]) -> int:
-    """Return the bytes of a conversation: its states share their items."""
-    return max((state.num_bytes for state in states.values()), default=0)
-
-
-def _num_bytes(value: object) -> int:
-    """Return about how many bytes a value takes; nothing that a message holds is nested too deep for this."""
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, array):
-        return 2 * len(value) * value.itemsize  # on its item and in the chain
-    if isinstance(value, tokens.ContinuedPrompt):
-        return _num_bytes(value.suffix)
-    if isinstance(value, dict):
-        return _ITEM_BYTES + sum(map(_num_bytes, value.values()))
-    if isinstance(value, list):
-        return _ITEM_BYTES + sum(map(_num_bytes, value))
-    return 0
+def _num_bytes(values: Iterable[object]) -> int:
+    """Return about how many bytes values take; nothing that a message holds is nested too deep for this."""
+    total = 0
+    for value in values:
+        if isinstance(value, str):
+            total += len(value)
+        elif isinstance(value, dict):
+            total += _ITEM_BYTES + _num_bytes(value.values())
+        elif isinstance(value, list):
+            total += _ITEM_BYTES + _num_bytes(value)
+        elif isinstance(value, array):
+            total += 2 * len(value) * value.itemsize  # on its item and in the chain
+        elif isinstance(value, tokens.ContinuedPrompt):
+            total += _num_bytes([value.suffix])
+    return total
