@@ -277,7 +277,7 @@ def checked_response(response: Any, conversation: Sequence[object] = ()) -> dict
     """
     try:
         checked = responses.validate_response(response)
-        tokens.link(checked["output"], tokens.last_tokens(conversation))
+        tokens.link(checked["output"], conversation)
     except responses.InvalidReply as error:
         text = f"the model's reply is not a Responses object: {error}"
     except ValueError as error:

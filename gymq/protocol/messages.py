@@ -498,15 +498,25 @@ def _self_contained(message: Message) -> Message:
     return msgspec.structs.replace(message, response={**message.response, "output": kept})
 
 
+def _output(message: Any) -> object:
+    return message.response.get("output")
+
+
+_ITEMS_OF: dict[type[Message], Callable[[Any], object]] = {
+    GenerateNext: lambda message: message.items,
+    Generate: lambda message: message.params.get("input"),
+    VerifiedRollout: _output,
+    Unresolved: _output,
+    Verify: _output,
+}
+
+
 def _items(message: Message) -> list[Any] | None:
     """Return the items of a conversation that a message carries from its beginning."""
-    items: object = None
-    if isinstance(message, GenerateNext):
-        items = message.items
-    elif isinstance(message, Generate):
-        items = message.params.get("input")
-    elif isinstance(message, VerifiedRollout | Unresolved | Verify):
-        items = message.response.get("output")
+    items_of = _ITEMS_OF.get(type(message))
+    if items_of is None:
+        return None
+    items = items_of(message)
     return items if isinstance(items, list) else None
 
 

@@ -316,11 +316,10 @@ _ANSWERED_BY = {
 
 def answered_by(subject: str) -> str:
     """Return the role that answers requests on a subject."""
-    first, _, rest = subject.partition(".")
+    first, kind, role, *_ = (*subject.split(".", 3), "", "")
     if first == "gym":
-        kind, _, rest = rest.partition(".")
         # Whatever else can be asked below `gym` is stored, and the server acknowledges it.
-        return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
+        return role if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
     return SERVER if first == "$JS" else ANY_ROLE
 
 

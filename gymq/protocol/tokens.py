@@ -129,7 +129,7 @@ class ContinuedPrompt(Sequence[int]):
 
 def tokens_of(item: object) -> CallTokens | None:
     """Return the tokens of an item; None if it has none."""
-    if not isinstance(item, Mapping):
+    if not isinstance(item, dict) and not isinstance(item, Mapping):  # the second takes much longer
         return None
     prompt, generation = item.get(PROMPT_FIELD), item.get(GENERATION_FIELD)
     return None if prompt is None or generation is None else CallTokens(prompt, generation)
@@ -140,17 +140,18 @@ def last_tokens(items: Sequence[object]) -> CallTokens | None:
     return next((found for item in reversed(items) if (found := tokens_of(item)) is not None), None)
 
 
-def link(items: Sequence[object], before: CallTokens | None = None) -> None:
+def link(items: Sequence[object], after: Sequence[object] = ()) -> None:
     """Set for each continued prompt the call before it: that of the item before which has tokens.
 
     An item may be a list of items, the state of an environment; it is linked by itself.
 
     Args:
-        before: the call before the first item.
+        after: the items before the first one.
 
     Raises:
         ValueError: a prompt continues what is not there.
     """
+    before: CallTokens | None = None
     for position, item in enumerate(items):
         if isinstance(item, list):
             link(item)
@@ -160,6 +161,7 @@ def link(items: Sequence[object], before: CallTokens | None = None) -> None:
             continue
         if isinstance(tokens.prompt, ContinuedPrompt):
             try:
+                before = before or last_tokens(after)
                 if before is None:
                     raise ValueError("continues a call that is not there")
                 tokens.prompt.follow(before)

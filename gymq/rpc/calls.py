@@ -51,12 +51,12 @@ PROBE_EVERY_S = 1.0
 PROBE_TIMEOUT_S = 2.0
 
 ANSWERS: dict[type[Call], tuple[type[Message], ...]] = {
-    Seed: (Seeded,),
-    ToolCall: (ToolResult,),
-    Verify: (Verified,),
-    Close: (Closed,),
-    Generate: (Generated,),
-    GenerateNext: (Generated, NeedsPrefix),
+    Seed: (Seeded, Fail),
+    ToolCall: (ToolResult, Fail),
+    Verify: (Verified, Fail),
+    Close: (Closed, Fail),
+    Generate: (Generated, Fail),
+    GenerateNext: (Generated, NeedsPrefix, Fail),
 }
 
 decode_reply = decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix)
@@ -162,9 +162,10 @@ class Calls:
     async def _until_answered(self, subject: str, request: Call, first: str, open_call: OpenCall) -> Message:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
-        failures = _Failures(deadline, request.num_lost)
+        failures: _Failures | None = None
         while True:
-            await self._bus.until_connected(deadline - loop.time())
+            if not self._bus.is_connected:
+                await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
             try:
                 return await self._once(first or subject, request, deadline)
@@ -183,6 +184,7 @@ class Calls:
                 problem = error
                 interrupted = False
             first = ""
+            failures = failures or _Failures(deadline, request.num_lost)
             unserved = isinstance(problem, NoWorker) and not interrupted
             if unserved:
                 open_call.waits_for = str(problem)
@@ -223,7 +225,9 @@ class Calls:
     async def _once(self, subject: str, request: Call, deadline: float) -> Message:
         loop = asyncio.get_running_loop()
         try:
-            body = await blobs.fit_call(self._bus, encode(request), patience_s=deadline - loop.time())
+            body = encode(request)
+            if len(body) > self._bus.max_body_bytes:
+                body = await blobs.fit_call(self._bus, body, patience_s=deadline - loop.time())
         except BadMessage as error:
             raise RolloutError(
                 FailureClass.BAD_REQUEST, f"the request to {subject} has no wire form: {error}"
@@ -239,7 +243,7 @@ class Calls:
             reply = await pending.future
             if isinstance(reply, BlobRef):
                 reply = await blobs.follow(self._bus, reply, decode_reply, "call")
-            if not isinstance(reply, (*ANSWERS[type(request)], Fail)):
+            if type(reply) not in ANSWERS[type(request)]:
                 raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
         except asyncio.CancelledError as error:
             # A call in a session for a rollout that another process continues is made again from there.
@@ -256,9 +260,9 @@ class Calls:
             raise CallLost(str(error)) from None
         finally:
             self._forget(pending)
-        if isinstance(reply, Fail) and reply.failure_class is FailureClass.WORKER_LOST:
-            raise CallLost(reply.message)
         if isinstance(reply, Fail):
+            if reply.failure_class is FailureClass.WORKER_LOST:
+                raise CallLost(reply.message)
             raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable, curable=reply.curable)
         return reply
 

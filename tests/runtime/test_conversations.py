@@ -20,7 +20,7 @@ from gymq.protocol.messages import (
     NeedsPrefix,
     decoder,
 )
-from gymq.protocol.tokens import ContinuedPrompt, TokenChain, last_tokens, link
+from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link
 from gymq.rpc.calls import Calls
 from gymq.rpc.conversation import ConversationItems
 from gymq.rpc.routing import RoutedCalls, Routes
@@ -127,7 +127,7 @@ class Cluster:
     async def turn(self, items: ConversationItems, text: str) -> None:
         items.append(said(text))
         output = (await self.ask(items)).response["output"]
-        link(output, last_tokens(items))  # as an agent does
+        link(output, items)  # as an agent does
         items += output
 
     def num_sent(self) -> list[int]:
@@ -189,7 +189,7 @@ async def test_a_model_may_give_the_same_reply_to_several_conversations(cluster:
         items += (await cluster.ask(items, session)).response["output"]
         items += [said("and?")]
         output = (await cluster.ask(items, session)).response["output"]
-        link(output, last_tokens(items))
+        link(output, items)
         assert output[0]["prompt_token_ids"].tolist() == [1, 2, 5, 6]
     assert isinstance(follows["output"][0]["prompt_token_ids"], array)
 
