@@ -3,6 +3,7 @@
 import asyncio
 import importlib.util
 import multiprocessing
+import signal
 import subprocess
 import sys
 from typing import Any
@@ -16,6 +17,12 @@ from gymq.testing import Harness, ScriptedModel, prompt, reply
 
 ENDLESS = "\\boxed{9^{9^{9^{9}}}}"
 JUDGED = {"should_use_judge": True, "judge_model_server": {"type": "responses_api_models", "name": "judge"}}
+
+
+@pytest.fixture(autouse=True)
+def no_alarm(monkeypatch):
+    """The library gives each step seconds on the clock, which a busy machine does not keep; a worker counts others."""
+    monkeypatch.setattr(signal, "alarm", lambda _seconds: 0)
 
 
 def row(expected_answer: str, question: str = "How much is it?") -> dict[str, Any]:
