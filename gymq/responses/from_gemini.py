@@ -124,7 +124,7 @@ def from_gemini_request(body: object) -> dict[str, Any]:
     except msgspec.ValidationError as error:
         raise invalid_request(error) from None
     if request.cached_content is not None:
-        raise Unsupported("cachedContent", "there is no cache of contents here; send them")
+        raise Unsupported("cachedContent", "contents are not cached here; send them")
     contents = request.contents if isinstance(request.contents, list) else [request.contents]
     params: dict[str, Any] = {"input": _items(contents)}
     if request.model is not None:
