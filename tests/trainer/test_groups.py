@@ -19,6 +19,7 @@ from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
+from tests.support.queues import queues_of_runs
 from tests.support.waiting import until
 
 from .conftest import Examples
@@ -291,6 +292,7 @@ async def test_groups_outlive_a_server_that_goes_away_for_a_while(own_server: Em
 
     async with AsyncExitStack() as stack:
         stack.push_async_callback(bus.close)
+        await stack.enter_async_context(queues_of_runs(bus))
         world = World(own_server.url, bus, stack)
         await world.start()
         world.engine.turn = turn
