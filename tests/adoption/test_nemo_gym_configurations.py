@@ -34,6 +34,10 @@ REFUSED = {
     # Harnesses and environments that are Python classes in a checkout of NeMo Gym.
     "harbor_agent.yaml": "harbor_agent_name: must be 'command' or 'oracle'",
     "harbor_agent_daytona.yaml": "option harbor_datasets.terminal_bench.local_dataset_path is missing",
+    # Ours asks a server of OpenEnv at `base_url`; NeMo Gym imports the class of the environment.
+    "openenv_coding.yaml": "option base_url is missing",
+    "openenv_echo.yaml": "option base_url is missing",
+    "openenv_maze.yaml": "option base_url is missing",
     # Coding agents that NeMo Gym clones in a state of its own. With `harness` or `agent_command` the files load.
     "swebench_openhands.yaml": "agent_framework openhands is not packaged here",
     "swebench_openhands_training.yaml": "agent_framework openhands is not packaged here",
