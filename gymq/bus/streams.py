@@ -144,13 +144,17 @@ async def ensure_agent(js: JetStream, agent: str, *, ack_wait_s: float | None = 
 async def served_agents(js: JetStream) -> dict[str, float]:
     """Return the seconds of silence after which tasks are redelivered, by the token of each agent that is served.
 
+    An agent whose record cannot be read is served, too: anything may have been published over it.
+
     Raises:
         BusError: the records cannot be read.
     """
     found: dict[str, float] = {}
     async for stored in js.read(RUNS, subjects.ALL_AGENTS):
+        agent = stored.subject.rpartition(".")[2]
+        found[agent] = ACK_WAIT_S
         with contextlib.suppress(BadMessage):
-            found[stored.subject.rpartition(".")[2]] = _decode_agent(stored.data).ack_wait_s
+            found[agent] = _decode_agent(stored.data).ack_wait_s
     return found
 
 
@@ -170,8 +174,8 @@ async def ack_wait_s(js: JetStream, agent: str) -> float:
         raise BusError(f"the agent {agent!r} has no task queue: start its cluster with the password of the operator")
     try:
         return float(_decode_agent(stored.data).ack_wait_s)
-    except BadMessage as error:
-        raise BusError(f"{stored.subject}: {error}") from None
+    except BadMessage:  # anything may have been published over it
+        return ACK_WAIT_S
 
 
 async def ensure_queue(

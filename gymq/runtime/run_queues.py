@@ -12,6 +12,7 @@ import logging
 import time
 
 from gymq.bus import Bus, BusError, Msg, streams
+from gymq.bus.jetstream import JetStreamError
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.steering import Steered
@@ -90,7 +91,10 @@ class RunQueues:
             self._agents = await streams.served_agents(self._js)
         served = [queue for queue in wanted if queue.agent in self._agents]
         for queue in served:
-            await self._keep(queue, there)
+            try:
+                await self._keep(queue, there)
+            except JetStreamError as error:  # the others are opened all the same
+                log.warning("cannot open the queue %s: %s", queue.consumer, error)
         self._warn(len({queue.consumer for queue in served} - there))
         await self._close(there - {queue.consumer for queue in wanted})
 

@@ -17,8 +17,8 @@ from packaging.version import Version
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements" / "locked.txt").read_text()
-# In environments of their own: tests/vllm/requirements.txt, tests/hubs/requirements.txt, those of isolated workers. What
-# reads logs of Inspect is no part of an image or of CI.
+# In environments of their own: tests/vllm/requirements.txt, tests/hubs/requirements.txt, those of isolated workers.
+# What reads logs of Inspect is not part of an image or of CI.
 OF_THEIR_OWN = {"vllm", "verifiers", "textarena", "litellm", "inspect"}
 EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - OF_THEIR_OWN)
 
