@@ -1,4 +1,4 @@
-"""Texts that nobody can guess."""
+"""Random texts that cannot be guessed."""
 
 from __future__ import annotations
 

@@ -247,7 +247,7 @@ def _call(item: Item) -> dict[str, Any]:
         arguments = msgspec.json.decode(item.get("arguments") or "{}")
     except msgspec.DecodeError:
         arguments = None
-    if not isinstance(arguments, dict):  # what the model wrote is no object, which the format asks for
+    if not isinstance(arguments, dict):  # the format asks for an object, and the model wrote something else
         arguments = {"arguments": item.get("arguments")}
     return {"tool_call_id": item.get("call_id"), "function_name": item.get("name"), "arguments": arguments}
 

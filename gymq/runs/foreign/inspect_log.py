@@ -170,7 +170,7 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _texts(content: object) -> tuple[list[str], list[str]]:
-    """Return the texts and the reasoning of a content; what is no text is named in its place."""
+    """Return the texts and the reasoning of a content; anything else is named in its place."""
     if isinstance(content, str):
         return [content], []
     texts: list[str] = []

@@ -36,7 +36,7 @@ def _is_foreign(path: Path) -> bool:
         first = next((line for line in JsonlFile(path) if not line.isspace()), b"")
         value = msgspec.json.decode(first)
     except (JsonlError, msgspec.DecodeError, RecursionError):
-        return False  # whoever reads the lines says what is wrong with them
+        return False  # reading the lines reports what is wrong with them
     return isinstance(value, dict) and (is_atif(value) or is_verifiers(value))
 
 

@@ -25,7 +25,7 @@ class GymnasiumAgent(gymq.Agent):
         for _ in rollout.steps(self.options.max_steps):
             reply = await rollout.respond()
             if reply.incomplete:
-                return  # half a message is no action
+                return  # a truncated message cannot be an action
             step = await _ask(session, "step", {"action": responses.output_text(reply.response)})
             rollout.record(responses.user_message(step["observation"]))
             if step["terminated"] or step["truncated"]:
