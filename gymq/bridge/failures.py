@@ -36,6 +36,10 @@ def not_found(message: str) -> BridgeError:
     return BridgeError(404, "not_found", message)
 
 
+def run_not_found(run: str) -> BridgeError:
+    return not_found(f"run {run} is not known")
+
+
 def of_rollout_error(error: RolloutError) -> BridgeError:
     """Return the answer for a call that failed."""
     details = {"stage": str(error.stage)} if error.stage else {}

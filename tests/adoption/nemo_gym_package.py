@@ -42,7 +42,7 @@ def installed(version: str) -> Path:
     if not folder.is_dir():
         python = _python("3.13")  # the only one that it installs on
         if python is None:
-            pytest.skip("there is no Python 3.13 on this machine, which nemo-gym needs")
+            pytest.skip("Python 3.13, which nemo-gym needs, is not installed here")
         new = _CACHE / f"nemo-gym-env-{version}.{os.getpid()}"
         pip = [str(new / "bin" / "python"), "-m", "pip", "install", "--quiet", "--only-binary=:all:"]
         for command in ([python, "-m", "venv", str(new)], [*pip, f"nemo-gym=={version}"]):

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from gymq.bridge.failures import BridgeError, not_found
+from gymq.bridge.failures import BridgeError, not_found, run_not_found
 from gymq.bridge.web.run_views import MOST_SEARCHED
 from gymq.bus import Bus
 from gymq.data.jsonl import JsonlError
@@ -68,7 +68,7 @@ class RunActions:
             BusError, BadToken
         """
         if not await self._runs.exists(run):
-            raise not_found(f"there is no run {run}")
+            raise run_not_found(run)
         return await QueueClient(self._bus).cancel(run)
 
     async def pause(self, run: str, *, paused: bool) -> Steering:
@@ -92,7 +92,7 @@ class RunActions:
 
     async def _steer(self, run: str, **changes: Any) -> Steering:
         if not await self._runs.exists(run):
-            raise not_found(f"there is no run {run}")
+            raise run_not_found(run)
         return await steer(self._bus, run, **changes)
 
     async def requeue_failures(self, run: str) -> Requeued:

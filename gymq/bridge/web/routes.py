@@ -10,7 +10,7 @@ import msgspec
 from aiohttp import web
 
 from gymq.bridge.context import ReadContext
-from gymq.bridge.failures import BridgeError, invalid, not_found
+from gymq.bridge.failures import BridgeError, invalid, not_found, run_not_found
 from gymq.bridge.http import JSON, read_body
 from gymq.bridge.web.actions import Description, Retuning, RunActions, refused_change
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
@@ -192,7 +192,7 @@ class WebRoutes:
         run = _run(request)
         record = await self._records.record(run)
         if record is None and not await self._records.exists(run):
-            raise not_found(f"there is no run {run}")
+            raise run_not_found(run)
         stored = b"" if record is None else record.configuration
         return _answer(await asyncio.to_thread(configuration_view, stored))
 

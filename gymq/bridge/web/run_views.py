@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from gymq.bridge.failures import not_found
+from gymq.bridge.failures import run_not_found
 from gymq.bridge.web.histogram import Bar, histogram
 from gymq.bus import Bus, streams
 from gymq.protocol import subjects
@@ -117,7 +117,7 @@ class RunViews:
     async def _read(self, run: str, before: RunView | None) -> RunView:
         record, checkpoint = await self._runs.record(run), await read_profile(self._js, run)
         if record is None and checkpoint is None:
-            raise not_found(f"there is no run {run}")
+            raise run_not_found(run)
         record = record or Run(run=run, created_at=0.0)
         at = None if checkpoint is None else checkpoint.at
         known = before if before is not None and before.overview.updated_at == at else None

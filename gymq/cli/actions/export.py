@@ -16,7 +16,7 @@ from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.redaction import environment_secrets, hide
-from gymq.runs.export.files import RunExport
+from gymq.runs.export.files import ConvertedFile, RunExport
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import RunReport
 from gymq.runs.export.table import RunTableFile
@@ -48,28 +48,27 @@ async def export_file(run: str, output: Path, nats: str | None, token_ids: Token
 
 
 async def export_training_set(run: str, output: Path, nats: str | None, form: TrainingSet, min_reward: float) -> int:
-    count = 0
-    async with _stored(run, nats) as (_, outcomes):
-        with TrainingSetFile(output, form, min_reward) as file:
-            async for _, outcome in outcomes:
-                file.add(outcome)
-                count += 1
-    print(f"{file.num_written:,} examples of {count:,} outcomes of {run} in {output}")
-    if file.num_left_out:
-        print(f"gymq: {file.num_left_out:,} rollouts are masked or have no chat form and are left out", file=sys.stderr)
-    return 0
+    made, why = "examples", "are masked or have no chat form"
+    return await _convert(run, output, nats, lambda: TrainingSetFile(output, form, min_reward), made, why)
 
 
 async def export_trajectories(run: str, output: Path, nats: str | None, form: TrajectoryForm) -> int:
+    made, why = "trajectories", "have no such form"
+    return await _convert(run, output, nats, lambda: TrajectoryFile(output, form), made, why)
+
+
+async def _convert(
+    run: str, output: Path, nats: str | None, new_file: Callable[[], ConvertedFile], made: str, why_left_out: str
+) -> int:
     count = 0
     async with _stored(run, nats) as (_, outcomes):
-        with TrajectoryFile(output, form) as file:
+        with new_file() as file:
             async for _, outcome in outcomes:
                 file.add(outcome)
                 count += 1
-    print(f"{file.num_written:,} trajectories of {count:,} outcomes of {run} in {output}")
+    print(f"{file.num_written:,} {made} of {count:,} outcomes of {run} in {output}")
     if file.num_left_out:
-        print(f"gymq: {file.num_left_out:,} rollouts have no such form and are left out", file=sys.stderr)
+        print(f"gymq: {file.num_left_out:,} rollouts {why_left_out} and are left out", file=sys.stderr)
     return 0
 
 

@@ -50,3 +50,28 @@ class RunExport:
         self._rows.write(msgspec.json.encode(fields))
         if isinstance(outcome, VerifiedRollout):
             self._results.write(output_row(outcome, self._token_ids))
+
+
+class ConvertedFile:
+    """A file with a JSON object a line, of the rollouts that have a form of its kind. Use it as a context manager.
+
+    Attributes:
+        num_written: objects so far.
+        num_left_out: rollouts that have no form of this kind.
+    """
+
+    def __init__(self, output: Path) -> None:
+        self.num_written = self.num_left_out = 0
+        self._file = Appender(output)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._file.close()
+
+    def add(self, outcome: Outcome) -> None:
+        """Add an outcome; what is not written of it depends on the form."""
+        raise NotImplementedError

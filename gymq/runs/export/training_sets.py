@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 
 from gymq.data.jsonl import JsonlError, parse_object
-from gymq.data.run_files import Appender
 from gymq.defaults import PASS_THRESHOLD
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.responses import ResponsesError, responses_to_chat
+from gymq.runs.export.files import ConvertedFile
 from gymq.runs.readable import params_of
 
 TrainingSet = Literal["sft", "dpo"]
@@ -22,7 +21,7 @@ MAX_WAITING = 8  # completions of a task that wait for their counterpart
 _MASKED = "mask_sample"  # of a verdict: not to be trained on
 
 
-class TrainingSetFile:
+class TrainingSetFile(ConvertedFile):
     """Writes the rollouts of a run as training examples. Use it as a context manager.
 
     `sft`: each rollout that passes, as `messages`. `dpo`: pairs of a rollout that passes and one of the same task that
@@ -40,20 +39,11 @@ class TrainingSetFile:
         Args:
             min_reward: smallest reward of a rollout that passes.
         """
-        self.num_written = self.num_left_out = 0
+        super().__init__(output)
         self._form = form
         self._min_reward = min_reward
-        self._file = Appender(output)
         # By task: the completions that wait, all of one side, and whether they passed.
         self._waiting: dict[int, tuple[bool, list[bytes]]] = {}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome; failures and, for `sft`, rollouts that do not pass are not written."""

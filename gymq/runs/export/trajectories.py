@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from importlib.metadata import version
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 
 from gymq.data.jsonl import JsonlError
-from gymq.data.run_files import Appender
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.protocol.tokens import encode_json
 from gymq.responses import ResponsesError
+from gymq.runs.export.files import ConvertedFile
 from gymq.runs.foreign.atif import write_atif
 from gymq.runs.foreign.verifiers_results import write_verifiers
 from gymq.runs.readable import own_fields, params_of, prompt_of, row_of
@@ -23,27 +22,13 @@ TrajectoryForm = Literal["atif", "verifiers"]
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
-class TrajectoryFile:
-    """Writes the verified rollouts of a run, one JSON object a line. Use it as a context manager.
-
-    Attributes:
-        num_written: rollouts so far.
-        num_left_out: rollouts that have no form of this kind.
-    """
+class TrajectoryFile(ConvertedFile):
+    """Writes the verified rollouts of a run, one JSON object a line."""
 
     def __init__(self, output: Path, form: TrajectoryForm) -> None:
-        self.num_written = self.num_left_out = 0
+        super().__init__(output)
         self._form = form
-        self._file = Appender(output)
         self._version = version("gymq")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._file.close()
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome; failures are not written."""
