@@ -16,12 +16,12 @@ from typing import Any
 import uvloop
 
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 from gymq.cluster.host import build
 from gymq.cluster.launch import Cluster
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, Task, VerifiedRollout
-from gymq.rpc.calls import Calls
-from gymq.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 from gymq.runtime.attempts import Attempts
 
 TURNS = 5

@@ -21,9 +21,9 @@ from benchmarks.conversing import READ
 from benchmarks.measure import cpu_s, family
 from gymq.bus import Bus, streams
 from gymq.cluster.launch import Cluster
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
+from gymq.runs.collection.collection import Collection, CollectOptions
 
 TURNS = (5, 25, 50, 100, 200)
 REPEATS = 16

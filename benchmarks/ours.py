@@ -13,11 +13,11 @@ from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.workloads import Workload
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.collection.collection import Collection, CollectOptions
 
 REPEATS = 16
 HERE = Path(__file__).parent

@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import psutil
 
-from gymq.loading.registry import WorkerNotFound
-from gymq.loading.worker_facts import names
-from gymq.loading.worker_source import WorkerSource, find_worker
 from gymq.resources import Resources
+from gymq.runtime.loading.registry import WorkerNotFound
+from gymq.runtime.loading.worker_description import worker_names
+from gymq.runtime.loading.worker_source import WorkerSource, find_worker
 from gymq.testing import Harness
 from gymq.testing.gold import play, read_gold
 
@@ -26,7 +26,7 @@ def main() -> None:
     """Print a table; the exit status is 1 if a median is above 10 ms."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description="the CPU time of a verdict")
     parser.add_argument("names", nargs="*", metavar="NAME", help="default: all that need no judge, sandbox or tools")
-    chosen = parser.parse_args().names or names("resources")
+    chosen = parser.parse_args().names or worker_names("resources")
     print(f"{'environment':46} {'median ms':>10} {'mean ms':>10}")
     above = False
     for name in chosen:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from gymq.authoring import OptionsError as OptionsError
     from gymq.authoring import Reference as Reference
     from gymq.authoring import WorkerOptions as WorkerOptions
-    from gymq.collection.evaluation import acollect as acollect
-    from gymq.collection.evaluation import collect as collect
-    from gymq.collection.results import RunResult as RunResult
-    from gymq.collection.results import load as load
     from gymq.errors import GymqError as GymqError
     from gymq.failures import ComponentFailed as ComponentFailed
     from gymq.failures import InvalidTask as InvalidTask
@@ -49,6 +45,10 @@ if TYPE_CHECKING:
     from gymq.responses import OutputItem as OutputItem
     from gymq.responses import OutputMessage as OutputMessage
     from gymq.responses import Response as Response
+    from gymq.runs.collection.evaluation import acollect as acollect
+    from gymq.runs.collection.evaluation import collect as collect
+    from gymq.runs.collection.results import RunResult as RunResult
+    from gymq.runs.collection.results import load as load
     from gymq.testing import Harness as Harness
     from gymq.testing import ScriptedModel as ScriptedModel
     from gymq.text_environment import Episode as Episode
@@ -65,11 +65,11 @@ _HOME = {
     "OutputItem": "responses",
     "FunctionCallOutput": "responses",
     "FunctionCall": "responses",
-    "acollect": "collection.evaluation",
+    "acollect": "runs.collection.evaluation",
     "Agent": "agent",
     "AgentHarness": "agent_harness",
     "AgentOptions": "agent",
-    "collect": "collection.evaluation",
+    "collect": "runs.collection.evaluation",
     "ComponentFailed": "failures",
     "Environment": "resources",
     "Episode": "text_environment",
@@ -80,7 +80,7 @@ _HOME = {
     "Judge": "judge",
     "JudgeFailed": "failures",
     "JudgeOptions": "judge",
-    "load": "collection.results",
+    "load": "runs.collection.results",
     "Model": "model",
     "ModelLoad": "model",
     "ModelRequest": "model",
@@ -93,7 +93,7 @@ _HOME = {
     "RolloutError": "failures",
     "Row": "resources",
     "RowsWanted": "resources",
-    "RunResult": "collection.results",
+    "RunResult": "runs.collection.results",
     "ScriptedModel": "testing",
     "Session": "agent",
     "StepResult": "text_environment",

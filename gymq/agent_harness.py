@@ -18,10 +18,10 @@ from typing import Any, Generic, Self
 from typing_extensions import TypeVar
 
 from gymq.agent import Agent, Rollout, run_to_verdict
-from gymq.loading.contract import check_contract
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources, Verdict
+from gymq.runtime.loading.contract import check_contract
 from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0

@@ -8,9 +8,9 @@ import pydantic
 
 from gymq.authoring import OptionsError, current_call
 from gymq.failures import ComponentFailed, RolloutError
-from gymq.loading import registry
 from gymq.protocol.messages import FailureClass, Verified, Verify
 from gymq.resources import Resources, VerifyRequest
+from gymq.runtime.loading import registry
 from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
@@ -44,7 +44,7 @@ class DelegatedVerifier:
             OptionsError: an option does not fit, or the other environment keeps state, which has no session here.
             WorkerNotFound: there is no such environment.
         """
-        found = registry.find("resources", options.name or name)
+        found = registry.find_class("resources", options.name or name)
         author = found(options.options, name=name)
         assert isinstance(author, Resources)
         if author.stateful:

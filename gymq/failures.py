@@ -53,7 +53,7 @@ class Retry:
 class Retries:
     """The retries after a failure of one class, from the cheapest to the most expensive. None: no such retry."""
 
-    call: Retry | None = None  # the same request, by its sender (`gymq.rpc.calls`)
+    call: Retry | None = None  # the same request, by its sender (`gymq.bus.rpc.calls`)
     effect: Retry | None = None  # the request of an agent, after its calls failed (`gymq.agent`)
     verdict: Retry | None = None  # the verdict on a response that is there (`gymq.agent`)
     rollout: Retry | None = None  # the whole rollout, in a new session (`gymq.runtime.attempts`)
@@ -91,8 +91,8 @@ RETRIES: dict[FailureClass, Retries] = {
         rollout=_ROLLOUT,
     ),
     # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
-    # loses four workers, the last while it ran there alone (`gymq.rpc.quarantine`), is what kills them. That is the end
-    # of this task; a collection may submit it again.
+    # loses four workers, the last while it ran there alone (`gymq.bus.rpc.quarantine`), is what kills them. That is the
+    # end of this task; a collection may submit it again.
     FailureClass.WORKER_LOST: Retries(
         call=Retry(tries=4, first_pause_s=0.05, longest_pause_s=2.0),
         rollout=Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1),
@@ -135,7 +135,7 @@ def _is_installed(file: str) -> bool:
     return file.startswith(_LIBRARIES)
 
 
-def raised_by_author(error: BaseException) -> str:
+def describe_author_error(error: BaseException) -> str:
     """Describe an exception of an author's code: its class, its text, and the frames of the author's own code.
 
     An author whose code is itself an installed package gets all frames from it on.
@@ -151,7 +151,7 @@ def raised_by_author(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def raised_at(error: BaseException) -> str:
+def author_location(error: BaseException) -> str:
     """Return ` (FILE:LINE)` of the author's code that raised an error; empty if it was not the author's code."""
     last = next(reversed(_frames_of_author(error)), None)
     is_own = last is not None and not _is_installed(last.filename) and not last.filename.startswith(("<", _PACKAGE))

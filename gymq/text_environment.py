@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeAlias
 import pydantic
 
 from gymq import responses
-from gymq.failures import InvalidTask, RolloutError, ToolError, raised_by_author
+from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.resources import Resources, RowT, Tool, Verdict, VerifyRequest, awaited
 
@@ -67,7 +67,7 @@ async def _act(worker: TextEnvironment[Any], state: Episode, action: str) -> dic
     except RolloutError:
         raise
     except Exception as error:
-        text = f"{worker.name} failed to step: {raised_by_author(error)}"
+        text = f"{worker.name} failed to step: {describe_author_error(error)}"
         raise RolloutError(FailureClass.VERIFIER_FAILED, text, stage=Stage.TOOL) from error
     state.num_steps += 1
     state.reward += reward

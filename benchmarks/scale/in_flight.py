@@ -22,9 +22,9 @@ from benchmarks.ours import instances
 from benchmarks.scale.watched import watched
 from benchmarks.workloads import Workload
 from gymq.bus import Bus, streams
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.runs.cluster_status import read_queues
+from gymq.runs.collection.collection import Collection, CollectOptions
 
 
 async def run(rollouts: int, in_flight: int, latency_s: float, sigma: float) -> None:

@@ -15,12 +15,12 @@ import uvloop
 
 from benchmarks.scale.watched import Watched, watched
 from benchmarks.workloads import model_reply
+from gymq.bus.rpc.calls import Calls
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Generate, Generated
 from gymq.protocol.tokens import encode_json
-from gymq.rpc.calls import Calls
 
 TOKENS = (160, 890, 55_500)  # about 5 KB, 23 KB and 1.4 MB
 IN_FLIGHT = (64, 1024)

@@ -22,10 +22,10 @@ from benchmarks.ours import instances
 from benchmarks.scale.watched import MIB, Watched, watched
 from benchmarks.workloads import Workload
 from gymq.bus.streams import MAX_WAITING_TASKS
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.messages import Task
 from gymq.queue.client import QueueClient
+from gymq.runs.collection.collection import Collection, CollectOptions
 
 SUBMITTERS = 256
 FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)

@@ -15,10 +15,10 @@ from pathlib import Path
 import uvloop
 
 from benchmarks.scale.watched import Watched, watched
+from gymq.bus.rpc.calls import Calls
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Close, Seed, Seeded, ToolCall, ToolResult, Verified, Verify
-from gymq.rpc.calls import Calls
 
 TIMEOUT_S = 600.0
 ROW = b'{"responses_create_params": {"input": []}}'

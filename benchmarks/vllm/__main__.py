@@ -20,7 +20,7 @@ import uvloop
 from benchmarks.measure import cpu_s, family
 from benchmarks.vllm import ways
 from benchmarks.vllm.engine import params, user_message
-from gymq.rpc.conversation import ConversationItems
+from gymq.protocol.conversation import ConversationItems
 
 TOKENS = 32
 TURNS = 20

@@ -20,12 +20,12 @@ import gymq
 from benchmarks.vllm.engine import ON_CPU, POLICY, options
 from gymq.agent import checked_response
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 from gymq.cluster.launch import Cluster
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Generate, Generated
-from gymq.rpc.calls import Calls
-from gymq.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 
 TIMEOUT_S = 600.0
 

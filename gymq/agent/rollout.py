@@ -15,9 +15,9 @@ from gymq.agent.options import AgentOptions
 from gymq.agent.session import Session
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import subjects, tokens
+from gymq.protocol.conversation import ConversationItems, HeldConversation
 from gymq.protocol.messages import FailureClass, Generate, Generated, Seeded, Stage
 from gymq.protocol.tokens import encode_json
-from gymq.rpc.conversation import ConversationItems, Held
 
 
 class _RowHead(msgspec.Struct):
@@ -119,7 +119,7 @@ class Rollout(RolloutCalls):
         given = params["input"]
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[Mapping[str, Any]] = []
-        self._held: Held | None = None  # of the conversation, by the worker that answered last
+        self._held: HeldConversation | None = None  # of the conversation, by the worker that answered last
         self._staleness = staleness
         self._policy_versions: list[str] = []
         self._envelope: Mapping[str, Any] | None = None

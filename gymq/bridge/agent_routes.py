@@ -14,13 +14,13 @@ from aiohttp import web
 from gymq import responses
 from gymq.bridge.context import Context
 from gymq.bridge.directory import InstanceAddress
-from gymq.bridge.failures import BridgeError, invalid, of_no_result
+from gymq.bridge.failures import BridgeError, as_bridge_error, invalid
 from gymq.bridge.http import JSON, json_response, parse_object
 from gymq.bridge.keys import key_of
 from gymq.bridge.rollouts import PendingRollout
+from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlError
 from gymq.data.jsonl import parse_object as parse_row
-from gymq.data.no_result import NoResult, no_result
 from gymq.data.results import NO_TOKEN_IDS, Untrainable, encode_result
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.protocol.messages import Failure
@@ -80,12 +80,12 @@ class AgentRoutes:
         outcome = await pending.outcome()
         try:
             return encode_result(outcome, on_untrainable)
-        except NoResult as error:
+        except StatusError as error:
             # Clients may show the status alone, so the reason is in the log too; once, as all rows have it.
             if error.failure_class == NO_TOKEN_IDS and agent.name not in self._reported_agents:
                 self._reported_agents.add(agent.name)
                 log.warning("%s: %s", agent.name, error.message)
-            raise of_no_result(error) from None
+            raise as_bridge_error(error) from None
 
     async def respond(self, request: web.Request) -> web.Response:
         """Return an agent's response to create parameters, without a verdict."""
@@ -98,7 +98,7 @@ class AgentRoutes:
         _checked_row(row)
         outcome = await self._context.rollouts.roll_out(row, agent.name)
         if isinstance(outcome, Failure):
-            raise of_no_result(no_result(outcome))
+            raise as_bridge_error(status_error(outcome))
         return json_response(_encode(outcome.response))
 
     async def aggregate(self, request: web.Request) -> web.Response:

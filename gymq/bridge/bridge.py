@@ -28,9 +28,9 @@ from gymq.bridge.settings import BridgeSettings
 from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.redaction import hide
-from gymq.rpc.calls import Calls
-from gymq.rpc.routing import RoutedCalls, Routes
 
 log = logging.getLogger("gymq.bridge")
 

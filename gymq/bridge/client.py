@@ -9,7 +9,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from gymq.data.no_result import RowFailed
+from gymq.data.failure_status import RowFailed
 
 Row = dict[str, Any]
 

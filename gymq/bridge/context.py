@@ -15,8 +15,8 @@ from gymq.bridge.rollouts import Rollouts
 from gymq.bridge.settings import BridgeSettings
 from gymq.bridge.token_texts import TokenTexts
 from gymq.bus import Bus
+from gymq.bus.rpc.routing import RoutedCalls
 from gymq.protocol.instances import Kind
-from gymq.rpc.routing import RoutedCalls
 
 INSTANCE = "instance"  # of a path with a prefix, such as /models/{instance}/v1/responses
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.no_result import NoResult, status_of
+from gymq.data.failure_status import StatusError, status_of
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass
 
 
-class BridgeError(NoResult):
+class BridgeError(StatusError):
     """An answer that is not a result; its failure class may also be one of the bridge's own error codes."""
 
     def body(self) -> bytes:
@@ -47,6 +47,6 @@ def of_rollout_error(error: RolloutError) -> BridgeError:
     return BridgeError(status, str(error.failure_class), error.message, **details)
 
 
-def of_no_result(error: NoResult) -> BridgeError:
+def as_bridge_error(error: StatusError) -> BridgeError:
     """Return the answer for a rollout that has no result."""
     return BridgeError(error.status, error.failure_class, error.message, **error.details)

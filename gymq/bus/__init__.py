@@ -1,4 +1,4 @@
-"""NATS and JetStream: the connection, the streams, large bodies and discovery.
+"""NATS and JetStream: the connection, the streams, large bodies, discovery, and calls (`gymq.bus.rpc`).
 
 Only this package uses the client library.
 """

@@ -25,8 +25,8 @@ DEAD_LETTERS = "DEAD_LETTERS"
 ADVISORIES = "ADVISORIES"
 
 ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
-# Of one task; then the janitor stores a failure. Agents find a task that kills them sooner (`gymq.rpc.quarantine`), and
-# the innocent ones that were in flight with several of those are delivered more often than that.
+# Of one task; then the janitor stores a failure. Agents find a task that kills them sooner (`gymq.bus.rpc.quarantine`),
+# and the innocent ones that were in flight with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
 TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
 MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit

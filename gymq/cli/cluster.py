@@ -18,10 +18,10 @@ from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.config import Config, Instance
 from gymq.config.process_settings import process_variables
-from gymq.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import say
 from gymq.runs.stored_runs import Runs
+from gymq.runtime.loading.registry import WorkerNotFound
 
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
@@ -70,7 +70,7 @@ async def cluster_url(
     async with cluster, AsyncExitStack() as stack:
         address = ClusterAddress(cluster.url)
         if config.tree.get("bridge") is not None:
-            from gymq.cli.bridging import bridge_for  # a web server, which no other command needs
+            from gymq.cli.configured_bridge import bridge_for  # a web server, which no other command needs
 
             bridge = await stack.enter_async_context(bridge_for(config, cluster.url, LOGS))
             address = ClusterAddress(cluster.url, bridge.viewer_url)

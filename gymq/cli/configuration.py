@@ -18,11 +18,11 @@ from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
-from gymq.loading.implied import implied_overrides
-from gymq.loading.model_options import model_options
-from gymq.loading.registry import WorkerNotFound
-from gymq.loading.worker_source import instance_name
 from gymq.render import say
+from gymq.runtime.loading.implied import implied_overrides
+from gymq.runtime.loading.model_options import model_options
+from gymq.runtime.loading.registry import WorkerNotFound
+from gymq.runtime.loading.worker_source import instance_name
 
 POLICY = "policy_model"
 JUDGE = "judge"
@@ -89,7 +89,7 @@ def read_config(
         for warning in check_keys(settings):
             say(f"{warning}")
         if settings.tree.get("bridge") is not None:
-            from gymq.cli.bridging import read_settings  # a web server, which no other command needs
+            from gymq.cli.configured_bridge import read_settings  # a web server, which no other command needs
 
             read_settings(settings)
     return settings

@@ -28,15 +28,15 @@ def list(
     import msgspec
 
     from gymq.cli.actions.list import print_benchmarks, print_facts
-    from gymq.loading.worker_facts import facts_of, names
     from gymq.render import listing_console
+    from gymq.runtime.loading.worker_description import describe_worker, worker_names
 
     console = listing_console()
     if kind == "benchmarks":
         print_benchmarks(search_dir, console, as_json=json)
         return 0
     for one in (kind,) if kind else get_args(Kind):
-        facts = [facts_of(one, name) for name in names(one)]
+        facts = [describe_worker(one, name) for name in worker_names(one)]
         if json:
             for each in facts:
                 print(msgspec.json.encode(each).decode())

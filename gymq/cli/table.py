@@ -8,7 +8,7 @@ from rich.text import Text
 
 from gymq.defaults import PASS_THRESHOLD
 from gymq.render import Listing, listing, printable, shown_count, shown_environments, shown_number, shown_time
-from gymq.runs.stored_runs import RunState
+from gymq.runs.stored_runs import RunProgress
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
@@ -16,7 +16,7 @@ KS = (1, 4, 16)
 MOCK_MODELS = ("simulated_model", "replay_model")
 
 
-def run_table(runs: Sequence[RunState], *, num_runs: int) -> Listing:
+def run_table(runs: Sequence[RunProgress], *, num_runs: int) -> Listing:
     """Return a table of the runs, whose caption says how many more there are."""
     caption = f"the newest {len(runs)} of {num_runs} runs" if num_runs > len(runs) else None
     numbers = ("done", "failures", "reward")

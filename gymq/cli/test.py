@@ -43,8 +43,8 @@ def test(
 
     from gymq.cli.actions.test import check, settings_of
     from gymq.config import Config, ConfigError
-    from gymq.loading.worker_source import find_worker
     from gymq.render import printable
+    from gymq.runtime.loading.worker_source import find_worker
     from gymq.testing.worker_check import CheckStep
 
     if input is not None and not input.is_file():

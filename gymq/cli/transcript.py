@@ -16,7 +16,7 @@ from gymq.data.rows import PARAMS
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, encode_json
 from gymq.render import printable, shown_seconds, shown_time
-from gymq.runs.readable import (
+from gymq.runs.outcome_fields import (
     MAX_LEVELS,
     JudgeCall,
     another_try,

@@ -26,11 +26,16 @@ from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.rpc import tracing
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.process_reports import ProcessReport
+from gymq.bus.rpc.quarantine import Quarantine
+from gymq.bus.rpc.routing import RoutedCalls, Routes
+from gymq.bus.rpc.serving import Server
 from gymq.cluster import event_loop, logs
 from gymq.config.process_settings import PROFILES_VARIABLE
 from gymq.errors import GymqError
-from gymq.failures import raised_at
-from gymq.loading import registry
+from gymq.failures import author_location
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory, parent_death
 from gymq.protocol import subjects
@@ -38,15 +43,10 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
-from gymq.rpc import tracing
-from gymq.rpc.calls import Calls
-from gymq.rpc.quarantine import Quarantine
-from gymq.rpc.routing import RoutedCalls, Routes
-from gymq.rpc.serving import Server
-from gymq.rpc.waits import ProcessReport
 from gymq.runtime.agent_runner import AgentRunner
 from gymq.runtime.intake import Intake
 from gymq.runtime.janitor import Janitor
+from gymq.runtime.loading import registry
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.profiler import Profiler
 from gymq.runtime.resources_runner import ResourcesRunner
@@ -61,7 +61,7 @@ class WorkerFailed(GymqError):
     """A worker whose own code fails while it is made or started; one line."""
 
     def __init__(self, what: str, error: BaseException) -> None:
-        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}{raised_at(error)}")
+        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}{author_location(error)}")
 
 
 class HostSpec(msgspec.Struct):
@@ -220,7 +220,7 @@ def build(instance: Instance) -> Worker:
     Raises:
         WorkerNotFound, OptionsError, BadToken, WorkerFailed
     """
-    found = registry.find(instance.kind, instance.implementation)
+    found = registry.find_class(instance.kind, instance.implementation)
     name = instance.name
     subjects.instance(name)
     try:

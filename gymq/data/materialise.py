@@ -12,8 +12,8 @@ from typing import Annotated, Any, Self
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
+from gymq.data.disk_index import RunningNumbers, TaskCounts
 from gymq.data.jsonl import JsonlError, LineSource, parse_object
-from gymq.data.ledger import RunningNumbers, TaskCounts
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.data.rows import (
     AGENT_REF,

@@ -8,8 +8,8 @@ from typing import Any, Literal
 import msgspec
 
 from gymq import responses
+from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import parse_object
-from gymq.data.no_result import NoResult, no_result
 from gymq.data.rows import FAILURE_CLASS
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
@@ -34,13 +34,13 @@ def encode_result(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
             result with an empty output, also for a failed rollout; `allow` gives the result as it is.
 
     Raises:
-        NoResult: there is no result.
+        StatusError: there is no result.
     """
     try:
         if not isinstance(outcome, VerifiedRollout):
-            raise no_result(outcome)
+            raise status_error(outcome)
         return _result(outcome, on_untrainable)
-    except NoResult as error:
+    except StatusError as error:
         if on_untrainable != "empty" or error.status == 409:
             raise
         return _empty_result(outcome, error)
@@ -59,7 +59,7 @@ def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> bytes:
     return _encode(_labelled(fields, outcome, trainable, masked=_is_masked(fields)))
 
 
-def _empty_result(outcome: Outcome, error: NoResult) -> bytes:
+def _empty_result(outcome: Outcome, error: StatusError) -> bytes:
     """Return a masked sample that trainers must not learn from; its reward has no meaning."""
     fields = _of_row(outcome)
     response = {} if isinstance(outcome, Failure) else outcome.response
@@ -146,6 +146,6 @@ def _plain(value: Any) -> Any:
 
 def _failed(
     outcome: VerifiedRollout, failure_class: str, message: str, *, status: int = 500, stage: str = "verify"
-) -> NoResult:
+) -> StatusError:
     task_id = str(outcome.rollout_id)
-    return NoResult(status, failure_class, message, stage=stage, task_id=task_id, attempts=outcome.attempt + 1)
+    return StatusError(status, failure_class, message, stage=stage, task_id=task_id, attempts=outcome.attempt + 1)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from gymq.data.disk_index import DoneRollouts, FailedAttempts, TaskCounts
 from gymq.data.jsonl import LineSource, parse_object
-from gymq.data.ledger import FailedAttempts, Ledger, TaskCounts
 from gymq.data.rows import (
     ATTEMPT_INDEX,
     FAILURE_CLASS,
@@ -79,8 +79,8 @@ class Resume:
         self._max_attempts = max_attempts if max_attempts >= 1 else MAX_ATTEMPTS
         self._num_rollouts = TaskCounts()
         self._attempts = FailedAttempts()
-        self.failed_before = Ledger()
-        self.done = Ledger()
+        self.failed_before = DoneRollouts()
+        self.done = DoneRollouts()
         try:
             self.num_rows = self._read(failures)
         except BaseException:
@@ -153,7 +153,7 @@ class Resume:
         return not terminal and attempts < self._max_attempts
 
     def _read(self, failures: LineSource | None) -> int:
-        with Ledger() as expected:
+        with DoneRollouts() as expected:
             for row in read_rows(self._materialised):
                 if not expected.add(row.task_index, row.rollout_index):
                     key = (row.task_index, row.rollout_index)
@@ -164,7 +164,7 @@ class Resume:
                 self._read_failures(failures)
             return len(expected)
 
-    def _read_completed(self, expected: Ledger) -> None:
+    def _read_completed(self, expected: DoneRollouts) -> None:
         for number, result in _keys(self._completed):
             key = (result.task_index, result.rollout_index)
             if key not in expected:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymq.data.no_result import NoResult
+from gymq.data.failure_status import StatusError
 from gymq.protocol.messages import FailureClass
 from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt
 from gymq.responses.tokens import ROUTED_EXPERTS
@@ -59,7 +59,7 @@ def one_chain(output: Sequence[Item]) -> Trainable:
     on and loses its token fields.
 
     Raises:
-        NoResult: 500; an item has only some of its token fields, or not a log prob for each token.
+        StatusError: 500; an item has only some of its token fields, or not a log prob for each token.
     """
     items = [dict(item) for item in output]
     chains: list[_Chain] = []
@@ -116,8 +116,8 @@ def _has_tokens(item: Item, where: str) -> bool:
     return True
 
 
-def _broken(message: str) -> NoResult:
-    return NoResult(500, str(FailureClass.MODEL_FAILED), message, stage="model")
+def _broken(message: str) -> StatusError:
+    return StatusError(500, str(FailureClass.MODEL_FAILED), message, stage="model")
 
 
 def _strip(item: Item) -> None:

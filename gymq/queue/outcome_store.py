@@ -57,7 +57,7 @@ class OutcomeStore:
             BadMessage: the outcome has no wire form.
         """
         subject = subjects.rollout(*outcome.rollout_id)
-        body = await blobs.fit(self._bus, without_credentials(encode(outcome)), "rollout", outcome.rollout_id)
+        body = await blobs.shrink(self._bus, without_credentials(encode(outcome)), "rollout", outcome.rollout_id)
         headers = {"Nats-Expected-Last-Subject-Sequence": str(replaces or 0)}
         try:
             await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)

@@ -1,1 +1,1 @@
-"""Stored runs: listed, watched, scored again, exported."""
+"""Runs: collected (`gymq.runs.collection`), listed, watched, scored again, exported."""

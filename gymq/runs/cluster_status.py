@@ -16,7 +16,7 @@ from gymq.cluster.server.store import ServerRecord
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.dead_letters import DeadLetters
-from gymq.runs.stored_runs import Runs, RunState
+from gymq.runs.stored_runs import RunProgress, Runs
 
 NEWEST_RUNS = 10
 NEWEST_DEAD_LETTERS = 3
@@ -75,7 +75,7 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     streams: list[StreamState]
     queues: list[QueueState]
     workers: list[WorkerState]
-    runs: list[RunState]  # the newest
+    runs: list[RunProgress]  # the newest
     num_runs: int
     num_dead_letters: int
     dead_letters: list[DeadLetterState]  # the newest, newest first

@@ -14,7 +14,7 @@ from gymq.queue.steering import paused_runs
 QUIET_S = 15.0  # with nothing queued and nothing stored, before an unfinished run is taken for interrupted
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """What a run is doing."""
 
     QUEUED = "queued"  # no rollout has ended yet
@@ -68,7 +68,7 @@ def is_empty(record: Run, queued: Queued) -> bool:
     return record.num_rollouts is None and record.run not in queued.tasks and record.run not in queued.profiled
 
 
-def state_of(record: Run, num_stored: int, updated_at: float | None, queued: Queued) -> State:
+def state_of(record: Run, num_stored: int, updated_at: float | None, queued: Queued) -> RunState:
     """Return what a run is doing.
 
     Args:
@@ -76,14 +76,14 @@ def state_of(record: Run, num_stored: int, updated_at: float | None, queued: Que
         updated_at: Unix time of the profiler's last checkpoint of it, if there is one.
     """
     if record.num_rollouts is not None and num_stored >= record.num_rollouts:
-        return State.CANCELLED if record.run in queued.cancelled else State.DONE
+        return RunState.CANCELLED if record.run in queued.cancelled else RunState.DONE
     if record.run in queued.cancelled:
-        return State.CANCELLED
+        return RunState.CANCELLED
     if record.run in queued.paused:
-        return State.PAUSED
+        return RunState.PAUSED
     if record.run in queued.tasks:
-        return State.RUNNING if num_stored else State.QUEUED
+        return RunState.RUNNING if num_stored else RunState.QUEUED
     if record.num_rollouts is None:  # row by row, by programs that do not say how many there will be
-        return State.DONE if num_stored else State.QUEUED
+        return RunState.DONE if num_stored else RunState.QUEUED
     is_quiet = time.time() - max(record.created_at, updated_at or 0.0) > QUIET_S
-    return State.INTERRUPTED if is_quiet else State.RUNNING
+    return RunState.INTERRUPTED if is_quiet else RunState.RUNNING

@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from gymq.authoring import CurrentCall, current_call
+from gymq.data.disk_index import TemporaryDatabase
 from gymq.data.jsonl import JsonlFile, LineSource, atomic_write, parse_object
-from gymq.data.ledger import TemporaryDatabase
 from gymq.data.rows import (
     AGENT_REF,
     FAILURE_CLASS,
@@ -30,7 +30,7 @@ from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage, Unresolved, Verified, VerifiedRollout
 from gymq.runs.foreign import rollout_lines
-from gymq.runs.verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
+from gymq.runs.local_verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
 
 # What a result has and the row of its task does not have, as far as is known.
 _NOT_OF_THE_ROW = frozenset(

@@ -43,7 +43,7 @@ def profiled_totals(checkpoint: Profile | None) -> ProfiledTotals:
     return ProfiledTotals(rewarded, failures, total / rewarded if rewarded else None, agents)
 
 
-class RunState(msgspec.Struct, frozen=True):
+class RunProgress(msgspec.Struct, frozen=True):
     """The progress of a run."""
 
     run: str
@@ -115,7 +115,7 @@ class Runs:
         answer = await self._js.api(f"STREAM.MSG.GET.{streams.ROLLOUTS}", query)
         return int(answer["message"]["seq"])
 
-    async def state(self, record: Run) -> RunState:
+    async def state(self, record: Run) -> RunProgress:
         """Return the progress of a run.
 
         Raises:
@@ -123,7 +123,7 @@ class Runs:
         """
         profiled = profiled_totals(await read_profile(self._js, record.run))
         steering = await read_steering(self._bus, record.run)
-        return RunState(
+        return RunProgress(
             run=record.run,
             created_at=record.created_at,
             num_rollouts=record.num_rollouts,

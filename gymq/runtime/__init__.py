@@ -1,1 +1,1 @@
-"""Agents, models and environments at work: tasks to rollouts, journals, sessions."""
+"""Agents, models and environments at work: loaded by name, tasks to rollouts, journals, sessions."""

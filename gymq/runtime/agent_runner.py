@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from gymq.agent import Agent, Caller
 from gymq.bus import Bus
 from gymq.bus.jetstream import Delivery
+from gymq.bus.rpc import tracing
+from gymq.bus.rpc.process_reports import limit_reached
+from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
 from gymq.queue.cancel import Cancellations
@@ -19,9 +22,6 @@ from gymq.queue.dead_letters import dead_letter_failure
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.task_queue import TaskQueue
 from gymq.queue.tasks import cancelled_outcome
-from gymq.rpc import tracing
-from gymq.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
-from gymq.rpc.waits import limit_reached
 from gymq.runtime.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.runtime.journal import Fenced, Journal
 

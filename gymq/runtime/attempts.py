@@ -11,7 +11,7 @@ from gymq.agent import Agent, Caller, Rollout, run_to_verdict
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.errors import GymqError
-from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, raised_by_author
+from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
 from gymq.protocol.messages import (
     MAX_TEXT_CHARS,
     Failure,
@@ -139,7 +139,7 @@ class Attempts:
         if isinstance(error, RolloutError):
             return error
         log.error("agent %s failed", self.agent.name, exc_info=error)
-        text = raised_by_author(error)
+        text = describe_author_error(error)
         curable = isinstance(error, ImportError)
         return RolloutError(FailureClass.AGENT_FAILED, text, stage=Stage.AGENT, curable=curable)
 

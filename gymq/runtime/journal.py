@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
+from gymq.bus.rpc.calls import decode_reply
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import (
@@ -33,7 +34,6 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
-from gymq.rpc.calls import decode_reply
 
 log = logging.getLogger("gymq.journal")
 
@@ -288,7 +288,7 @@ class Journal:
     async def _write(self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False) -> None:
         entry = encode(self._entry(effects, session, alone=alone))
         self._last_sequence = await self._store(
-            await blobs.fit(self._bus, entry, "rollout", self._rollout, label="journal")
+            await blobs.shrink(self._bus, entry, "rollout", self._rollout, label="journal")
         )
         self._maybe_stored.clear()
 

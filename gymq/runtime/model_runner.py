@@ -13,7 +13,12 @@ import msgspec
 from gymq import responses
 from gymq.authoring import current_call
 from gymq.bus import BusError
-from gymq.failures import JudgeFailed, RolloutError, raised_by_author
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.loop_fairness import Turns
+from gymq.bus.rpc.process_reports import MAX_RUNS, ModelReport, TokenCount, tokens_used
+from gymq.bus.rpc.replicas import Replicas
+from gymq.bus.rpc.serving import Server, Service
+from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.messages import (
@@ -27,11 +32,6 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
-from gymq.rpc.calls import Calls
-from gymq.rpc.replicas import Replicas
-from gymq.rpc.rounds import Turns
-from gymq.rpc.serving import Server, Service
-from gymq.rpc.waits import MAX_RUNS, ModelReport, TokenCount, tokens_used
 from gymq.runtime.conversations import Conversations
 from gymq.weights.follower import WeightsFollower
 
@@ -200,7 +200,7 @@ class ModelRunner:
         except RolloutError:
             raise
         except Exception as error:
-            text = f"{self.model.name}: {raised_by_author(error)}"
+            text = f"{self.model.name}: {describe_author_error(error)}"
             raise RolloutError(FailureClass.MODEL_FAILED, text, curable=isinstance(error, ImportError)) from error
         try:
             self._count_tokens(subjects.RolloutId.run_of(request.rollout), response)
@@ -208,7 +208,7 @@ class ModelRunner:
                 tokens.pack(response)
             else:
                 # Many replies may come at once, as an engine's do that has batched them.
-                async with self._long_replies.mine():
+                async with self._long_replies.take():
                     tokens.pack(response)
         except Exception as error:
             text = f"invalid response from model {self.model.name}: {error}"

@@ -20,7 +20,7 @@ from gymq.bus.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Outcome, Profile, Run, compressed, decoder, encode
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.stats.outcomes import add_outcome
+from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 
 log = logging.getLogger("gymq.profiler")

@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Any
 
+from gymq.bus.rpc.serving import Server
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Close, Message, Seed, ToolCall, Verify, decoder
 from gymq.resources import Resources
-from gymq.rpc.serving import Server
 from gymq.runtime.sessions import ResourcesWorker
 
 log = logging.getLogger("gymq.resources")

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from gymq.failures import InvalidTask, RolloutError, ToolError, raised_by_author
+from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import (
     BadMessage,
@@ -301,7 +301,7 @@ class ResourcesWorker:
                 FailureClass.VERIFIER_FAILED, f"{self.author.name} did not finish its {stage} in time", stage=stage
             ) from None
         except Exception as error:
-            text = f"{self.author.name} failed to {stage}: {raised_by_author(error)}"
+            text = f"{self.author.name} failed to {stage}: {describe_author_error(error)}"
             raise RolloutError(
                 FailureClass.VERIFIER_FAILED, text, stage=stage, curable=isinstance(error, ImportError)
             ) from error

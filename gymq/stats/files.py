@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
+from gymq.data.disk_index import TaskCounts, TemporaryDatabase
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
-from gymq.data.ledger import TaskCounts, TemporaryDatabase
 from gymq.data.rows import (
     FAILURE_CLASS,
     FAILURE_TERMINAL,
@@ -24,7 +24,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import FAILURE_SEQUENCE, RunFiles
 from gymq.defaults import PASS_THRESHOLD
-from gymq.stats.outcomes import numbers_of
+from gymq.stats.outcome_feed import numbers_of
 from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row
 from gymq.stats.running import RunningProfile
 

@@ -10,6 +10,7 @@ async def test_nothing_fools_it():
     assert report.ok, report.problems
 """
 
+from gymq.runtime.loading.registry import find_class
 from gymq.testing.auditing import audit
 from gymq.testing.harness import Harness, HarnessSession
 from gymq.testing.report import AuditError, AuditReport, Check
@@ -25,6 +26,7 @@ __all__ = [
     "ScriptedJudge",
     "ScriptedModel",
     "audit",
+    "find_class",
     "function_call",
     "prompt",
     "reply",

@@ -17,16 +17,16 @@ from gymq.authoring import OptionsError
 from gymq.bus import Bus, BusError
 from gymq.cluster.launch import Cluster, LaunchError
 from gymq.cluster.server import ServerError
-from gymq.collection.collection import CollectError, Collection, CollectOptions
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import FAILURE_CLASS, RowError
 from gymq.failures import InvalidTask, RolloutError
-from gymq.loading.registry import WorkerNotFound
-from gymq.loading.worker_source import WorkerSource
 from gymq.protocol.messages import FailureClass
 from gymq.resources import Resources
+from gymq.runs.collection.collection import CollectError, Collection, CollectOptions
+from gymq.runtime.loading.registry import WorkerNotFound
+from gymq.runtime.loading.worker_source import WorkerSource
 from gymq.testing import Harness, reply
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
 from gymq.workers import SHIPPED

@@ -14,9 +14,9 @@ import msgspec
 import pydantic
 
 from gymq.authoring import first_problem
+from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
-from gymq.data.no_result import NoResult, no_result
 from gymq.data.records import Record
 from gymq.data.results import encode_result
 from gymq.data.rows import TASK_INDEX, MaterialisedRow, RowError, digest_of
@@ -251,14 +251,14 @@ class PendingGroup:
         index = outcome.rollout_index
         try:
             if not isinstance(outcome, VerifiedRollout):
-                raise no_result(outcome)
+                raise status_error(outcome)
             if digest_of(parse_object(outcome.row)) != digest_of(parse_object(self.rows[index].json)):
                 raise TrainerError(
                     f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
                     f"`{TASK_INDEX}`, or the run a new name"
                 )
             result = msgspec.json.decode(encode_result(outcome, self.on_untrainable))
-        except NoResult as error:
+        except StatusError as error:
             return SampleFailed(index, error.failure_class, error.message, error.status)
         return Sample(index, result, outcome.policy_versions)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.no_result import RowFailed
+from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.rows import PARAMS
 from gymq.protocol.tokens import TOKEN_FIELDS

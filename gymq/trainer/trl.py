@@ -25,7 +25,7 @@ from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.protocol.subjects import MAX_INDEX
-from gymq.runs.verifiers import VERIFY_TIMEOUT_S, Verifiers, verify_again
+from gymq.runs.local_verifiers import VERIFY_TIMEOUT_S, Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.sync import SyncTrainingRun

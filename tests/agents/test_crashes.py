@@ -17,7 +17,7 @@ from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
-from gymq.loading.registry import find
+from gymq.runtime.loading.registry import find_class
 from gymq.testing import function_call, prompt, reply
 
 from .crashes import uninterrupted, with_a_crash
@@ -107,7 +107,7 @@ def test_an_agents_folder_has_a_configuration_that_loads_and_rows_that_name_it(n
     agents = {instance.name: instance for instance in config.instances if instance.implementation == name}
     for instance in agents.values():
         if instance.kind == "agents":
-            find("agents", name)(instance.options, name=instance.name)
+            find_class("agents", name)(instance.options, name=instance.name)
     rows = (AGENTS / name / "data" / "example.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(rows) == 5
     assert {json.loads(row)["agent_ref"]["name"] for row in rows} <= agents.keys()

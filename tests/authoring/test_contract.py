@@ -8,11 +8,11 @@ import pytest
 
 import gymq
 from gymq.agent_harness import AgentHarness
-from gymq.loading.contract import ContractError, check_contract
-from gymq.loading.registry import WorkerNotFound, find
-from gymq.loading.worker_facts import names
-from gymq.loading.worker_source import find_worker
 from gymq.protocol.instances import Kind
+from gymq.runtime.loading.contract import ContractError, check_contract
+from gymq.runtime.loading.registry import WorkerNotFound, find_class
+from gymq.runtime.loading.worker_description import worker_names
+from gymq.runtime.loading.worker_source import find_worker
 from gymq.testing import Harness
 
 # The body of a class derived from gymq.Resources, and what is said of it, at a line of the file.
@@ -67,7 +67,7 @@ def written(folder: Path, body: str, base: str = "gymq.Resources") -> str:
 @pytest.mark.parametrize(("body", "said"), REFUSED.items())
 def test_a_class_that_cannot_verify_is_refused_with_its_line(tmp_path, body, said):
     with pytest.raises(WorkerNotFound) as refused:
-        find("resources", written(tmp_path, body))
+        find_class("resources", written(tmp_path, body))
     assert f"env.py:{said}" in str(refused.value)
 
 
@@ -79,7 +79,7 @@ def test_a_command_that_looks_for_any_kind_of_worker_says_what_is_wrong_with_the
 @pytest.mark.parametrize("body", ACCEPTED)
 @pytest.mark.filterwarnings("ignore:.* has forms that gymq .* will not accept:DeprecationWarning")
 def test_every_way_to_write_a_verifier_is_accepted(tmp_path, body):
-    assert find("resources", written(tmp_path, body)).__name__ == "Env"
+    assert find_class("resources", written(tmp_path, body)).__name__ == "Env"
 
 
 @pytest.mark.parametrize(
@@ -95,18 +95,18 @@ def test_every_way_to_write_a_verifier_is_accepted(tmp_path, body):
 def test_agents_and_models_are_checked_too(tmp_path, base, body, said):
     kind: Kind = "agents" if base == "gymq.Agent" else "models"
     with pytest.raises(WorkerNotFound) as refused:
-        find(kind, written(tmp_path, body, base))
+        find_class(kind, written(tmp_path, body, base))
     assert f"env.py:{said}" in str(refused.value)
 
 
 @pytest.mark.parametrize("kind", ["agents", "models", "resources"])
 def test_all_shipped_workers_keep_the_contract(kind):
-    found = names(kind)
+    found = worker_names(kind)
     assert found
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of forms of the first version
         for name in found:
-            check_contract(find(kind, name))
+            check_contract(find_class(kind, name))
 
 
 class NoVerifier(gymq.Resources[gymq.Row]):

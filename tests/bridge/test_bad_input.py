@@ -15,7 +15,7 @@ from gymq.bridge import BridgeSettings
 from gymq.bridge.http import connections_log
 from gymq.bridge.http_server import PortTaken
 from gymq.bridge.settings import settings_of
-from gymq.cli.bridging import read_settings
+from gymq.cli.configured_bridge import read_settings
 from gymq.cli.errors import UsageError
 from gymq.config import Config
 from gymq.testing import reply

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gymq.bridge.client import run_examples
-from gymq.data.no_result import RowFailed
+from gymq.data.failure_status import RowFailed
 
 from .engine import Body, say
 from .world import Client, World

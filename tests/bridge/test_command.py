@@ -13,7 +13,7 @@ import pytest
 
 import gymq.bridge
 from gymq.cli.bridge import bridge
-from gymq.cli.bridging import bridge_for, read_settings
+from gymq.cli.configured_bridge import bridge_for, read_settings
 from gymq.cli.errors import UsageError
 from gymq.config import Config
 from tests.support.ports import free_port

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 import gymq.bridge
 from gymq.bridge import InstanceAddress
-from gymq.bridge.stack import Stack, StackFailed
+from gymq.bridge.child_cluster import ChildCluster, ChildClusterFailed
 from tests.support.ports import free_port
 
 from .world import Client, World
@@ -84,7 +84,7 @@ def test_a_trainer_is_told_what_has_died(drop_in: None) -> None:
         process = helper._stack._process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with pytest.raises(StackFailed, match="gymq up"):
+        with pytest.raises(ChildClusterFailed, match="gymq up"):
             helper.poll()
     finally:
         helper.shutdown()
@@ -94,7 +94,7 @@ def test_a_configuration_that_does_not_do_is_told(drop_in: None) -> None:
     from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 
     wrong = OmegaConf.create({"config_paths": ["no/such/file.yaml"]})
-    with pytest.raises(StackFailed, match=r"no/such/file\.yaml"):
+    with pytest.raises(ChildClusterFailed, match=r"no/such/file\.yaml"):
         RunHelper().start(GlobalConfigDictParserConfig(initial_global_config_dict=wrong))
 
 
@@ -107,16 +107,16 @@ def test_nothing_was_started_in_this_process(drop_in: None) -> None:
 
 async def test_an_instance_that_nobody_serves_is_named(client: Client, world: World) -> None:
     assert world.bridge is not None
-    stack = Stack({"head_server": {"port": int(world.head.rpartition(":")[2])}})
-    stack._process = await asyncio.to_thread(_sleeper)
+    cluster = ChildCluster({"head_server": {"port": int(world.head.rpartition(":")[2])}})
+    cluster._process = await asyncio.to_thread(_sleeper)
     try:
-        await asyncio.to_thread(stack.check)
+        await asyncio.to_thread(cluster.check)
         directory = world.bridge._context.directory
         directory._by_name["gone"] = InstanceAddress("gone", "resources", "x", "127.0.0.1", 1, {})
-        with pytest.raises(StackFailed, match="resources_servers gone"):
-            await asyncio.to_thread(stack.check)
+        with pytest.raises(ChildClusterFailed, match="resources_servers gone"):
+            await asyncio.to_thread(cluster.check)
     finally:
-        await asyncio.to_thread(stack.stop)
+        await asyncio.to_thread(cluster.stop)
 
 
 def _sleeper() -> Any:

@@ -12,12 +12,12 @@ import pytest
 from gymq.bridge import InstanceAddress, rollouts
 from gymq.bridge.failures import BridgeError
 from gymq.bus import streams
-from gymq.data.no_result import status_of
+from gymq.data.failure_status import status_of
 from gymq.failures import RETRYABLE
-from gymq.loading.registry import find
 from gymq.protocol.messages import FailureClass
 from gymq.queue.client import QueueClient
 from gymq.runs.stored_runs import Runs
+from gymq.runtime.loading.registry import find_class
 from tests.support.waiting import until
 
 from .engine import Body, say
@@ -67,7 +67,7 @@ async def test_results_of_an_agent_have_the_same_numbers_whatever_the_model_says
 ) -> None:
     world = empty_world
     await world.add_model()
-    await world.add_resources("exam", find("resources", name)({}))
+    await world.add_resources("exam", find_class("resources", name)({}))
     await world.add_agent("asker", "exam")
     await world.start_bridge()
     found = set()

@@ -14,12 +14,12 @@ from gymq.agent import Agent
 from gymq.bridge import Bridge, BridgeSettings, Directory, InstanceAddress
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.model import Model
 from gymq.processes import KillableProcesses
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Resources
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime.agent_runner import AgentRunner
 from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner

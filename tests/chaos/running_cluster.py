@@ -13,11 +13,11 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.launch import Child, Cluster
 from gymq.cluster.server.store import Store
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.collection.collection import Collection, CollectOptions
 from tests.support.waiting import until
 
 WORKERS = Path(__file__).parent / "workers"

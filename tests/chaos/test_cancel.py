@@ -10,11 +10,11 @@ import pytest
 import pytest_asyncio
 
 from gymq.bus import Bus, BusError
-from gymq.collection.collection import Collection
 from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
 from gymq.queue.cancel import Cancellations
 from gymq.queue.client import QueueClient
+from gymq.runs.collection.collection import Collection
 from tests.support.waiting import DEADLINE_S, until
 
 from .proxy import Proxy

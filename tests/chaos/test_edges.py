@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from gymq.collection.run_setup import MaxFailures
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
+from gymq.runs.collection.run_setup import MaxFailures
 
 from .faulty_endpoint import ANSWERS, endpoint
 from .rows import row

@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
+from gymq.bus.rpc.quarantine import Quarantine, SuspectCalls
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass
-from gymq.rpc.quarantine import Quarantine, SuspectCalls
 
 
 class Worker:

@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from gymq.collection.collection import Collection
 from gymq.protocol.instances import Instance
+from gymq.runs.collection.collection import Collection
 from tests.support.waiting import DEADLINE_S, until
 
 from .rows import row

@@ -9,7 +9,7 @@ from gymq.cli import make_app
 from gymq.cli.actions.data import makers
 from gymq.cli.errors import UsageError
 from gymq.data.token_counts import TokenizerNotFound, estimated_tokens, token_counter
-from gymq.loading.registry import find
+from gymq.runtime.loading.registry import find_class
 
 MAKER = '''
 import gymq
@@ -75,7 +75,7 @@ def test_what_shipped_environments_make_are_rows_of_theirs(name, tmp_path):
     lines = output.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 3
     for line in lines:
-        find("resources", name).row_type.model_validate_json(line)
+        find_class("resources", name).row_type.model_validate_json(line)
 
 
 @pytest.mark.parametrize(

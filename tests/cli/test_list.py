@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gymq.cli import make_app
-from gymq.loading.worker_facts import facts_of, names
+from gymq.runtime.loading.worker_description import describe_worker, worker_names
 
 RIGHT_OR_NOT = """
 import gymq
@@ -33,7 +33,7 @@ class Grader(gymq.Resources[gymq.Row]):
 def test_every_worker_is_listed_with_its_facts(capsys):
     assert make_app()(["list", "resources", "--json"], exit_on_error=False, result_action="return_value") == 0
     listed = {one["name"]: one for one in map(json.loads, capsys.readouterr().out.splitlines())}
-    assert set(listed) == set(names("resources"))
+    assert set(listed) == set(worker_names("resources"))
     assert listed["mcqa"]["reward_range"] == [0.0, 1.0]
     assert listed["math_with_judge"]["needs"] == ["judge"]
 
@@ -41,7 +41,7 @@ def test_every_worker_is_listed_with_its_facts(capsys):
 def test_a_worker_of_a_file_says_what_it_is(tmp_path):
     file = tmp_path / "env.py"
     file.write_text(RIGHT_OR_NOT)
-    facts = facts_of("resources", str(file))
+    facts = describe_worker("resources", str(file))
     assert facts.summary == "Reward 2 for anything"
     assert facts.reward_range == (-2.0, 2.0)
     assert (facts.deterministic, facts.needs, facts.tools) == (False, ["judge", "network"], ["look"])
@@ -52,10 +52,10 @@ def test_the_tables_name_every_worker(kind, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert make_app()(["list", kind], exit_on_error=False, result_action="return_value") == 0
     shown = capsys.readouterr().out
-    assert all(name in shown for name in names(kind))
+    assert all(name in shown for name in worker_names(kind))
 
 
 def test_a_worker_that_cannot_be_imported_is_listed_with_the_reason(tmp_path):
     file = tmp_path / "env.py"
     file.write_text("import a_library_that_is_not_there\n")
-    assert "a_library_that_is_not_there" in (facts_of("resources", str(file)).problem or "")
+    assert "a_library_that_is_not_there" in (describe_worker("resources", str(file)).problem or "")

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from gymq.cli.actions.top import screen
-from gymq.loading.worker_facts import names
 from gymq.protocol.messages import Run
 from gymq.render import listing, print_prose, shown_environments
 from gymq.runs.overview import Overview, run_overview
+from gymq.runtime.loading.worker_description import worker_names
 from gymq.stats.running import RunningProfile
 
 from .conftest import Finished, entry
@@ -25,7 +25,7 @@ def commands(cluster: Finished) -> dict[str, tuple[list[object], list[str]]]:
     """Commands that list something, each with names that it prints."""
     run, config = cluster.run, cluster.config
     return {
-        "list": (["list", "resources"], names("resources")),
+        "list": (["list", "resources"], worker_names("resources")),
         "status": (["status"], [run, "letters_agent", "policy_model", "letters.py", "simple_agent", "DEAD_LETTERS"]),
         "top": (["top", "--once", "--interval", 0.2], [run, "letters_agent", "policy_model", "resources"]),
         "rollouts": (["rollouts"], [run]),

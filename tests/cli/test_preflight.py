@@ -12,10 +12,10 @@ import pytest
 import gymq
 from gymq.cli.configuration import read_config
 from gymq.cli.parameters import WorkerSources
-from gymq.collection.preflight import RowTypes, probe_models
-from gymq.collection.run_setup import CollectError
 from gymq.failures import InvalidTask
 from gymq.protocol.instances import Instance
+from gymq.runs.collection.preflight import RowTypes, probe_models
+from gymq.runs.collection.run_setup import CollectError
 
 from .conftest import LETTERS, Called, Command, row
 from .endpoint import PROBE, RESPONSE, prompt_of, served

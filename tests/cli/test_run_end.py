@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from gymq.cli.run_facts import RunFacts
+from gymq.bus.rpc.process_reports import TokenCount
+from gymq.cli.run_summary import RunSummary
 from gymq.cli.table import profile_table
 from gymq.data.run_files import RunFiles
 from gymq.defaults import VIEWER_URL
-from gymq.rpc.waits import TokenCount
 from gymq.stats.files import read_statistics
 from gymq.stats.running import RunningProfile
 
@@ -100,14 +100,14 @@ def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_pa
 
 
 def test_facts_are_sentences():
-    facts = RunFacts(41.2, 36_000, 10_800, {"judge": TokenCount(1200, 96), "unasked": TokenCount()}, 12, 3, 40)
+    facts = RunSummary(41.2, 36_000, 10_800, {"judge": TokenCount(1200, 96), "unasked": TokenCount()}, 12, 3, 40)
     assert list(facts.lines()) == [
         "took 41 s; tokens of rewarded rollouts: 36,000 in, 10,800 out; judge 1,200 in, 96 out",
         "12 replies were truncated at the limit of output tokens (--max-tokens)",
         "3 rollouts and 40 model calls were retried",
     ]
-    assert list(RunFacts(1.0, 0, 0, {}, 0, 0, 0).lines()) == ["took 1.00 s"]
-    assert list(RunFacts(1.0, 0, 0, {}, 1, 1, 1).lines())[1:] == [
+    assert list(RunSummary(1.0, 0, 0, {}, 0, 0, 0).lines()) == ["took 1.00 s"]
+    assert list(RunSummary(1.0, 0, 0, {}, 1, 1, 1).lines())[1:] == [
         "1 reply was truncated at the limit of output tokens (--max-tokens)",
         "1 rollout and 1 model call were retried",
     ]

@@ -9,8 +9,8 @@ import pytest
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import Sampling
 from gymq.cli.sampling import read_sampling
-from gymq.collection.run_setup import default_output
 from gymq.config import ConfigError
+from gymq.runs.collection.run_setup import default_output
 
 from .conftest import Command, write_environment
 from .endpoint import Endpoint

@@ -21,9 +21,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gymq.collection.collection import Progress
-from gymq.collection.progress_view import BAR, _View, show_progress, shown_reward
-from gymq.rpc.waits import SlowestCall
+from gymq.bus.rpc.process_reports import SlowestCall
+from gymq.runs.collection.collection import Progress
+from gymq.runs.collection.progress_view import BAR, _View, show_progress, shown_reward
 from gymq.stats.intervals import Estimate, Interval
 from gymq.testing import reply
 

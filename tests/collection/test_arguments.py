@@ -8,12 +8,12 @@ import pytest
 
 import gymq
 from gymq.authoring import OptionsError
-from gymq.collection.arguments import FunctionModel, read_setup, write_rows
 from gymq.config import ConfigError
 from gymq.judge import JudgeOptions
-from gymq.loading.registry import WorkerNotFound
 from gymq.model import ModelRequest
 from gymq.responses import output_text, validate_response
+from gymq.runs.collection.arguments import FunctionModel, read_setup, write_rows
+from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.testing import reply
 
 

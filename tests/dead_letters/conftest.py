@@ -11,12 +11,12 @@ import pytest
 import gymq
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.protocol.messages import Outcome, Task
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime.agent_runner import AgentRunner
 from gymq.runtime.intake import Intake
 from gymq.runtime.janitor import Janitor

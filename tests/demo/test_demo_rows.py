@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gymq.config import load
-from gymq.loading import registry
 from gymq.responses import function_call_output, validate_params
+from gymq.runtime.loading import registry
 from gymq.testing import Harness, function_call, reply
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo"
@@ -80,7 +80,7 @@ def test_every_tool_that_a_script_calls_is_offered():
 
 @pytest.mark.parametrize("name", AT_LEAST)
 async def test_the_solution_pays_1_and_the_mistake_0(name):
-    async with Harness(registry.find("resources", name)) as env:
+    async with Harness(registry.find_class("resources", name)) as env:
         for row in rows_of(name):
             assert await reward_of(env, row, "simulated_solution") == 1.0, row
             assert await reward_of(env, row, "simulated_mistake") == 0.0, row
@@ -100,5 +100,5 @@ def test_the_configuration_has_every_agent_that_a_row_names():
 
 def test_the_configuration_fits_its_workers():
     for instance in load([DEMO / "config.yaml"], env_yaml=None).instances:
-        worker = registry.find(instance.kind, instance.implementation)
+        worker = registry.find_class(instance.kind, instance.implementation)
         worker(instance.options, name=instance.name)

@@ -12,8 +12,6 @@ import msgspec
 import pytest
 
 from gymq.bus import streams
-from gymq.collection.collection import CollectError, Collection, CollectOptions, Progress
-from gymq.collection.run_setup import MaxFailures
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
@@ -23,6 +21,8 @@ from gymq.data.run_files import Manifest, RunFileError, RunFiles
 from gymq.protocol import subjects
 from gymq.protocol.messages import Task, encode
 from gymq.queue.client import QueueClient
+from gymq.runs.collection.collection import CollectError, Collection, CollectOptions, Progress
+from gymq.runs.collection.run_setup import MaxFailures
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
 from tests.support.waiting import until
@@ -134,7 +134,7 @@ async def test_the_connection_stays_alive_while_the_files_of_a_large_run_are_rea
         reader_threads.append(threading.get_ident())
         return Resume(*sources)
 
-    monkeypatch.setattr("gymq.collection.collection.Resume", read_files)
+    monkeypatch.setattr("gymq.runs.collection.collection.Resume", read_files)
     desk.write_input([row()])
     progress = await desk.collect()
     assert progress.done == 1
@@ -395,7 +395,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, step: str) -> None:
         case "after the manifest":
             monkeypatch.setattr(RunFiles, "write_manifest", write_and_end)
         case "before the record":
-            monkeypatch.setattr("gymq.collection.run_setup.RunSetup._record", store)
+            monkeypatch.setattr("gymq.runs.collection.run_setup.RunSetup._record", store)
         case "before the tasks":
             monkeypatch.setattr(QueueClient, "submit", store)
 
@@ -683,7 +683,7 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
 
 
 async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.collection.collection.STALLED_AFTER_S", 0.3)
+    monkeypatch.setattr("gymq.runs.collection.collection.STALLED_AFTER_S", 0.3)
     desk.write_input([row("a"), row("never", agent_ref={"name": "waiter"})])
     collection = desk.collection(rollout_timeout_s=10.0)
     running = asyncio.create_task(collection.run())

@@ -9,13 +9,13 @@ import msgspec
 import pytest
 
 from gymq.cluster.host import HostSpec
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol import subjects
 from gymq.protocol.messages import Run, encode
+from gymq.runs.collection.collection import Collection, CollectOptions
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import last_profile, read_profile
-from gymq.stats.outcomes import add_outcome
+from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 from tests.support.waiting import until_answer
 

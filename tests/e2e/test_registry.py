@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.loading import registry
-from gymq.loading.registry import WorkerNotFound
+from gymq.runtime.loading import registry
+from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.testing import Harness, prompt, reply
 
 ONE = """
@@ -34,19 +34,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_worker_is_found_by_its_name() -> None:
-    assert registry.find("agents", "simple_agent").__name__ == "SimpleAgent"
+    assert registry.find_class("agents", "simple_agent").__name__ == "SimpleAgent"
 
 
 def test_a_worker_in_the_current_folder_is_found_by_its_name(folder: Path) -> None:
     place = folder / "workers" / "resources" / "registry_test_env"
     place.mkdir(parents=True)
     (place / "worker.py").write_text(ONE)
-    assert registry.find("resources", "registry_test_env").__name__ == "Env"
+    assert registry.find_class("resources", "registry_test_env").__name__ == "Env"
 
 
 def test_a_shipped_worker_is_a_module_of_gymq() -> None:
-    assert registry.find("resources", "mcqa").__module__ == "gymq.workers.resources.mcqa.worker"
-    assert registry.find("resources", "gymq.workers.resources.mcqa.worker") is registry.find("resources", "mcqa")
+    assert registry.find_class("resources", "mcqa").__module__ == "gymq.workers.resources.mcqa.worker"
+    assert registry.find_class("resources", "gymq.workers.resources.mcqa.worker") is registry.find_class(
+        "resources", "mcqa"
+    )
 
 
 def test_a_worker_in_the_current_folder_imports_what_lies_beside_it(folder: Path) -> None:
@@ -54,65 +56,67 @@ def test_a_worker_in_the_current_folder_imports_what_lies_beside_it(folder: Path
     place.mkdir(parents=True)
     (place / "parts.py").write_text("REWARD = 0.5\n")
     (place / "worker.py").write_text("from workers.resources.registry_test_two.parts import REWARD\n" + ONE)
-    assert registry.find("resources", "registry_test_two").__module__ == "workers.resources.registry_test_two.worker"
+    assert (
+        registry.find_class("resources", "registry_test_two").__module__ == "workers.resources.registry_test_two.worker"
+    )
 
 
 def test_the_former_module_of_a_shipped_worker_is_answered_with_its_name(folder: Path) -> None:
     with pytest.raises(WorkerNotFound, match=r"workers are in gymq\.workers\.resources\.no_such_worker\.worker$"):
-        registry.find("resources", "workers.resources.no_such_worker.worker")
+        registry.find_class("resources", "workers.resources.no_such_worker.worker")
 
 
 def test_a_worker_is_found_by_its_module(folder: Path) -> None:
     (folder / "registry_test_package").mkdir()
     (folder / "registry_test_package" / "env.py").write_text(TWO)
-    assert registry.find("resources", "registry_test_package.env:Other").__name__ == "Other"
+    assert registry.find_class("resources", "registry_test_package.env:Other").__name__ == "Other"
 
 
 def test_a_worker_is_found_by_its_file(folder: Path) -> None:
     (folder / "env.py").write_text(ONE)
-    assert registry.find("resources", "./env.py").__name__ == "Env"
-    assert registry.find("resources", str(folder / "env.py")).__name__ == "Env"
+    assert registry.find_class("resources", "./env.py").__name__ == "Env"
+    assert registry.find_class("resources", str(folder / "env.py")).__name__ == "Env"
 
 
 def test_a_file_is_loaded_once(folder: Path) -> None:
     (folder / "env.py").write_text(ONE)
-    assert registry.find("resources", "env.py") is registry.find("resources", "./env.py:Env")
+    assert registry.find_class("resources", "env.py") is registry.find_class("resources", "./env.py:Env")
 
 
 def test_files_of_the_same_name_are_different_workers(folder: Path) -> None:
     for name in ("a", "b"):
         (folder / name).mkdir()
         (folder / name / "env.py").write_text(ONE)
-    assert registry.find("resources", "a/env.py") is not registry.find("resources", "b/env.py")
+    assert registry.find_class("resources", "a/env.py") is not registry.find_class("resources", "b/env.py")
 
 
 def test_a_file_may_import_what_lies_beside_it(folder: Path) -> None:
     (folder / "apart").mkdir()
     (folder / "apart" / "registry_test_helper.py").write_text("REWARD = 0.5\n")
     (folder / "apart" / "env.py").write_text("from registry_test_helper import REWARD\n" + ONE)
-    assert registry.find("resources", "apart/env.py").__name__ == "Env"
+    assert registry.find_class("resources", "apart/env.py").__name__ == "Env"
 
 
 async def test_a_worker_from_a_file_verifies_in_a_process(folder: Path) -> None:
     (folder / "env.py").write_text(ONE)
-    async with Harness(registry.find("resources", "env.py")) as env:
+    async with Harness(registry.find_class("resources", "env.py")) as env:
         assert (await env.verify(prompt("?"), reply("!"))).reward == 1.0
 
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
     with pytest.raises(WorkerNotFound, match=rf"file {folder}/nothing\.py not found"):
-        registry.find("resources", "nothing.py")
+        registry.find_class("resources", "nothing.py")
 
 
 def test_a_name_that_is_not_there_says_where_it_was_looked_for() -> None:
     with pytest.raises(WorkerNotFound, match=r"no folder workers/resources/nothing with worker\.py"):
-        registry.find("resources", "nothing")
+        registry.find_class("resources", "nothing")
 
 
 @pytest.mark.parametrize("name", ["", "a b", "../x", "1a"])
 def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     with pytest.raises(WorkerNotFound, match="invalid worker name"):
-        registry.find("resources", name)
+        registry.find_class("resources", name)
 
 
 @pytest.mark.parametrize(
@@ -127,7 +131,7 @@ def test_what_cannot_be_a_name_is_refused(name: str) -> None:
 def test_a_file_that_cannot_be_loaded_says_why_in_one_line(folder: Path, text: str, said: str) -> None:
     (folder / "env.py").write_text(text)
     with pytest.raises(WorkerNotFound) as caught:
-        registry.find("resources", "env.py")
+        registry.find_class("resources", "env.py")
     assert str(caught.value).startswith(f"{folder}/env.py cannot be loaded: ")
     assert said.format(file=folder / "env.py") in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -137,30 +141,30 @@ def test_a_module_that_cannot_be_imported_says_why(folder: Path) -> None:
     (folder / "registry_test_broken").mkdir()
     (folder / "registry_test_broken" / "env.py").write_text("1 / 0")
     with pytest.raises(WorkerNotFound, match=r"cannot import registry_test_broken\.env .*ZeroDivisionError"):
-        registry.find("resources", "registry_test_broken.env")
+        registry.find_class("resources", "registry_test_broken.env")
 
 
 def test_of_several_classes_one_must_be_named(folder: Path) -> None:
     (folder / "env.py").write_text(TWO)
     with pytest.raises(WorkerNotFound, match=r"found Env, Other; name it as env\.py:Class"):
-        registry.find("resources", "env.py")
-    assert registry.find("resources", "env.py:Env").__name__ == "Env"
+        registry.find_class("resources", "env.py")
+    assert registry.find_class("resources", "env.py:Env").__name__ == "Env"
 
 
 @pytest.mark.parametrize("name", ["Nothing", "gymq", "__name__"])
 def test_a_class_that_is_not_there_is_refused(folder: Path, name: str) -> None:
     (folder / "env.py").write_text(ONE)
     with pytest.raises(WorkerNotFound, match=rf"env\.py:{name}: no class {name} derived from gymq\.Resources"):
-        registry.find("resources", f"env.py:{name}")
+        registry.find_class("resources", f"env.py:{name}")
 
 
 def test_a_class_of_another_kind_is_refused(folder: Path) -> None:
     (folder / "env.py").write_text(ONE)
     with pytest.raises(WorkerNotFound, match=r"expected one class derived from gymq\.Agent, found none"):
-        registry.find("agents", "env.py")
+        registry.find_class("agents", "env.py")
 
 
 def test_classes_that_a_module_only_imports_do_not_count(folder: Path) -> None:
     (folder / "registry_test_base.py").write_text(ONE)
     (folder / "env.py").write_text("from registry_test_base import Env\nclass Mine(Env): pass\n")
-    assert registry.find("resources", "env.py").__name__ == "Mine"
+    assert registry.find_class("resources", "env.py").__name__ == "Mine"

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import psutil
 import pytest
 
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
+from gymq.runs.collection.collection import Collection, CollectOptions
 
 from .running_cluster import SECRET, RunningCluster, row
 

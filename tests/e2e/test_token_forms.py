@@ -9,7 +9,6 @@ from gymq.workers.resources.example_session_state_mgmt import worker as counting
 
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import TokenForm
@@ -18,6 +17,7 @@ from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.token_forms import read
 from gymq.protocol.tokens import ContinuedPrompt
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.collection.collection import Collection, CollectOptions
 
 TURNS = 6
 

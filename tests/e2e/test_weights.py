@@ -12,13 +12,13 @@ import pytest_asyncio
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
+from gymq.bus.rpc.calls import Calls
 from gymq.cluster.launch import Cluster
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Generate, Generated, VerifiedRollout
-from gymq.rpc.calls import Calls
+from gymq.runs.collection.collection import Collection, CollectOptions
 from tests.support.waiting import until
 
 from .running_cluster import WORKERS, RunningCluster, row

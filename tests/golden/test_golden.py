@@ -29,7 +29,7 @@ from gymq.data.run_files import Manifest, RunFiles, failure_row, output_row, ref
 from gymq.protocol import messages, subjects
 from gymq.protocol.messages import Failure, FailureClass, Message, Stage, Unresolved, VerifiedRollout
 from gymq.stats.files import ReportFiles, read_statistics
-from gymq.stats.outcomes import add_outcome
+from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import RunningProfile
 
 HERE = Path(__file__).parent

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gymq.config import load
-from gymq.loading.registry import find
+from gymq.runtime.loading.registry import find_class
 
 MODELS = Path(__file__).parents[2] / "workers" / "models"
 ENDPOINT = [
@@ -34,4 +34,4 @@ def test_the_shipped_configuration_fits_the_worker(name: str) -> None:
     (instance,) = config.instances
     assert instance.name == (name if name == "genrm_model" else "policy_model")
     assert (instance.kind, instance.implementation) == ("models", name)
-    find("models", name)(dict(instance.options), name=instance.name)
+    find_class("models", name)(dict(instance.options), name=instance.name)

@@ -12,10 +12,10 @@ import pytest
 from aiohttp import web
 
 from gymq.bus import Bus
+from gymq.bus.rpc import tracing
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.protocol.messages import Generate, Generated, decoder
-from gymq.rpc import tracing
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 
 trace_service = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="pip install 'gymq[observability]'"

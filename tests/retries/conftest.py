@@ -10,11 +10,11 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.failures import RETRIES, Retries, Retry
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Outcome, Task
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime.attempts import Attempts
 from gymq.runtime.model_runner import ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner

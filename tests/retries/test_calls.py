@@ -7,10 +7,10 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus
+from gymq.bus.rpc import calls as calls_module
+from gymq.bus.rpc.calls import Calls
 from gymq.failures import RolloutError
 from gymq.protocol.messages import Fail, FailureClass, Generate, Generated, Message, encode
-from gymq.rpc import calls as calls_module
-from gymq.rpc.calls import Calls
 from tests.support.waiting import DEADLINE_S
 
 from .conftest import Change

@@ -10,11 +10,11 @@ import pytest
 
 from gymq.authoring import current_call
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import RETRIES
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Message, decoder, encode
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server, Service
 from tests.support.waiting import DEADLINE_S
 
 decode = decoder(Generate, BlobRef)

@@ -8,11 +8,11 @@ import pytest
 from gymq.workers.models.simulated_model.worker import SimulatedModel
 
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.routing import RoutedCalls, Routes
+from gymq.bus.rpc.serving import Server
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
-from gymq.rpc.calls import Calls
-from gymq.rpc.routing import RoutedCalls, Routes
-from gymq.rpc.serving import Server
 from gymq.runtime.model_runner import ModelRunner
 from tests.support.waiting import DEADLINE_S, until
 

@@ -12,7 +12,7 @@ import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus
-from gymq.failures import MAX_FRAMES, RolloutError, raised_by_author
+from gymq.failures import MAX_FRAMES, RolloutError, describe_author_error
 from gymq.model import ModelRequest
 from gymq.protocol.messages import Failure, FailureClass, Generate, Task
 from gymq.runtime.attempts import Attempts
@@ -92,7 +92,7 @@ def test_an_error_that_recurses_is_shown_by_its_last_frames():
 
     with pytest.raises(ValueError, match="too deep") as failed:
         deeper(100)
-    lines = raised_by_author(failed.value).splitlines()
+    lines = describe_author_error(failed.value).splitlines()
     assert len(lines) == 1 + MAX_FRAMES
     assert Path(__file__).name in lines[-1]
 
@@ -100,6 +100,6 @@ def test_an_error_that_recurses_is_shown_by_its_last_frames():
 def test_frames_of_libraries_are_left_out():
     with pytest.raises(ValueError, match="Expecting value") as failed:
         json.loads("nonsense")
-    (_, frame) = raised_by_author(failed.value).splitlines()
+    (_, frame) = describe_author_error(failed.value).splitlines()
     assert Path(__file__).name in frame
     assert 'json.loads("nonsense")' in frame

@@ -15,6 +15,8 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, blobs
+from gymq.bus.rpc import calls as calls_module
+from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import RETRIES, RolloutError
 from gymq.protocol import subjects
@@ -33,8 +35,6 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
-from gymq.rpc import calls as calls_module
-from gymq.rpc.calls import CallLost, Calls, NoWorker
 from tests.support.waiting import DEADLINE_S, until
 
 from .scripted_replica import ScriptedReplica, ask, call, frames, limit_patience, noise

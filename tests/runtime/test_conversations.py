@@ -9,9 +9,13 @@ import pytest
 
 import gymq
 from gymq.bus import Bus, Msg
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.routing import RoutedCalls, Routes
+from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.protocol import subjects
+from gymq.protocol.conversation import ConversationItems
 from gymq.protocol.messages import (
     FailureClass,
     Generate,
@@ -21,10 +25,6 @@ from gymq.protocol.messages import (
     decoder,
 )
 from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link
-from gymq.rpc.calls import Calls
-from gymq.rpc.conversation import ConversationItems
-from gymq.rpc.routing import RoutedCalls, Routes
-from gymq.rpc.serving import Server
 from gymq.runtime.conversations import Conversations
 from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply

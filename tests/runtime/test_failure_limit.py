@@ -2,9 +2,9 @@
 
 import pytest
 
-from gymq.collection.collection import SAME_FAILURES, FailureLimit
-from gymq.collection.run_setup import MaxFailures
 from gymq.protocol.messages import Failure, FailureClass, Stage
+from gymq.runs.collection.collection import SAME_FAILURES, FailureLimit
+from gymq.runs.collection.run_setup import MaxFailures
 
 
 def failure(failure_class: FailureClass = FailureClass.MODEL_FAILED, *, curable: bool = False) -> Failure:

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.rpc import replicas
+from gymq.bus.rpc.replicas import Replicas
+from gymq.bus.rpc.serving import Server
 from gymq.model import Model, ModelRequest
 from gymq.protocol import subjects
 from gymq.protocol.messages import Load, encode
-from gymq.rpc import replicas
-from gymq.rpc.replicas import Replicas
-from gymq.rpc.serving import Server
 from gymq.runtime.model_runner import ModelRunner
 from tests.support.waiting import until, until_answer
 

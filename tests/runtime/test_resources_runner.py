@@ -9,6 +9,8 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
@@ -26,8 +28,6 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime import resources_runner
 from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply

@@ -10,11 +10,11 @@ import msgspec
 
 import gymq
 from gymq.bus import Bus, streams
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Task
 from gymq.queue.client import QueueClient
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime.agent_runner import AgentRunner
 from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt

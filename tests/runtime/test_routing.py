@@ -10,12 +10,12 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.routing import RoutedCalls, Routes
+from gymq.bus.rpc.serving import Server
 from gymq.model import ModelLoad, ModelRequest
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated, Load, encode
-from gymq.rpc.calls import Calls
-from gymq.rpc.routing import RoutedCalls, Routes
-from gymq.rpc.serving import Server
 from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until
@@ -162,7 +162,7 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
     holder = await two.ask("s")
     other = "b" if holder == "a" else "a"
     replica, service = two.replicas[holder], two.servers[holder].services[0]
-    monkeypatch.setattr("gymq.rpc.serving.MOST_WAITING", 2)
+    monkeypatch.setattr("gymq.bus.rpc.serving.MOST_WAITING", 2)
     service.limit = 1
     replica.go.clear()
     request = Generate(rollout="r/0/0", timeout_s=60.0, params={"input": []}, session="filler")
@@ -188,7 +188,7 @@ async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: 
 async def test_replicas_that_tell_nothing_are_asked_through_the_group(
     two: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.rpc.routing.EXPIRES_S", -1.0)
+    monkeypatch.setattr("gymq.bus.rpc.routing.EXPIRES_S", -1.0)
     assert two.routes.choose(two.name, "s") == ""
     assert await two.ask("s") in ("a", "b")
 

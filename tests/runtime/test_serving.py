@@ -10,6 +10,8 @@ import pytest
 
 from gymq.bus import Bus, BusError, NoResponders
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.rpc import serving
+from gymq.bus.rpc.calls import Calls
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import (
@@ -24,8 +26,6 @@ from gymq.protocol.messages import (
     decoder,
     encode,
 )
-from gymq.rpc import serving
-from gymq.rpc.calls import Calls
 from tests.support.waiting import DEADLINE_S, until
 
 from .scripted_replica import ScriptedReplica, ask, call, decode, frames, limit_patience

@@ -9,14 +9,14 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.data.run_files import failure_row, output_row
 from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights, encode
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime.attempts import Attempts
 from gymq.runtime.model_runner import ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner

@@ -12,11 +12,11 @@ import pytest
 import gymq
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated, Weights, encode
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from gymq.weights import Pushed, PushError, push, pushing

@@ -7,8 +7,8 @@ import asyncio
 import sys
 
 from gymq.bus import Bus
+from gymq.bus.rpc.serving import Server
 from gymq.protocol.messages import BlobRef, Generate, Generated, decoder
-from gymq.rpc.serving import Server
 
 
 async def main(url: str, worker: str, subject: str, group: str) -> None:

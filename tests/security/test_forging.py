@@ -6,11 +6,11 @@ import itertools
 import pytest
 
 from gymq.bus import Bus, BusError, Denied, streams
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
 from gymq.protocol.messages import Generate, Generated, Seed, decoder, encode
 from gymq.protocol.subjects import TaskQueueName
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from tests.support.waiting import DEADLINE_S, until
 
 from .conftest import RawClients, RoleServer

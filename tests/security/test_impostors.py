@@ -13,6 +13,8 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, discovery
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.serving import Server
 from gymq.cluster.server.roles import role
 from gymq.protocol import subjects
 from gymq.protocol.messages import (
@@ -33,8 +35,6 @@ from gymq.protocol.messages import (
 from gymq.queue.client import QueueClient
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.tasks import read_task
-from gymq.rpc.calls import Calls
-from gymq.rpc.serving import Server
 from tests.support.waiting import until
 
 from .conftest import RawClients, RoleServer

@@ -19,11 +19,11 @@ import psutil
 import pytest
 
 from gymq.bus import Bus, blobs, streams
+from gymq.bus.rpc.calls import Calls
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Generate, Generated, Task, decoder, encode
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
-from gymq.rpc.calls import Calls
 from tests.support.waiting import DEADLINE_S
 
 from .conftest import RoleServer

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gymq.data.no_result import RowFailed
+from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import SampleFailed

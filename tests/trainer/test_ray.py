@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gymq.data.no_result import RowFailed
+from gymq.data.failure_status import RowFailed
 from gymq.trainer import TrainerError
 from gymq.trainer.ray import NemoGym, remote_class
 from tests.bridge.engine import say

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gymq
-from gymq.loading import registry
+from gymq.runtime.loading import registry
 from gymq.testing import Harness, ScriptedModel, reply
 
 from .archives import ARCHIVES, unpacked
@@ -42,7 +42,9 @@ async def outcomes(worker: str, cases: list[Case]) -> list[float | str]:
     """The reward of each case, or why it has none."""
     slots = asyncio.Semaphore(AT_A_TIME)
     options = JUDGE if worker == "text_to_sql" else {}
-    async with Harness(registry.find("resources", worker), options, models=ScriptedModel(equal_if_the_same)) as env:
+    async with Harness(
+        registry.find_class("resources", worker), options, models=ScriptedModel(equal_if_the_same)
+    ) as env:
 
         async def outcome(case: Case) -> float | str:
             async with slots:

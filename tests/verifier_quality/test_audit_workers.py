@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import gymq
-from gymq.loading.registry import WorkerNotFound
+from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.testing import audit
 from gymq.testing.report import CHECKS, AuditError
 

@@ -9,8 +9,8 @@ from gymq.workers.resources.mini_swe_agent.patch import find_patch
 
 import gymq
 from gymq.config import load
-from gymq.loading import registry
 from gymq.protocol.messages import FailureClass, Verified, encode
+from gymq.runtime.loading import registry
 from gymq.testing import Harness, ScriptedModel, reply
 
 from .hostile import RESPONSES
@@ -44,7 +44,7 @@ REFUSALS = {FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.C
 
 def alone(name: str) -> bool:
     """Whether a worker verifies without anything but a judge, and a stand-in for what it calls outside."""
-    return name in STAND_INS or not registry.find("resources", name).needs & {"sandbox", "network"}
+    return name in STAND_INS or not registry.find_class("resources", name).needs & {"sandbox", "network"}
 
 
 # Their verifier is the one of another, which gets the replies.
@@ -87,7 +87,7 @@ async def outcome(session: Any, row: dict[str, Any], response: dict[str, Any]) -
 
 @pytest.mark.parametrize("name", NAMES)
 async def test_no_reply_breaks_the_verifier(name):
-    worker = registry.find("resources", name)
+    worker = registry.find_class("resources", name)
     broken, rewarded = [], 0
     try:
         harness = Harness(worker, options_of(name), models=ScriptedModel(says_nothing))

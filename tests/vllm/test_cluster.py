@@ -15,9 +15,9 @@ import pytest_asyncio
 
 from gymq.bus import Bus
 from gymq.cluster.launch import Child, Cluster
-from gymq.collection.collection import Collection, CollectOptions
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
+from gymq.runs.collection.collection import Collection, CollectOptions
 from gymq.weights import pushing
 from tests.support.waiting import until
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from gymq.protocol.messages import FailureClass, Run, Stage, Timing
-from gymq.runs.run_states import Queued, State, state_of
+from gymq.runs.run_states import Queued, RunState, state_of
 from gymq.stats.over_time import Measured, by_version, over_time, spread
 from gymq.testing import reply
 
@@ -38,15 +38,15 @@ async def test_a_run_of_which_there_is_only_a_record_is_not_listed(web: Web, run
 @pytest.mark.parametrize(
     ("stored", "queued", "cancelled", "age_s", "expected"),
     [
-        (4, 0, False, 900, State.DONE),
-        (2, 2, False, 900, State.RUNNING),
-        (0, 4, False, 900, State.QUEUED),
-        (2, 0, False, 900, State.INTERRUPTED),
-        (2, 0, False, 0, State.RUNNING),
-        (4, 0, True, 900, State.CANCELLED),
+        (4, 0, False, 900, RunState.DONE),
+        (2, 2, False, 900, RunState.RUNNING),
+        (0, 4, False, 900, RunState.QUEUED),
+        (2, 0, False, 900, RunState.INTERRUPTED),
+        (2, 0, False, 0, RunState.RUNNING),
+        (4, 0, True, 900, RunState.CANCELLED),
     ],
 )
-def test_what_a_run_is_doing(stored: int, queued: int, cancelled: bool, age_s: float, expected: State) -> None:
+def test_what_a_run_is_doing(stored: int, queued: int, cancelled: bool, age_s: float, expected: RunState) -> None:
     record = Run(run="r", created_at=time.time() - age_s, num_rollouts=4)
     known = Queued({"r": queued} if queued else {}, frozenset({"r"} if cancelled else ()))
     assert state_of(record, stored, None, known) is expected

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gymq.config import load
-from gymq.loading import registry
+from gymq.runtime.loading import registry
 
 RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
 MODEL = RESOURCES.parent / "models" / "simulated_model" / "config.yaml"
@@ -20,7 +20,7 @@ _PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 @pytest.mark.parametrize("name", NAMES)
 def test_there_are_five_example_rows_that_fit(name):
-    author = registry.find("resources", name)
+    author = registry.find_class("resources", name)
     lines = (RESOURCES / name / "data" / "example.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == 5
     for line in lines:
@@ -32,7 +32,7 @@ def test_there_are_five_example_rows_that_fit(name):
 def test_the_configuration_loads_and_fits_its_workers(name):
     config = load([MODEL, RESOURCES / name / "config.yaml"], env_yaml=None)
     for instance in config.instances:
-        worker = registry.find(instance.kind, instance.implementation)
+        worker = registry.find_class(instance.kind, instance.implementation)
         worker(instance.options, name=instance.name)
     agents = {instance.name for instance in config.instances if instance.kind == "agents"}
     rows = (RESOURCES / name / "data" / "example.jsonl").read_text(encoding="utf-8").splitlines()

@@ -21,9 +21,9 @@ from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.steering import steer
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.replay import NotReplayed, Replay, Replayed
+from gymq.runtime.requeue import NotRequeued, Requeuer, RequeueResult
 
-MOST_REPLAYED = 200  # letters of one request; the page asks again while there are more
+MOST_REQUEUED = 200  # letters of one request; the page asks again while there are more
 PATIENCE_S = 30.0
 
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
@@ -96,12 +96,12 @@ class RunActions:
         return await steer(self._bus, run, **changes)
 
     async def requeue_failures(self, run: str) -> Requeued:
-        """Requeue the failed rollouts of a run, at most `MOST_REPLAYED`.
+        """Requeue the failed rollouts of a run, at most `MOST_REQUEUED`.
 
         Raises:
             BusError, BadToken
         """
-        return await self._requeue(await DeadLetters(self._bus).newest(MOST_REPLAYED, run))
+        return await self._requeue(await DeadLetters(self._bus).newest(MOST_REQUEUED, run))
 
     async def requeue_rollout(self, rollout: RolloutId) -> Requeued:
         """Requeue a failed rollout, if its failure is among the `MOST_SEARCHED` newest of its run.
@@ -113,13 +113,16 @@ class RunActions:
         return await self._requeue([entry for entry in letters if entry.letter.rollout == str(rollout)])
 
     async def _requeue(self, letters: Sequence[DeadLetterEntry]) -> Requeued:
-        replay, counts, reasons = Replay(self._bus), dict.fromkeys(Replayed, 0), dict[str, int]()
+        requeuer = Requeuer(self._bus)
+        counts, reasons = dict.fromkeys(RequeueResult, 0), dict[str, int]()
         for entry in letters:
             try:
-                counts[await replay.replay(entry)] += 1
-            except NotReplayed as problem:
+                counts[await requeuer.requeue(entry)] += 1
+            except NotRequeued as problem:
                 reasons[str(problem)] = reasons.get(str(problem), 0) + 1
-        return Requeued(counts[Replayed.AGAIN], counts[Replayed.REWARDED], sum(reasons.values()), list(reasons))
+        return Requeued(
+            counts[RequeueResult.AGAIN], counts[RequeueResult.REWARDED], sum(reasons.values()), list(reasons)
+        )
 
     async def describe(self, run: str, description: Description) -> Run:
         """Store a note and tags with the record of a run.

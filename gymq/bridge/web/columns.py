@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gymq.data.rows import PARAMS
-from gymq.runs.readable import own_fields
+from gymq.runs.outcome_fields import own_fields
 
 MOST_DETAILS = 40  # of a rollout
 MOST_COLUMNS = 200  # of a run

@@ -22,7 +22,7 @@ from gymq.bus import Bus
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.readable import exact_record
+from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
 MOST_COMPARED = 6  # runs of which all pairs are compared

@@ -17,7 +17,7 @@ from gymq.bus import BusError
 from gymq.protocol.messages import Task
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.in_progress import RolloutProgress, tasks_in_flight
+from gymq.runs.in_flight import RolloutProgress, tasks_in_flight
 
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection
@@ -129,12 +129,12 @@ async def rollout_events(
             yield None
         else:
             # All effects are made items again where a new attempt began; else only what is new.
-            kept = len(done_items(progress.done[:new_from]))
+            kept = len(done_items(progress.effects[:new_from]))
             yield (
                 "items",
                 {
                     "from": kept,
-                    "items": done_items(progress.done[new_from:]),
+                    "items": done_items(progress.effects[new_from:]),
                     "attempt": progress.attempt,
                     "worker": progress.worker,
                 },

@@ -21,7 +21,7 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.readable import (
+from gymq.runs.outcome_fields import (
     expected_of,
     is_truncated,
     num_turns,

@@ -11,8 +11,17 @@ from gymq.bridge.failures import not_found
 from gymq.data.rows import PARAMS
 from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult, Unresolved, Verified, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.in_progress import Done
-from gymq.runs.readable import another_try, answer_of, expected_of, judge_calls, objects, params_of, prompt_of, row_of
+from gymq.runs.in_flight import RecordedEffect
+from gymq.runs.outcome_fields import (
+    another_try,
+    answer_of,
+    expected_of,
+    judge_calls,
+    objects,
+    params_of,
+    prompt_of,
+    row_of,
+)
 
 MOST_TOKENS = 20_000  # of one item that are sent to a page
 
@@ -78,7 +87,7 @@ def unfinished_view(run: str, task_index: int, rollout_index: int, task: Task | 
     return view
 
 
-def done_items(done: Iterable[Done]) -> list[View]:
+def done_items(done: Iterable[RecordedEffect]) -> list[View]:
     """Return the effects of a rollout in flight as items of its output, each with its time."""
     items: list[View] = []
     for effect in done:

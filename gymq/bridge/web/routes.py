@@ -29,8 +29,8 @@ from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.cluster_status import read_queues, read_workers
-from gymq.runs.in_progress import tasks_in_flight
-from gymq.runs.readable import exact_record
+from gymq.runs.in_flight import tasks_in_flight
+from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
 MOST_INDEX = 2**53

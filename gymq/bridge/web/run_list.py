@@ -9,7 +9,7 @@ import msgspec
 from gymq.bus import Bus
 from gymq.protocol.messages import Run
 from gymq.runs.overview import RunOverview, run_overview
-from gymq.runs.run_states import Queued, State, is_empty, read_queued, state_of
+from gymq.runs.run_states import Queued, RunState, is_empty, read_queued, state_of
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import read_profile
 
@@ -23,7 +23,7 @@ class RunRow(msgspec.Struct, frozen=True):
     """A run in the list."""
 
     overview: RunOverview
-    state: State
+    state: RunState
     num_stored: int
     pass_at_1: float | None  # in percent; None: there are several agents, or no rewards yet
     output_tokens: float | None

@@ -17,7 +17,7 @@ from gymq.protocol.messages import Profile, Run
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.overview import RunOverview, run_overview
-from gymq.runs.run_states import State, read_queued, state_of
+from gymq.runs.run_states import RunState, read_queued, state_of
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import read_profile
 from gymq.stats.running import RunningProfile, Slow
@@ -43,7 +43,7 @@ class RunView(msgspec.Struct, frozen=True):
 
     overview: RunOverview
     num_stored: int  # rollouts that have an outcome, failures included
-    state: State
+    state: RunState
     num_queued: int  # tasks that are queued or in flight
     failing: list[Failing]  # the newest first
     is_done: bool = False  # whether every rollout has one; False while their number is unknown
@@ -132,7 +132,7 @@ class RunViews:
         return view if checkpoint is None else await asyncio.to_thread(_profiled, view, checkpoint)
 
 
-def _changing(view: RunView) -> tuple[int, State, int, str, list[str]]:
+def _changing(view: RunView) -> tuple[int, RunState, int, str, list[str]]:
     """Return what changes between two checkpoints."""
     return view.num_stored, view.state, view.num_queued, view.overview.note, view.overview.tags
 

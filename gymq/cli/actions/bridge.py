@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gymq.cli.bridging import bridge_for
 from gymq.cli.cluster import LOGS, running_url
+from gymq.cli.configured_bridge import bridge_for
 from gymq.cli.interrupts import until_interrupted
 from gymq.cluster import logs
 from gymq.config import Config

@@ -18,12 +18,8 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cli.cluster import cluster_url
 from gymq.cli.errors import UsageError
-from gymq.cli.run_facts import RunFacts, facts_of
+from gymq.cli.run_summary import RunSummary, summary_of
 from gymq.cli.table import profile_table
-from gymq.collection.collection import Collection, CollectOptions, Progress
-from gymq.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
-from gymq.collection.progress_view import show_progress, show_steps
-from gymq.collection.run_setup import MaxFailures
 from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
@@ -32,6 +28,10 @@ from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
 from gymq.redaction import hide_options
 from gymq.render import counted, listing_console, print_prose, say
+from gymq.runs.collection.collection import Collection, CollectOptions, Progress
+from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
+from gymq.runs.collection.progress_view import show_progress, show_steps
+from gymq.runs.collection.run_setup import MaxFailures
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.running import ProfileSnapshot
 
@@ -99,7 +99,7 @@ def _report(
     found = read_statistics(files, pass_threshold=pass_threshold, report=written, allow_partial=True)
     snapshot = found.profile.snapshot()
     policies = {model.partition(" = ")[0] for model in options.models}
-    facts = facts_of(progress, snapshot, found.truncated, policies)
+    facts = summary_of(progress, snapshot, found.truncated, policies)
     if as_json:
         print(_summary(collection, snapshot, facts))
     else:
@@ -145,7 +145,7 @@ def _stopped(collection: Collection) -> str:
     )
 
 
-def _summary(collection: Collection, snapshot: ProfileSnapshot, facts: RunFacts) -> str:
+def _summary(collection: Collection, snapshot: ProfileSnapshot, facts: RunSummary) -> str:
     progress = collection.progress
     summary: dict[str, Any] = {
         "run": progress.run,

@@ -13,7 +13,6 @@ import msgspec
 from gymq.cli.configuration import read_config
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import WorkerSources
-from gymq.collection.preparation import prepare
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block
@@ -21,10 +20,11 @@ from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX
 from gymq.data.jsonl import atomic_write, parse_object
 from gymq.data.token_counts import token_counter
-from gymq.loading.registry import WorkerNotFound, find
-from gymq.loading.worker_facts import names
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
+from gymq.runs.collection.preparation import prepare
+from gymq.runtime.loading.registry import WorkerNotFound, find_class
+from gymq.runtime.loading.worker_description import worker_names
 
 
 def make_data(
@@ -42,7 +42,7 @@ def make_data(
         UsageError: it makes none, or none of a kind, or the file cannot be written.
         OptionsError: it has none as they are wanted.
     """
-    author = find("resources", environment)
+    author = find_class("resources", environment)
     if not makes_rows(author):
         raise UsageError(f"{environment} makes no rows; these do: {', '.join(makers())}")
     unknown = [kind for kind in kinds if kind not in author.row_kinds]
@@ -73,9 +73,9 @@ def makes_rows(author: type[Resources]) -> bool:
 def makers() -> list[str]:
     """Return the names of the environments that make rows and can be imported."""
     found = []
-    for name in names("resources"):
+    for name in worker_names("resources"):
         try:
-            author = find("resources", name)
+            author = find_class("resources", name)
         except WorkerNotFound:
             continue
         if makes_rows(author):

@@ -18,7 +18,7 @@ from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task, dec
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.render import first_words, listing, listing_console, printable, shown_time
-from gymq.runtime.replay import NotReplayed, Replay, Replayed
+from gymq.runtime.requeue import NotRequeued, Requeuer, RequeueResult
 
 DEFAULT_LIMIT = 50
 
@@ -81,16 +81,16 @@ async def show_letter(number: int, nats: str | None, as_json: bool) -> int:
 async def replay_letters(numbers: tuple[int, ...], run: str | None, nats: str | None) -> int:
     again = rewarded = kept = 0
     async with connected(await running_url(nats), name="gymq dead-letters") as bus:
-        replaying = Replay(bus)
+        requeuer = Requeuer(bus)
         async for entry in _chosen(bus, numbers, run):
             try:
-                done = await replaying.replay(entry)
-            except NotReplayed as problem:
+                done = await requeuer.requeue(entry)
+            except NotRequeued as problem:
                 kept += 1
                 print(f"letter {entry.number} not requeued: {problem}", file=sys.stderr)
                 continue
-            again += done is Replayed.AGAIN
-            rewarded += done is Replayed.REWARDED
+            again += done is RequeueResult.AGAIN
+            rewarded += done is RequeueResult.REWARDED
     print(f"{again} requeued", end="")
     print(f", {rewarded} had a reward by now" if rewarded else "", end="")
     print(f", {kept} left" if kept else "")

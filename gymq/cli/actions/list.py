@@ -15,11 +15,11 @@ from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import dataset_blocks
 from gymq.defaults import Kind
 from gymq.errors import GymqError
-from gymq.loading.worker_facts import WorkerFacts, facts_of
 from gymq.render import listing, printable
+from gymq.runtime.loading.worker_description import WorkerDescription, describe_worker
 
 
-def print_facts(kind: Kind, facts: Sequence[WorkerFacts], console: Console) -> None:
+def print_facts(kind: Kind, facts: Sequence[WorkerDescription], console: Console) -> None:
     if kind != "resources":
         table = listing("", kind, "what it does")
         for one in facts:
@@ -34,7 +34,7 @@ def print_facts(kind: Kind, facts: Sequence[WorkerFacts], console: Console) -> N
 RESOURCES_COLUMNS = ("rewards", "range", "deterministic", "tools", "state", "needs")
 
 
-def resources_cells(facts: WorkerFacts) -> tuple[str, ...]:
+def resources_cells(facts: WorkerDescription) -> tuple[str, ...]:
     """Return the facts about a resources worker as the cells of a table row, without its name."""
     if facts.problem:
         return (facts.problem, *("" for _ in RESOURCES_COLUMNS[1:]))
@@ -81,11 +81,11 @@ def benchmark_facts(benchmark: Benchmark) -> BenchmarkFacts:
     block = blocks[0]
     agent = config.instance(block.agent)
     reference = agent.options.get("resources_server") or {}
-    facts = [facts_of("agents", agent.implementation)]
+    facts = [describe_worker("agents", agent.implementation)]
     environment = ""
     if reference:
         environment = config.instance(reference["name"]).implementation
-        facts.append(facts_of("resources", environment))
+        facts.append(describe_worker("resources", environment))
     problems = [one.problem for one in facts if one.problem]
     needs = {need for one in facts for need in one.needs} | (set() if block.rows().is_file() else {"rows"})
     return BenchmarkFacts(

@@ -28,7 +28,7 @@ from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.stats.files import ReportFiles, read_statistics
-from gymq.stats.outcomes import add_outcome
+from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 
 # From files -----------------------------------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.queue.outcome_store import READ_BATCH, OutcomeStore
 from gymq.render import Listing, first_words, listing, listing_console, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
-from gymq.runs.readable import exact_record, output_tokens
+from gymq.runs.outcome_fields import exact_record, output_tokens
 from gymq.runs.stored_runs import Runs, profiled_totals
 from gymq.runtime.profiler import read_profile
 

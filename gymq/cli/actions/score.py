@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.text import Text
 
+from gymq.bus.rpc.calls import Calls
 from gymq.cli.cluster import STORE, connected
 from gymq.cli.errors import UsageError
 from gymq.cluster.server import find_running
@@ -21,10 +22,9 @@ from gymq.data.run_files import RunFiles
 from gymq.failures import JudgeFailed
 from gymq.render import first_words, listing, listing_console
 from gymq.resources import ModelCaller
-from gymq.rpc.calls import Calls
+from gymq.runs.local_verifiers import Verifiers
 from gymq.runs.score import ScoreOptions, ScoreSummary
 from gymq.runs.score import score as score_file
-from gymq.runs.verifiers import Verifiers
 from gymq.runtime.model_runner import BusModels
 
 MOST_CHANGES = 10

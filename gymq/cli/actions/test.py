@@ -12,8 +12,8 @@ from gymq.cli.configuration import JUDGE_IN_CONFIG, POLICY, read_config
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import WorkerSources
 from gymq.config import Config, ConfigError
-from gymq.loading.worker_source import WorkerSource
 from gymq.render import STATUS_STYLES, printable
+from gymq.runtime.loading.worker_source import WorkerSource
 from gymq.testing.worker_check import CheckStep, check_worker
 
 SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")

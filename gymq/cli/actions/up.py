@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import get_args
 
-from gymq.cli.bridging import bridge_for
 from gymq.cli.cluster import LOGS
 from gymq.cli.configuration import check_instances
+from gymq.cli.configured_bridge import bridge_for
 from gymq.cli.errors import UsageError
 from gymq.cli.health import health_at
 from gymq.cli.interrupts import until_interrupted

@@ -16,7 +16,7 @@ from gymq.bus import Bus, streams
 from gymq.cli.cluster import LOGS, STORE, connected, require_run, stored_server
 from gymq.cli.errors import UsageError
 from gymq.cli.interrupts import until_interrupted
-from gymq.cli.view_file import import_rollouts
+from gymq.cli.rollout_import import import_rollouts
 from gymq.cluster import logs
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running
 from gymq.cluster.server.store import Store

@@ -13,7 +13,7 @@ from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, Run, VerifiedRollout
 from gymq.redaction import redact
 from gymq.stats.field_totals import FieldTotals
-from gymq.stats.outcomes import add_outcome
+from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import AgentSnapshot, RunningProfile
 from gymq.stats.sums import Moments, is_usable
 

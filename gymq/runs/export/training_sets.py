@@ -13,7 +13,7 @@ from gymq.defaults import PASS_THRESHOLD
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.responses import ResponsesError, responses_to_chat
 from gymq.runs.export.files import ConvertedFile
-from gymq.runs.readable import params_of
+from gymq.runs.outcome_fields import params_of
 
 TrainingSet = Literal["sft", "dpo"]
 

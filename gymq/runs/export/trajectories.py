@@ -15,7 +15,7 @@ from gymq.responses import ResponsesError
 from gymq.runs.export.files import ConvertedFile
 from gymq.runs.foreign.atif import write_atif
 from gymq.runs.foreign.verifiers_results import write_verifiers
-from gymq.runs.readable import own_fields, params_of, prompt_of, row_of
+from gymq.runs.outcome_fields import own_fields, params_of, prompt_of, row_of
 
 TrajectoryForm = Literal["atif", "verifiers"]
 

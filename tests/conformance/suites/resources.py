@@ -10,10 +10,10 @@ from typing import Any, get_args
 
 from gymq.authoring import OptionsError, Reference
 from gymq.failures import RolloutError
-from gymq.loading import registry
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import FailureClass, ToolResult, Verified, decoder, encode
 from gymq.resources import Resources
+from gymq.runtime.loading import registry
 from gymq.testing import Harness, HarnessSession, ScriptedModel
 
 from ..cases import ResourcesCase, ToolCall
@@ -56,7 +56,7 @@ def find_worker(name: str) -> type[Resources[Any]] | None:
     """The Resources class in `workers/resources/NAME/worker.py`, or None if there is no such file."""
     if not (WORKERS / name / "worker.py").is_file():
         return None
-    return registry.find("resources", name)
+    return registry.find_class("resources", name)
 
 
 async def check_resources(

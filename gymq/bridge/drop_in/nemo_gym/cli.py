@@ -8,7 +8,7 @@ from typing import Any
 
 from omegaconf import DictConfig
 
-from gymq.bridge.stack import Stack
+from gymq.bridge.child_cluster import ChildCluster
 
 
 @dataclass
@@ -24,30 +24,30 @@ class RunHelper:
     """Workers and bridge in a process of their own."""
 
     def __init__(self) -> None:
-        self._stack: Stack | None = None
+        self._cluster: ChildCluster | None = None
 
     def start(self, global_config_dict_parser_config: GlobalConfigDictParserConfig | None = None) -> None:
         """Start everything; returns when it serves.
 
         Raises:
-            StackFailed: it did not start; says why.
+            ChildClusterFailed: it did not start; says why.
         """
         given = global_config_dict_parser_config or GlobalConfigDictParserConfig()
         initial: Any = given.initial_global_config_dict
-        self._stack = Stack({} if initial is None else initial, env_yaml=given.dotenv_path)
-        self._stack.start()
+        self._cluster = ChildCluster({} if initial is None else initial, env_yaml=given.dotenv_path)
+        self._cluster.start()
 
     def poll(self) -> None:
         """Check that everything still serves.
 
         Raises:
-            StackFailed: a part does not; the message names it.
+            ChildClusterFailed: a part does not; the message names it.
         """
-        if self._stack is None:
+        if self._cluster is None:
             raise RuntimeError("nothing was started in this process: call start() first")
-        self._stack.check()
+        self._cluster.check()
 
     def shutdown(self) -> None:
         """Stop everything. May be called again."""
-        if self._stack is not None:
-            self._stack.stop()
+        if self._cluster is not None:
+            self._cluster.stop()

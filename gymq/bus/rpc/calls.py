@@ -1,0 +1,402 @@
+"""Calls that may take minutes: a dead worker is noticed, and an unneeded call is cancelled.
+
+A worker that needs longer than a moment first answers `Accepted`. From then on the caller asks it every second whether
+it still has the call. A dead worker is known in about a second instead of at the call's timeout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, NamedTuple
+
+import msgspec
+
+from gymq.bus import Bus, BusError, Msg, NoAnswer, NoResponders, blobs
+from gymq.bus.connection import SUSPENDED_S, is_no_responders
+from gymq.bus.rpc import tracing
+from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
+from gymq.failures import INTERRUPTED, RETRIES, CancelReason, RolloutError, SessionGone
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    Accepted,
+    BadMessage,
+    BlobRef,
+    Call,
+    Cancel,
+    Close,
+    Closed,
+    Fail,
+    FailureClass,
+    Generate,
+    Generated,
+    GenerateNext,
+    Message,
+    NeedsPrefix,
+    Ping,
+    Pong,
+    Seed,
+    Seeded,
+    ToolCall,
+    ToolResult,
+    Verified,
+    Verify,
+    call_id,
+    decoder,
+    encode,
+)
+
+ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also on a machine that is far too busy
+PROBE_EVERY_S = 1.0
+PROBE_TIMEOUT_S = 2.0
+
+ANSWERS: dict[type[Call], tuple[type[Message], ...]] = {
+    Seed: (Seeded, Fail),
+    ToolCall: (ToolResult, Fail),
+    Verify: (Verified, Fail),
+    Close: (Closed, Fail),
+    Generate: (Generated, Fail),
+    GenerateNext: (Generated, NeedsPrefix, Fail),
+}
+
+decode_reply = decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix)
+_decode_pong = decoder(Pong)
+
+
+class CallLost(RolloutError):
+    """The worker of the call is lost; whether the call ran is unknown."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(FailureClass.WORKER_LOST, message)
+
+
+class NoWorker(RolloutError):
+    """No worker took the call; it did not run."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(FailureClass.NO_WORKER, f"no worker serves {subject}")
+
+
+class _Worker(NamedTuple):
+    role: str
+    id: str
+
+
+class _Pending:
+    __slots__ = ("deadline", "future", "id", "reply", "subject", "timer", "worker")
+
+    def __init__(self, subject: str, deadline: float, future: asyncio.Future[Message]) -> None:
+        self.subject = subject
+        self.deadline = deadline  # on the event loop's clock
+        self.future = future
+        self.reply = ""
+        self.id = ""  # known once it is accepted
+        self.timer: asyncio.TimerHandle | None = None
+        self.worker: _Worker | None = None
+
+    @property
+    def in_session(self) -> bool:
+        return self.subject.startswith(subjects.SESSIONS)
+
+
+class _Failures:
+    """The failed tries of one call; each class of failure has a count of its own, and so have outages."""
+
+    def __init__(self, deadline: float, num_lost: int) -> None:
+        self._deadline = deadline
+        self._counts = {FailureClass.WORKER_LOST: num_lost}
+        self._since: dict[FailureClass, float] = {}
+        self._interruptions = 0
+
+    def pause_s(self, problem: RolloutError, interrupted: bool) -> float | None:
+        """Return the seconds until the call may be retried; None: it may not."""
+        now = asyncio.get_running_loop().time()
+        left_s = self._deadline - now
+        if interrupted:
+            self._interruptions += 1
+            return INTERRUPTED.pause_s(self._interruptions, left_s=left_s)
+        retry = RETRIES[problem.failure_class].call
+        if retry is None:
+            return None
+        failed = self._counts[problem.failure_class] = self._counts.get(problem.failure_class, 0) + 1
+        spent_s = now - self._since.setdefault(problem.failure_class, now)
+        return retry.pause_s(failed, left_s=left_s, spent_s=spent_s)
+
+    def forget(self, problem: RolloutError) -> None:
+        """Stop counting the failures of this class."""
+        del self._counts[problem.failure_class], self._since[problem.failure_class]
+
+    @property
+    def num_lost(self) -> int:
+        """Workers that were lost while they had the call."""
+        return self._counts.get(FailureClass.WORKER_LOST, 0)
+
+
+class Calls:
+    """The calling side; one for a process."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._of_worker: dict[_Worker, dict[str, _Pending]] = {}  # by call id
+        self._probes: dict[_Worker, asyncio.Task[None]] = {}
+        self._background: set[asyncio.Task[None]] = set()
+        self.open = OpenCalls()
+        bus.on_late_reply(self._on_late_reply)
+
+    async def call(self, subject: str, request: Call, *, first: str = "") -> Message:
+        """Send a request and wait for its reply; retry it where that is safe, until the request times out.
+
+        Args:
+            first: subject of one worker of the group that serves `subject`, to be asked before all others.
+
+        Raises:
+            RolloutError: there is no reply; the error has the class of what went wrong.
+        """
+        open_call = self.open.add(request)
+        try:
+            with tracing.call(_name(request), subject):
+                return await self._until_answered(subject, request, first, open_call)
+        finally:
+            self.open.remove(open_call)
+
+    async def _until_answered(self, subject: str, request: Call, first: str, open_call: OpenCall) -> Message:
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + request.timeout_s
+        failures: _Failures | None = None
+        while True:
+            if not self._bus.is_connected:
+                await self._bus.until_connected(deadline - loop.time())
+            reconnects = self._bus.reconnects
+            try:
+                return await self._once(first or subject, request, deadline)
+            except NoWorker as error:
+                if first:
+                    first = ""  # gone or full: it did not run, and anybody else may have it
+                    continue
+                problem: RolloutError = error
+                interrupted = not self._bus.is_settled
+            except CallLost as error:
+                problem = error
+                interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
+            except RolloutError as error:
+                if error.failure_class is not FailureClass.SATURATED:
+                    raise
+                problem = error
+                interrupted = False
+            first = ""
+            failures = failures or _Failures(deadline, request.num_lost)
+            unserved = isinstance(problem, NoWorker) and not interrupted
+            if unserved:
+                open_call.waits_for = str(problem)
+            if unserved and subject.startswith(subjects.SESSIONS):
+                text = f"the worker of {subject} is gone"
+                raise RolloutError(FailureClass.SESSION_LOST, text) if failures.num_lost else SessionGone(text)
+            pause_s = failures.pause_s(problem, interrupted)
+            if pause_s is None and unserved and await self._is_full(subject, deadline):
+                failures.forget(problem)
+                open_call.waits_for = f"workers of {subject} take no more calls (max_concurrency)"
+                pause_s = failures.pause_s(problem, interrupted)
+            if pause_s is None:
+                problem.num_lost = failures.num_lost
+                raise problem
+            await asyncio.sleep(pause_s)
+            open_call.waits_for = ""
+            request = _again(request, deadline - loop.time(), failures.num_lost, problem)
+
+    async def _is_full(self, subject: str, deadline: float) -> bool:
+        """Return whether workers of an unserved subject live all the same: full ones leave it until they have room."""
+        timeout_s = min(PROBE_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
+        if timeout_s <= 0:
+            return False
+        try:
+            ping = f"{subjects.SERVICES}.PING.{subject.rpartition('.')[2]}"
+            await self._bus.request(ping, b"", timeout_s=timeout_s, answered_by=subjects.answered_by(subject))
+        except BusError:
+            return False
+        return True
+
+    async def send(self, subject: str, request: Call) -> None:
+        """Send a request without waiting for an answer; it is lost silently if no worker serves it."""
+        try:
+            await self._bus.publish(subject, encode(request))
+        except BusError:
+            return
+
+    async def _once(self, subject: str, request: Call, deadline: float) -> Message:
+        loop = asyncio.get_running_loop()
+        try:
+            body = encode(request)
+            if len(body) > self._bus.max_body_bytes:
+                body = await blobs.shrink_call(self._bus, body, patience_s=deadline - loop.time())
+        except BadMessage as error:
+            raise RolloutError(
+                FailureClass.BAD_REQUEST, f"the request to {subject} has no wire form: {error}"
+            ) from None
+        except BusError as error:
+            raise CallLost(f"a large request could not be sent: {error}") from None
+        pending = _Pending(subject, deadline, loop.create_future())
+        answered_by = subjects.answered_by(subject)
+        pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message), answered_by)
+        pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
+        try:
+            await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
+            reply = await pending.future
+            if isinstance(reply, BlobRef):
+                reply = await blobs.follow(self._bus, reply, decode_reply, "call")
+            if type(reply) not in ANSWERS[type(request)]:
+                raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
+        except asyncio.CancelledError as error:
+            # A call in a session for a rollout that another process continues is made again from there.
+            if pending.worker is not None and not (pending.in_session and CancelReason.HANDED_OVER in error.args):
+                self._cancel(pending.worker, pending.reply)
+            if pending.future.done() and not pending.future.cancelled() and pending.future.exception() is None:
+                self._give_up(pending.future.result())
+            raise
+        except BadMessage as error:
+            of_model = isinstance(request, Generate | GenerateNext)
+            failure_class = FailureClass.MODEL_FAILED if of_model else FailureClass.VERIFIER_FAILED
+            raise RolloutError(failure_class, f"unreadable reply on {subject}: {error}") from None
+        except BusError as error:
+            raise CallLost(str(error)) from None
+        finally:
+            self._forget(pending)
+        if isinstance(reply, Fail):
+            if reply.failure_class is FailureClass.WORKER_LOST:
+                raise CallLost(reply.message)
+            raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable, curable=reply.curable)
+        return reply
+
+    def _on_reply(self, pending: _Pending, message: Msg) -> None:
+        if pending.future.done():  # cancelled in this turn of the event loop, or at its deadline
+            self._on_late_reply(message)
+            return
+        if is_no_responders(message):
+            pending.future.set_exception(NoWorker(pending.subject))
+            return
+        try:
+            reply = decode_reply(message.data)
+        except BadMessage as error:
+            pending.future.set_exception(error)
+            return
+        if isinstance(reply, Accepted):
+            self._accepted(pending, _Worker(reply.role, reply.worker))
+        else:
+            pending.future.set_result(reply)
+
+    def _accepted(self, pending: _Pending, worker: _Worker) -> None:
+        if pending.worker is not None:
+            return
+        if pending.timer is not None:
+            pending.timer.cancel()
+        pending.timer = asyncio.get_running_loop().call_at(pending.deadline, self._on_timeout, pending)
+        pending.worker = worker
+        pending.id = call_id(pending.reply)
+        self._of_worker.setdefault(worker, {})[pending.id] = pending
+        if worker not in self._probes:
+            self._probes[worker] = asyncio.create_task(self._probe(worker))
+
+    def _not_accepted(self, pending: _Pending) -> None:
+        loop = asyncio.get_running_loop()
+        assert pending.timer is not None
+        if loop.time() >= pending.deadline:
+            self._on_timeout(pending)
+        elif loop.time() - pending.timer.when() > SUSPENDED_S:
+            pending.timer = loop.call_at(
+                min(pending.deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending
+            )
+        elif not pending.future.done():
+            pending.future.set_exception(CallLost(f"no worker accepted the call on {pending.subject}"))
+
+    def _on_timeout(self, pending: _Pending) -> None:
+        if not pending.future.done():
+            text = f"no reply on {pending.subject} before its deadline"
+            pending.future.set_exception(RolloutError(FailureClass.DEADLINE_EXCEEDED, text))
+        if pending.worker is not None:
+            self._cancel(pending.worker, pending.reply)
+
+    def _forget(self, pending: _Pending) -> None:
+        self._bus.forget(pending.reply)
+        if pending.timer is not None:
+            pending.timer.cancel()
+        if pending.worker is not None:
+            calls = self._of_worker.get(pending.worker, {})
+            calls.pop(pending.id, None)
+            if not calls:
+                self._of_worker.pop(pending.worker, None)
+                probe = self._probes.pop(pending.worker, None)
+                if probe is not None:
+                    probe.cancel()
+
+    async def _probe(self, worker: _Worker) -> None:
+        """Ask a worker about its calls for as long as it has any."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(PROBE_EVERY_S)
+            calls = dict(self._of_worker.get(worker, {}))
+            reconnects = self._bus.reconnects
+            asked_at = loop.time()
+            if not self._bus.is_connected:
+                continue
+            try:
+                ping = encode(Ping(calls=list(calls)))
+                answer = await self._bus.request(subjects.ping(*worker), ping, timeout_s=PROBE_TIMEOUT_S)
+                gone = _decode_pong(answer.data).gone
+                reason = "finished, but its answer was lost"
+            except NoResponders:
+                gone, reason = list(calls), "is gone"
+            except (NoAnswer, BadMessage):
+                gone, reason = list(calls), "does not answer"
+            except BusError:
+                continue
+            suspended = loop.time() - asked_at > PROBE_TIMEOUT_S + SUSPENDED_S
+            if suspended or self._bus.reconnects != reconnects or not self._bus.is_settled:
+                continue  # the silence was ours, or the worker is not back yet
+            for call in gone:
+                pending = calls.get(call)
+                if pending is not None and not pending.future.done():
+                    pending.future.set_exception(CallLost(f"worker {worker.id} {reason} ({pending.subject})"))
+                    if not pending.in_session:
+                        self._cancel(worker, pending.reply)  # it may only be frozen; the call is made elsewhere
+
+    def _on_late_reply(self, message: Msg) -> None:
+        """Cancel a call that was accepted too late to be awaited, or close the session that it opened."""
+        try:
+            reply = decode_reply(message.data)
+        except BadMessage:
+            return
+        if isinstance(reply, Accepted):
+            self._cancel(_Worker(reply.role, reply.worker), message.subject)
+        else:
+            self._give_up(reply)
+
+    def _give_up(self, reply: Message) -> None:
+        """Close the session in a reply that arrived too late: no other process knows its address."""
+        if isinstance(reply, Seeded) and reply.session is not None:
+            self._in_background(self.send(reply.session, Close(rollout="-", timeout_s=60.0)))
+
+    def _cancel(self, worker: _Worker, reply: str) -> None:
+        async def send() -> None:
+            try:
+                await self._bus.publish(subjects.cancel(*worker), encode(Cancel(call=call_id(reply))))
+            except BusError:
+                return
+
+        self._in_background(send())
+
+    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+
+def _name(request: Call) -> str:
+    """Return what the span of a request is called."""
+    if isinstance(request, ToolCall):
+        return f"tool {request.name}"
+    return "generate" if isinstance(request, GenerateNext) else type(request).__name__.lower()
+
+
+def _again(request: Call, left_s: float, num_lost: int, problem: RolloutError) -> Call:
+    if left_s <= 0:
+        raise problem
+    return msgspec.structs.replace(request, timeout_s=left_s, num_lost=num_lost)

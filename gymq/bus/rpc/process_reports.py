@@ -1,0 +1,214 @@
+"""What each process reports of a run, to those who show it: the reasons for which calls wait, the slowest call, tokens.
+
+Processes answer with it among the statistics of the services protocol (`gymq.bus.discovery`), so one question reaches
+all. How long a call may take is not decided here: it carries that as `timeout_s` (`gymq.AgentOptions`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import msgspec
+
+from gymq.bus import Bus
+from gymq.bus.discovery import find_workers
+from gymq.protocol.messages import Call, Close, Generate, GenerateNext, Seed, ToolCall, Verify
+from gymq.protocol.subjects import MAX_INDEX, RolloutId
+
+MAX_RUNS = 16
+"""Runs of which a process reports its calls: those whose open calls are the oldest."""
+
+_KINDS: dict[type[Call], str] = {
+    Generate: "model call",
+    GenerateNext: "model call",
+    ToolCall: "tool call",
+    Verify: "verification",
+    Seed: "start of a session",
+    Close: "end of a session",
+}
+
+Reason = Annotated[str, msgspec.Meta(max_length=300)]
+Number = Annotated[int, msgspec.Meta(ge=0)]
+Waits = dict[Reason, Number]  # how many wait for each reason
+
+
+class SlowestCall(msgspec.Struct, frozen=True):
+    """The call of a run that has been without a reply for longest."""
+
+    kind: Reason  # such as `model call`
+    seconds: float
+
+
+class CallsOfRun(msgspec.Struct, frozen=True):
+    """The calls of one run that a process waits for."""
+
+    slowest: SlowestCall
+    waits: Waits
+
+
+def limit_reached(instance: str, limit: int, what: str) -> str:
+    """Return the reason for which work waits that an instance could do, if it did more at a time."""
+    return f"{instance}: {limit:,} {what} at a time in a process (max_concurrency)"
+
+
+class ProcessReport(msgspec.Struct, frozen=True):
+    """The waits of one process."""
+
+    calls: dict[str, CallsOfRun] = {}  # by run
+    storing: Waits = {}  # messages that the server does not take
+    limited: Waits = {}  # calls that arrived and wait for others of the process
+    queued: Waits = {}  # tasks that wait for a slot; the processes of an agent see the same ones
+
+
+class TokenCount(msgspec.Struct):
+    """Tokens of the calls that a model has answered."""
+
+    input: Number = 0
+    output: Number = 0
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+
+def tokens_used(response: dict[str, Any]) -> TokenCount:
+    """Return the usage that a Responses object states; a value that is not a count is 0."""
+    usage = response.get("usage")
+    if not isinstance(usage, dict):
+        return TokenCount()
+    return TokenCount(*(_count(usage.get(name)) for name in ("input_tokens", "output_tokens")))
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and 0 < value < MAX_INDEX else 0
+
+
+class ModelReport(msgspec.Struct, frozen=True):
+    """The waits and latencies of a model's calls in one process."""
+
+    waits: Waits = {}
+    retries: Number = 0  # requests that were sent again, since the process started
+    tokens: dict[str, TokenCount] = {}  # by run
+
+
+class OpenCall:
+    """A call without a reply yet; `waits_for` is set while no worker processes it."""
+
+    __slots__ = ("kind", "run", "since", "waits_for")
+
+    def __init__(self, run: str, kind: str) -> None:
+        self.run = run
+        self.kind = kind
+        self.since = time.monotonic()
+        self.waits_for = ""
+
+
+class OpenCalls:
+    """The calls of a process that have no reply yet, the oldest first."""
+
+    def __init__(self) -> None:
+        self._open: dict[OpenCall, None] = {}
+
+    def add(self, request: Call) -> OpenCall:
+        """Count a call until it is removed."""
+        call = OpenCall(RolloutId.run_of(request.rollout), _KINDS[type(request)])
+        self._open[call] = None
+        return call
+
+    def remove(self, call: OpenCall) -> None:
+        """Forget a call: it has its reply, or its caller no longer waits for one."""
+        del self._open[call]
+
+    def by_run(self) -> dict[str, CallsOfRun]:
+        """Return the slowest call and what is waited for, for each of `MAX_RUNS` runs."""
+        now = time.monotonic()
+        found: dict[str, CallsOfRun] = {}
+        for call in self._open:
+            of_run = found.get(call.run)
+            if of_run is None:
+                if len(found) == MAX_RUNS:
+                    continue
+                of_run = found[call.run] = CallsOfRun(SlowestCall(call.kind, now - call.since), {})
+            if call.waits_for:
+                of_run.waits[call.waits_for] = of_run.waits.get(call.waits_for, 0) + 1
+        return found
+
+
+class _Data(ProcessReport, frozen=True):
+    model: ModelReport | None = None
+
+
+class _Endpoint(msgspec.Struct, frozen=True):
+    data: _Data = _Data()
+
+
+class _Stats(msgspec.Struct, frozen=True):
+    name: str
+    id: str  # of the process
+    metadata: dict[str, str]
+    endpoints: list[_Endpoint]
+
+
+class ClusterReport:
+    """The reports of a cluster's workers on one run, all of them together.
+
+    Attributes:
+        agents: names of the agents that answered.
+        waits: how many calls, or messages to be stored, wait for each reason.
+        slowest: the slowest call of the run; None: it has none.
+        retries: requests sent again since each process started, by process and model.
+        tokens: of the run, by model.
+    """
+
+    def __init__(self, run: str, answers: Iterable[dict[str, Any]]) -> None:
+        self.agents: set[str] = set()
+        self.waits: Counter[str] = Counter()
+        self.slowest: SlowestCall | None = None
+        self.retries: dict[tuple[str, str], int] = {}
+        self.tokens: dict[str, TokenCount] = {}
+        processes: dict[str, _Data] = {}
+        for answer in answers:
+            try:
+                stats = msgspec.convert(answer, _Stats)
+            except msgspec.ValidationError:
+                continue  # of another program on the same server
+            if stats.metadata.get("kind") == "agents":
+                self.agents.add(stats.name)
+            if stats.endpoints:
+                processes[stats.id] = stats.endpoints[0].data  # each instance says the same of its process
+                self._add_model(run, stats, stats.endpoints[0].data.model)
+        for data in processes.values():
+            self.waits.update(data.storing)
+            self.waits.update(data.limited)
+            self.waits |= Counter(data.queued)
+            if (of_run := data.calls.get(run)) is not None:
+                self.waits.update(of_run.waits)
+                if self.slowest is None or of_run.slowest.seconds > self.slowest.seconds:
+                    self.slowest = of_run.slowest
+
+    def _add_model(self, run: str, stats: _Stats, model: ModelReport | None) -> None:
+        if model is None:
+            return
+        self.waits.update(model.waits)
+        self.retries[stats.id, stats.name] = model.retries
+        if (count := model.tokens.get(run)) is not None:
+            total = self.tokens.setdefault(stats.name, TokenCount())
+            total.input += count.input
+            total.output += count.output
+
+
+async def read_cluster_report(bus: Bus, run: str, *, wait_s: float = 0.5) -> ClusterReport:
+    """Ask all workers, with one request for each kind of them.
+
+    Args:
+        bus: the connection to the cluster.
+        run: the run whose calls and tokens are wanted.
+        wait_s: seconds in which the workers can answer.
+
+    Raises:
+        BusError: the server is away.
+    """
+    return ClusterReport(run, await find_workers(bus, wait_s=wait_s))

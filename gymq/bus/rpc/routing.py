@@ -1,0 +1,181 @@
+"""Choosing the replica of a model for a call: the one that holds its prefix, or else one with little load.
+
+Replicas publish their load. With one replica, or while none publishes its load, calls go to the queue group unchanged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import OrderedDict
+from typing import Any, cast
+
+import msgspec
+
+from gymq.bus import Bus, Msg
+from gymq.bus.rpc.calls import Calls
+from gymq.failures import RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.conversation import ConversationItems, HeldConversation
+from gymq.protocol.messages import (
+    BadMessage,
+    Call,
+    FailureClass,
+    Generate,
+    Generated,
+    GenerateNext,
+    Load,
+    Message,
+    NeedsPrefix,
+    decoder,
+)
+
+EXPIRES_S = 3.0  # a replica that published no load for so long is not asked by name
+KV_CACHE_FULL = 0.95
+MAX_SESSIONS = 65_536  # whose replica is remembered in a process
+MIN_TIMEOUT_S = 0.001  # of a call that is made again when its time is nearly over
+
+_decode = decoder(Load)
+
+
+class _Replica:
+    __slots__ = ("heard_at", "is_full", "load", "worker")
+
+    def __init__(self, worker: str) -> None:
+        self.worker = worker
+        self.heard_at = 0.0
+        self.load = 0  # as it said, and the calls sent to it since
+        self.is_full = False
+
+    def update(self, load: Load, now: float) -> None:
+        self.heard_at = now
+        self.load = load.running + load.waiting
+        self.is_full = load.waiting > 0 and (load.kv_cache_use >= KV_CACHE_FULL or load.waiting >= load.running)
+
+
+class Routes:
+    """The replicas of all models and the places of sessions, as far as this process knows them."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._loop = asyncio.get_running_loop()
+        self._models: dict[str, dict[str, _Replica]] = {}
+        self._holders: OrderedDict[tuple[str, str], str] = OrderedDict()  # by model and session
+
+    async def start(self) -> None:
+        """Listen to the replicas from now on."""
+        await self._bus.listen(subjects.ALL_LOADS, self._on_load)
+
+    def _on_load(self, message: Msg) -> None:
+        try:
+            load = _decode(message.data)
+        except BadMessage:
+            return
+        now = self._loop.time()
+        replicas = self._models.setdefault(message.subject.rpartition(".")[2], {})
+        replicas.setdefault(load.worker, _Replica(load.worker)).update(load, now)
+        for worker in [one.worker for one in replicas.values() if now - one.heard_at > EXPIRES_S]:
+            del replicas[worker]
+
+    def choose(self, model: str, session: str) -> str:
+        """Choose the replica to ask first; empty: any of the group may take the call.
+
+        It is where the session was last, unless that replica is full and another is not. Otherwise it is the less busy
+        of two that are chosen at random, so that not all callers choose the same idle replica.
+        """
+        known = self._models.get(model)
+        if known is None or len(known) < 2:
+            return ""
+        now = self._loop.time()
+        replicas = [one for one in known.values() if now - one.heard_at <= EXPIRES_S]
+        if len(replicas) < 2:
+            return ""
+        available = [one for one in replicas if not one.is_full] or replicas
+        holder = self._holders.get((model, session))
+        chosen = next((one for one in available if one.worker == holder), None)
+        if chosen is None:
+            chosen = min(random.sample(available, min(2, len(available))), key=lambda one: one.load)
+        chosen.load += 1
+        return chosen.worker
+
+    def answered(self, model: str, session: str, chosen: str, worker: str) -> None:
+        """Remember the replica that answered; one that did not is not asked again until it publishes its load."""
+        if chosen not in ("", worker):
+            self._models.get(model, {}).pop(chosen, None)
+        if worker and len(self._models.get(model, ())) > 1:
+            self._holders[model, session] = worker
+            self._holders.move_to_end((model, session))
+            if len(self._holders) > MAX_SESSIONS:
+                self._holders.popitem(last=False)
+
+
+class RoutedCalls:
+    """The calls of agents: those to a model go to the replica that suits them, and carry only what it does not keep."""
+
+    def __init__(self, calls: Calls, routes: Routes) -> None:
+        self._calls = calls
+        self._routes = routes
+
+    async def call(self, subject: str, request: Call) -> Message:
+        """Return the reply to a request.
+
+        Raises:
+            RolloutError: there is no reply.
+        """
+        if not isinstance(request, Generate):
+            return await self._calls.call(subject, request)
+        model = subject.rpartition(".")[2]
+        conversation = request.params.get("input")
+        if isinstance(conversation, ConversationItems):
+            return await self._continue(subject, model, request, conversation)
+        return await self._ask(subject, model, request)
+
+    async def _continue(self, subject: str, model: str, request: Generate, conversation: ConversationItems) -> Message:
+        """Send what is new in a conversation, and all of it to a worker that does not keep the rest."""
+        num_held = conversation.num_held(model)
+        held = conversation.held if num_held else None
+        conversation.held = None
+        sent = list(conversation)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + request.timeout_s
+        params = {name: value for name, value in request.params.items() if name != "input"}
+        next_call = GenerateNext(
+            rollout=request.rollout,
+            timeout_s=request.timeout_s,
+            num_lost=request.num_lost,
+            params=params,
+            items=cast(list[dict[str, Any]], sent[num_held:]),
+            session=request.session,
+            after=None if held is None else held.state,
+            num_items=num_held,
+        )
+        reply = await self._ask(subject, model, next_call)
+        if isinstance(reply, NeedsPrefix):
+            whole = msgspec.structs.replace(
+                next_call,
+                timeout_s=max(give_up - loop.time(), MIN_TIMEOUT_S),
+                items=cast(list[dict[str, Any]], sent),
+                after=None,
+                num_items=0,
+            )
+            reply = await self._ask(subject, model, whole, worker=reply.worker)
+        if not isinstance(reply, Generated):
+            text = f"a worker of {model} asks for a prefix that it was sent"
+            raise RolloutError(FailureClass.MODEL_FAILED, text)
+        if reply.state is not None:
+            output = reply.response.get("output")
+            if isinstance(output, list):
+                conversation.held = HeldConversation(model, reply.worker, reply.state, [*sent, *output])
+        return reply
+
+    async def _ask(self, subject: str, model: str, request: Generate | GenerateNext, *, worker: str = "") -> Message:
+        """Ask one replica first: the given one, or the one that the routes choose."""
+        chosen = worker or self._routes.choose(model, request.session)
+        reply = await self._calls.call(subject, request, first=subjects.replica(model, chosen) if chosen else "")
+        if isinstance(reply, Generated | NeedsPrefix):
+            self._routes.answered(model, request.session, chosen, reply.worker)
+        return reply
+
+    async def send(self, subject: str, request: Call) -> None:
+        """Send without waiting for an answer."""
+        await self._calls.send(subject, request)

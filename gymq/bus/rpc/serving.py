@@ -1,0 +1,424 @@
+"""The serving side of calls: bounded, always answering, never blocked by one message.
+
+A service that is full leaves its queue group until it has room, so that calls go to other replicas.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from gymq.authoring import CurrentCall, current_call
+from gymq.bus import Bus, BusError, Msg, Subscription, blobs
+from gymq.bus.rpc import tracing
+from gymq.bus.rpc.loop_fairness import Starter
+from gymq.bus.rpc.process_reports import limit_reached
+from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
+from gymq.failures import RolloutError
+from gymq.protocol import subjects
+from gymq.protocol.messages import (
+    MAX_TEXT_CHARS,
+    Accepted,
+    BadMessage,
+    BlobRef,
+    Call,
+    Cancel,
+    Decoder,
+    Fail,
+    FailureClass,
+    Message,
+    Ping,
+    Pong,
+    call_id,
+    decoder,
+    encode,
+)
+from gymq.redaction import redact, without_credentials
+
+log = logging.getLogger("gymq.serving")
+
+ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
+STOP_S = 5.0  # for handlers that are cancelled
+MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
+
+_decode_ping = decoder(Ping)
+_decode_cancel = decoder(Cancel)
+
+Handler = Callable[[str, Any], Awaitable[Message]]
+
+
+class _Job:
+    __slots__ = ("deadline", "expired", "id", "reply", "request", "service", "subject", "task", "timer", "trace")
+
+    def __init__(self, service: Service, subject: str, reply: str, request: Call | BlobRef, trace: str) -> None:
+        self.service = service
+        self.subject = subject
+        self.reply = reply
+        self.id = ""  # known once it is accepted
+        self.request = request
+        self.trace = trace  # the caller's span, if the call names it
+        self.task: asyncio.Task[None] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.deadline = 0.0
+        self.expired = False
+
+
+class Service:
+    """One subject served by one handler, and perhaps a second one that is this process's own."""
+
+    def __init__(
+        self,
+        server: Server,
+        name: str,
+        subject: str,
+        *,
+        group: str,
+        decode: Decoder,
+        handler: Handler,
+        limit: int,
+        failure_class: FailureClass,
+        own_subject: str,
+    ) -> None:
+        self.name = name
+        self.subject = subject
+        self.own_subject = own_subject
+        self.group = group
+        self.limit = limit
+        self.num_requests = 0
+        self.num_errors = 0
+        self.processing_s = 0.0
+        self._server = server
+        self._decode = decode
+        self._handler = handler
+        self._failure_class = failure_class
+        self._subscriptions: list[Subscription] = []
+        self._waiting: deque[_Job] = deque()
+        self._starter = Starter(self._start_one)
+        self._running = 0
+        self._joining = False
+        self._leaving = False
+
+    @property
+    def load(self) -> int:
+        """Calls running or waiting."""
+        return self._running + len(self._waiting)
+
+    @property
+    def held_back(self) -> int:
+        """Calls that wait because as many run as may."""
+        return len(self._waiting) if self._running >= self.limit else 0
+
+    async def join(self) -> None:
+        """Take calls, unless it already does or is leaving permanently."""
+        if self._subscriptions or self._joining or self._leaving:
+            return
+        self._joining = True
+        try:
+            for subject in filter(None, (self.own_subject, self.subject)):
+                subscription = await self._server.bus.listen(subject, self._on_message, group=self.group)
+                self._subscriptions.append(subscription)
+        finally:
+            self._joining = False
+        if self._leaving:
+            await self._unsubscribe()
+
+    async def leave(self) -> None:
+        """Take no new calls; those that have arrived are still answered."""
+        self._leaving = True
+        await self._unsubscribe()
+
+    async def _unsubscribe(self) -> None:
+        subscriptions, self._subscriptions = self._subscriptions, []
+        for subscription in subscriptions:
+            await self._server.bus.unsubscribe(subscription)
+
+    def _on_message(self, message: Msg) -> None:
+        reply = message.reply
+        if reply and not reply.startswith(subjects.INBOX_PREFIX):
+            return  # the server does not check where a requester wants its reply sent
+        self.num_requests += 1
+        try:
+            request = self._decode(message.data)
+        except BadMessage as error:
+            self.num_errors += 1
+            if reply:
+                failure = _fail(FailureClass.BAD_REQUEST, str(error))
+                self._server.in_background(self._server.send(reply, failure, self._failure_class))
+            return
+        job = _Job(self, message.subject, reply, request, (message.headers or {}).get("traceparent", ""))
+        job.deadline = self._server.loop.time() + getattr(request, "timeout_s", 3600.0)
+        self._server.jobs[reply or id(job)] = job
+        job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
+        self._waiting.append(job)
+        self._starter.schedule()
+        # Beyond so many waiting calls other replicas should take them.
+        full = self.load >= self.limit + max(self.limit, MOST_WAITING)
+        if full and self.group and self._subscriptions and not self._joining:
+            self._server.in_background(self._unsubscribe())
+
+    def _start_one(self) -> bool:
+        if not self._waiting or self._running >= self.limit:
+            return False
+        job = self._waiting.popleft()
+        self._running += 1
+        job.task = self._server.loop.create_task(self._run(job))
+        started = self._server.loop.time()
+        # Not inside the task: one that is cancelled before its first step runs nothing of its own.
+        job.task.add_done_callback(lambda task: self._finished(job, task, started))
+        return True
+
+    async def _run(self, job: _Job) -> None:
+        reply = await self._reply_to(job)
+        if job.timer is not None:
+            job.timer.cancel()
+        if job.reply:
+            await self._server.send(job.reply, reply, self._failure_class)
+
+    def _finished(self, job: _Job, task: asyncio.Task[None], started: float) -> None:
+        # Only after the reply is on its way: a probe in between must still find the call here.
+        self._server.forget(job)
+        self.processing_s += self._server.loop.time() - started
+        self._running -= 1
+        self._next()
+        if not task.cancelled() and task.exception() is not None:
+            log.error("%s: a call was not answered", self.name, exc_info=task.exception())
+
+    async def _reply_to(self, job: _Job) -> Message:
+        """Return the handler's answer, or the failure that it ended with."""
+        try:
+            request = job.request
+            if isinstance(request, BlobRef):
+                request = await self._fetch(job, request)
+            current_call.set(CurrentCall(request.rollout, job.deadline))
+            if job.deadline <= self._server.loop.time():
+                raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
+            with tracing.served(self.name, request.rollout, job.trace):
+                if request.num_lost <= TRUSTED_LOSSES:
+                    return await self._handler(job.subject, request)
+                with self._server.suspects.place(request.num_lost):
+                    return await self._handler(job.subject, request)
+        except RolloutError as error:
+            failure = _fail(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
+            # Also a handler's sys.exit(): it must not end the worker.
+            failure = self._failure(job, error)
+        self.num_errors += 1
+        return failure
+
+    def _failure(self, job: _Job, error: BaseException) -> Fail:
+        task = asyncio.current_task()
+        if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
+            if job.expired:
+                return _fail(FailureClass.DEADLINE_EXCEEDED, f"{self.name} did not finish before the call's deadline")
+            if self._server.is_stopping:
+                return _fail(FailureClass.WORKER_LOST, f"{self.name} was stopped", retryable=True)
+            return _fail(FailureClass.CANCELLED, "cancelled by the caller")
+        log.error("%s failed", self.name, exc_info=error)
+        return _fail(self._failure_class, f"{self.name}: {_describe(error)}", retryable=True)
+
+    async def _fetch(self, job: _Job, ref: BlobRef) -> Call:
+        """Return the request that was stored as a blob."""
+        try:
+            request: Call = await blobs.follow(self._server.bus, ref, self._decode, "call")
+        except BadMessage as error:
+            raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
+        except BusError as error:
+            raise RolloutError(FailureClass.COMPONENT_FAILED, f"the request could not be fetched: {error}") from None
+        job.deadline = min(job.deadline, self._server.loop.time() + request.timeout_s)
+        self._server.accept(job)
+        return request
+
+    def _next(self) -> None:
+        self._starter.schedule()
+        if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
+            self._server.in_background(self.join())
+
+    def drop(self, job: _Job) -> None:
+        """Remove a job that has not started."""
+        self._waiting.remove(job)
+        self._server.forget(job)
+        self._next()
+
+    def drop_all(self) -> None:
+        """Remove all jobs that have not started."""
+        while self._waiting:
+            self._server.forget(self._waiting.pop())
+
+
+class Server:
+    """The services of one process."""
+
+    def __init__(self, bus: Bus, worker: str) -> None:
+        """Prepare the server of a process.
+
+        Args:
+            worker: the process's id, one token.
+        """
+        self.bus = bus
+        self.worker = worker
+        self.services: list[Service] = []
+        self.jobs: dict[str | int, _Job] = {}
+        self._accepted: dict[str, _Job] = {}  # by call id
+        self.suspects = SuspectCalls()
+        self.is_stopping = False
+        self.loop = asyncio.get_running_loop()
+        self._background: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        await self.bus.subscribe(subjects.ping(self.bus.role, self.worker), self._on_ping)
+        await self.bus.subscribe(subjects.cancel(self.bus.role, self.worker), self._on_cancel)
+
+    async def serve(
+        self,
+        name: str,
+        subject: str,
+        decode: Decoder,
+        handler: Handler,
+        *,
+        group: str = "",
+        limit: int,
+        failure_class: FailureClass = FailureClass.VERIFIER_FAILED,
+        own_subject: str = "",
+    ) -> Service:
+        """Answer every request on `subject` with `handler(subject, request)`, at most `limit` at a time.
+
+        Args:
+            failure_class: of the reply when `handler` raises something else than a RolloutError.
+            own_subject: a second subject with the same slots, for callers that ask this process by name.
+        """
+        service = Service(
+            self,
+            name,
+            subject,
+            group=group,
+            decode=decode,
+            handler=handler,
+            limit=limit,
+            failure_class=failure_class,
+            own_subject=own_subject,
+        )
+        self.services.append(service)
+        await service.join()
+        return service
+
+    def held_back(self) -> dict[str, int]:
+        """Return how many calls wait, by the limit that holds them back."""
+        counts: Counter[str] = Counter()
+        for service in self.services:
+            counts[limit_reached(service.name, service.limit, "calls")] += service.held_back
+        return dict(+counts)
+
+    async def leave(self, prefix: str = "") -> None:
+        """Leave the queue groups of all subjects with a prefix."""
+        for service in self.services:
+            if service.group and service.subject.startswith(prefix):
+                await service.leave()
+
+    async def drain(self, deadline_s: float) -> None:
+        """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds; stop the rest."""
+        await self.leave()
+        give_up = self.loop.time() + deadline_s
+        while self.jobs and self.loop.time() < give_up:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+        self.is_stopping = True
+        for service in self.services:
+            service.drop_all()
+        stopped = [job.task for job in self.jobs.values() if job.task is not None]
+        for task in stopped:
+            task.cancel()
+        if stopped:
+            await asyncio.wait(stopped, timeout=STOP_S)
+
+    async def send(self, reply: str, message: Message, failure_class: FailureClass) -> None:
+        """Answer; a reply that is too large is stored as a blob, one that cannot be sent becomes a failure."""
+        try:
+            await self.bus.publish(reply, await blobs.shrink_call(self.bus, without_credentials(encode(message))))
+            return
+        except BadMessage as error:
+            failure = _fail(failure_class, f"the answer has no wire form: {error}")
+        except BusError as error:
+            failure = _fail(FailureClass.COMPONENT_FAILED, f"the answer could not be sent: {error}", retryable=True)
+        log.warning("%s", failure.message)
+        with contextlib.suppress(BusError):
+            await self.bus.publish(reply, encode(failure))
+
+    def forget(self, job: _Job) -> None:
+        """Remove a job that this process is done with."""
+        if job.timer is not None:
+            job.timer.cancel()
+        if self.jobs.get(job.reply or id(job)) is job:
+            del self.jobs[job.reply or id(job)]
+        if self._accepted.get(job.id) is job:
+            del self._accepted[job.id]
+
+    def accept(self, job: _Job) -> None:
+        """Notify the caller that this process has the call, and watch its deadline from now on."""
+        if job.timer is not None:
+            job.timer.cancel()
+        job.timer = self.loop.call_at(job.deadline, self._expire, job)
+        if job.reply:
+            job.id = call_id(job.reply)
+            self._accepted[job.id] = job
+            accepted = encode(Accepted(role=self.bus.role, worker=self.worker))
+            self.in_background(self.bus.publish(job.reply, accepted))
+
+    def _expire(self, job: _Job) -> None:
+        job.expired = True
+        if job.task is not None:
+            job.task.cancel()
+        else:
+            job.service.drop(job)
+            if job.reply:
+                failure = _fail(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
+                self.in_background(self.bus.publish(job.reply, encode(failure)))
+
+    def in_background(self, work: Any) -> None:
+        task = self.loop.create_task(_ignore_errors(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _on_ping(self, message: Msg) -> None:
+        if not message.reply.startswith(subjects.INBOX_PREFIX):
+            return
+        try:
+            ping = _decode_ping(message.data)
+        except BadMessage:
+            return
+        gone = [call for call in ping.calls if call not in self._accepted]
+        await self.bus.publish(message.reply, encode(Pong(gone=gone)))
+
+    async def _on_cancel(self, message: Msg) -> None:
+        try:
+            job = self._accepted.get(_decode_cancel(message.data).call)
+        except BadMessage:
+            return
+        if job is None:
+            return
+        if job.task is not None:
+            job.task.cancel()
+        else:
+            job.service.drop(job)
+
+
+def _fail(failure_class: FailureClass, text: str, *, retryable: bool = False, curable: bool = False) -> Fail:
+    """Return a failure whose text fits into a message, whatever its source."""
+    text = redact(text)[:MAX_TEXT_CHARS].encode(errors="replace").decode()
+    return Fail(failure_class=failure_class, message=text, retryable=retryable, curable=curable)
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:
+        return type(error).__name__
+
+
+async def _ignore_errors(work: Any) -> None:
+    try:
+        await work
+    except Exception as error:
+        log.warning("%s: %s", type(error).__name__, error)

@@ -1,0 +1,154 @@
+"""Records of rollouts that stay flat in memory for millions of them: temporary SQLite databases on disk.
+
+An empty database name makes SQLite keep the database in a temporary file that only this process sees and that is
+gone when it is closed. Each record belongs to one thread at a time: it may be filled in one and read in another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Iterator
+from types import TracebackType
+from typing import Any, Self
+
+CACHE_KIB = 32 * 1024
+"""Memory for pages of one database; what does not fit is on disk."""
+
+
+class TemporaryDatabase:
+    """A SQLite database with one table, gone when closed. Use it as a context manager."""
+
+    def __init__(self, table: str) -> None:
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # The file is not read after a crash, so neither journal nor syncing is worth its time.
+        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
+            self._database.execute(f"PRAGMA {setting}")
+        self._database.execute(f"CREATE TABLE {table}")
+        self._database.execute("BEGIN")
+        self._execute = self._database.cursor().execute
+
+    def _row(self, statement: str, *values: Any) -> Any:
+        return self._execute(statement, values).fetchone()
+
+    def close(self) -> None:
+        """Delete the record. Closing twice does no harm."""
+        self._database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class DoneRollouts(TemporaryDatabase):
+    """A set of (task, rollout) keys: which rollouts are done."""
+
+    def __init__(self) -> None:
+        super().__init__("done (task INTEGER, rollout INTEGER, PRIMARY KEY (task, rollout)) WITHOUT ROWID")
+        self._count = 0
+
+    def add(self, task_index: int, rollout_index: int) -> bool:
+        """Add a key; False if it was there already."""
+        cursor = self._execute("INSERT OR IGNORE INTO done VALUES (?, ?)", (task_index, rollout_index))
+        self._count += cursor.rowcount
+        return cursor.rowcount == 1
+
+    def __contains__(self, key: tuple[int, int]) -> bool:
+        return self._row("SELECT 1 FROM done WHERE task = ? AND rollout = ?", *key) is not None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[tuple[int, int]]:
+        """Yield the keys in ascending order."""
+        return iter(self._database.execute("SELECT task, rollout FROM done ORDER BY task, rollout"))
+
+
+class TaskCounts(TemporaryDatabase):
+    """A number for each task: how many rollouts it has."""
+
+    def __init__(self) -> None:
+        super().__init__("counts (task INTEGER PRIMARY KEY, rollouts INTEGER)")
+
+    def add(self, task_index: int, rollouts: int = 1) -> int:
+        """Count more rollouts of a task; how many there were before."""
+        values = (task_index, rollouts)
+        if self._execute("INSERT OR IGNORE INTO counts VALUES (?, ?)", values).rowcount:
+            return 0  # the usual case, and three times as fast as an upsert that returns the total
+        before = self[task_index]
+        self._execute("UPDATE counts SET rollouts = rollouts + ?2 WHERE task = ?1", values)
+        return before
+
+    def __getitem__(self, task_index: int) -> int:
+        """Return the number of rollouts of a task; 0 for a task that was never counted."""
+        row: tuple[int] | None = self._row("SELECT rollouts FROM counts WHERE task = ?", task_index)
+        return row[0] if row else 0
+
+
+class FailedAttempts(TemporaryDatabase):
+    """Failed attempts at rollouts: how many, and whether one of them forbids another try."""
+
+    def __init__(self) -> None:
+        table = "failed (task INTEGER, rollout INTEGER, attempts INTEGER, terminal INTEGER"
+        super().__init__(f"{table}, PRIMARY KEY (task, rollout)) WITHOUT ROWID")
+
+    def add(self, task_index: int, rollout_index: int, *, terminal: bool) -> None:
+        """Record one failed attempt."""
+        statement = """INSERT INTO failed VALUES (?, ?, 1, ?)
+            ON CONFLICT DO UPDATE SET attempts = attempts + 1, terminal = terminal | excluded.terminal"""
+        self._execute(statement, (task_index, rollout_index, terminal))
+
+    def of(self, task_index: int, rollout_index: int) -> tuple[int, bool]:
+        """Return the number of failed attempts of a rollout, and whether another attempt is forbidden."""
+        row = self._row(
+            "SELECT attempts, terminal FROM failed WHERE task = ? AND rollout = ?", task_index, rollout_index
+        )
+        return (row[0], bool(row[1])) if row else (0, False)
+
+
+class RowDigests(TemporaryDatabase):
+    """Digests of a run's rows by task and rollout, to find those that another pass over the input repeats."""
+
+    def __init__(self) -> None:
+        super().__init__("rows (task INTEGER, rollout INTEGER, digest BLOB, PRIMARY KEY (task, rollout)) WITHOUT ROWID")
+        self.num_missing = 0  # rows that were added and not found again
+        self.grown_to = 0  # rollouts at most of a task that was there and has more in the other pass
+
+    def add(self, task_index: int, rollout_index: int, text: bytes) -> None:
+        """Add a row that is not there yet."""
+        self._execute("INSERT INTO rows VALUES (?, ?, ?)", (task_index, rollout_index, _digest(text)))
+        self.num_missing += 1
+
+    def find(self, task_index: int, rollout_index: int, text: bytes) -> bool:
+        """Look up a row of the other pass, once; return False if these indices have a row with another text."""
+        found = self._row("SELECT digest FROM rows WHERE task = ? AND rollout = ?", task_index, rollout_index)
+        if found is None:
+            if self._row("SELECT 1 FROM rows WHERE task = ? LIMIT 1", task_index) is not None:
+                self.grown_to = max(self.grown_to, rollout_index + 1)
+            return True
+        self.num_missing -= 1
+        return bool(found[0] == _digest(text))
+
+
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).digest()
+
+
+class RunningNumbers(TemporaryDatabase):
+    """Numbers distinct digests 0, 1, 2, … in the order they first come."""
+
+    def __init__(self) -> None:
+        super().__init__("numbers (digest BLOB PRIMARY KEY, number INTEGER) WITHOUT ROWID")
+        self._next = 0
+
+    def number(self, digest: bytes) -> int:
+        """Return the digest's number; a new digest gets the next one."""
+        if self._execute("INSERT OR IGNORE INTO numbers VALUES (?, ?)", (digest, self._next)).rowcount:
+            self._next += 1
+            return self._next - 1
+        found: int = self._row("SELECT number FROM numbers WHERE digest = ?", digest)[0]
+        return found

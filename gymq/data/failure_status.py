@@ -1,0 +1,77 @@
+"""Outcomes without a result, as those who asked for them see it: with a status that says whether to retry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymq.errors import GymqError
+from gymq.protocol.messages import Failure, FailureClass, Unresolved
+from gymq.redaction import redact
+
+# Trainers try again after 5xx and give the row up after 4xx. Where a class alone decides:
+_STATUS = {
+    FailureClass.DEADLINE_EXCEEDED: 504,
+    FailureClass.CANCELLED: 409,
+    # Not the row's fault, though trying again may not help.
+    FailureClass.NOT_STORABLE: 500,
+    FailureClass.AGENT_FAILED: 500,
+}
+
+
+def status_of(failure_class: FailureClass, *, retryable: bool) -> int:
+    """Return the HTTP status of a failure.
+
+    It is 500 if the failure says nothing about the row, 422 if a retry would fail the same way, and 409 or 504 for some
+    classes.
+    """
+    return _STATUS.get(failure_class, 500 if retryable else 422)
+
+
+class StatusError(GymqError):
+    """An outcome that is not a result.
+
+    Attributes:
+        status: of HTTP; trainers retry from 500 on.
+        failure_class: a failure class of rollouts, or one that only trainers know.
+        details: what else is known, such as stage, task_id and attempts.
+    """
+
+    def __init__(self, status: int, failure_class: str, message: str, **details: Any) -> None:
+        super().__init__(redact(message))
+        self.status = status
+        self.failure_class = failure_class
+        self.details = details
+
+    @property
+    def message(self) -> str:
+        return str(self.args[0])
+
+
+def status_error(outcome: Failure | Unresolved) -> StatusError:
+    """Return the error of a rollout without a verdict."""
+    return StatusError(
+        status_of(outcome.failure_class, retryable=outcome.retryable),
+        str(outcome.failure_class),
+        outcome.message,
+        stage=str(outcome.stage),
+        task_id=str(outcome.rollout_id),
+        attempts=outcome.attempt + 1,
+    )
+
+
+class RowFailed(GymqError):
+    """A row without a result.
+
+    Attributes:
+        status: HTTP status; 0 if no answer arrived.
+        response_content: the body of the answer.
+    """
+
+    def __init__(self, status: int, response_content: bytes) -> None:
+        super().__init__(status, response_content)
+        self.status = status
+        self.response_content = response_content
+
+    def __str__(self) -> str:
+        text = self.response_content[:2000].decode(errors="replace")
+        return f"no answer: {text}" if not self.status else f"{self.status}: {text}"

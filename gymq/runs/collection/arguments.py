@@ -1,0 +1,245 @@
+"""The arguments of `gymq.collect`, turned into a configuration and rows."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq import responses
+from gymq.authoring import Worker
+from gymq.config import Config, UnknownInstances, load
+from gymq.model import Model, ModelRequest
+from gymq.resources import Resources
+from gymq.runtime.loading.contract import check_contract
+from gymq.runtime.loading.model_options import model_fields
+from gymq.runtime.loading.worker_source import find_worker
+
+POLICY = "policy_model"
+MOCK = "simulated_model"
+PROMPTS = ("prompt", "input")  # fields of a short row that hold what the model is asked
+
+Answer = Callable[[dict[str, Any]], Any]
+ModelArgument = str | Path | Mapping[str, Any] | Answer | type[Model] | None
+EnvironmentArgument = type[Resources[Any]] | str | Path | Sequence[str | Path]
+
+
+class FunctionModel(Model):
+    """Answers with a Python function, `answer(params)`, async or not."""
+
+    def __init__(self, answer: Answer, *, name: str) -> None:
+        super().__init__(name=name)
+        self._answer = answer
+
+    async def respond(self, request: ModelRequest) -> dict[str, Any]:
+        """Return what the function returns, a text as a message.
+
+        Raises:
+            TypeError: it returned neither a text nor a Responses object.
+        """
+        answer = self._answer(dict(request.params))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        if isinstance(answer, str):
+            return _message(answer)
+        if not isinstance(answer, dict):
+            raise TypeError(f"the function returned {type(answer).__name__}; it must return a text or a response")
+        return answer
+
+
+def _message(text: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text, "annotations": []}]
+    item = {"id": "msg_0", "type": "message", "role": "assistant", "status": "completed", "content": content}
+    return responses.response_without_model("function", [item])
+
+
+@dataclass
+class Setup:
+    """The workers of one run.
+
+    Attributes:
+        made: workers that run in this process, by the names of their instances.
+        name: name of the environment or file, from which the run's name is made.
+    """
+
+    name: str
+    config: Config
+    made: dict[str, Worker] = field(default_factory=dict)
+
+    @property
+    def agent(self) -> str | None:
+        """The agent of rows that name none, if there is just one."""
+        agents = [one.name for one in self.config.instances if one.kind == "agents"]
+        return agents[0] if len(agents) == 1 else None
+
+
+def read_setup(
+    environment: EnvironmentArgument,
+    *,
+    model: ModelArgument = None,
+    model_name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+) -> Setup:
+    """Return the workers for an environment and a model.
+
+    Args:
+        environment: a class, the name of a worker, a Python file, or one or several configuration files.
+        model: the policy: the URL of an endpoint, the name or file of a model worker, an instance as in a
+            configuration, a function, or a class; None: that of the configuration, or else a mock.
+        model_name: name of the model at the endpoint.
+        options: options of the environment.
+
+    Raises:
+        ContractError, OptionsError: the class does not fulfil its contract, or an option is invalid.
+        WorkerNotFound, ConfigError: there is no such worker, or the configuration is wrong.
+        TypeError: an argument is of a type that is not listed here.
+    """
+    initial: dict[str, Any] = {}
+    paths: list[str] = []
+    made: dict[str, Worker] = {}
+    if inspect.isclass(environment):
+        if not issubclass(environment, Resources):
+            raise TypeError(f"{environment.__name__} is not derived from gymq.Resources")
+        check_contract(environment)
+        name = environment.__name__
+        options = _judged_by_policy(environment) | dict(options or {})
+        made[name] = environment(options, name=name)
+        initial |= _with_agent(name, f"{environment.__module__}.{environment.__qualname__}", options)
+    else:
+        files = [environment] if isinstance(environment, str | Path) else list(environment)
+        paths = [str(file) for file in files]
+        if all(path.endswith((".yaml", ".yml")) for path in paths):
+            name = "-".join(
+                Path(path).parent.name if Path(path).stem == "config" else Path(path).stem for path in paths
+            )
+        elif len(paths) == 1:
+            source = find_worker(paths[0], ["resources"])
+            name = source.name
+            if source.config is not None:
+                paths = [str(source.config)]
+            else:
+                options = _judged_by_policy(source.cls) | dict(options or {})
+                initial, paths = _with_agent(name, source.implementation, options), []
+        else:
+            raise TypeError("an environment is a class, a worker's name, a Python file, or configuration files")
+        if options and paths:
+            raise TypeError("options belong to a class or a Python file; a configuration has its own")
+    policy, worker = _policy(model, model_name)
+    if worker is not None:
+        made[POLICY] = worker
+    if policy is not None:
+        given = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
+        return Setup(name, load(paths, given, initial=initial), made)
+    mock = {POLICY: _instance("responses_api_models", MOCK)}
+    if not paths:
+        return Setup(name, load([], initial=initial | mock), made)
+    try:
+        return Setup(name, load(paths), made)
+    except UnknownInstances as error:
+        if POLICY not in error.names:
+            raise
+    return Setup(name, load(paths, initial=mock), made)
+
+
+def _judged_by_policy(environment: type[Worker]) -> dict[str, Any]:
+    """Return the options that make the policy the judge of an environment that requires one."""
+    policy = {"type": "responses_api_models", "name": POLICY}
+    return {name: policy for name, is_required in model_fields(environment) if is_required}
+
+
+def _with_agent(name: str, implementation: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
+    references = {
+        "resources_server": {"type": "resources_servers", "name": name},
+        "model_server": {"type": "responses_api_models", "name": POLICY},
+    }
+    return {
+        name: _instance("resources_servers", implementation, domain="other", **(options or {})),
+        f"{name}_simple_agent": _instance("responses_api_agents", "simple_agent", **references),
+    }
+
+
+def _instance(kind: str, implementation: str, **options: Any) -> dict[str, Any]:
+    return {kind: {implementation: {"entrypoint": "worker.py", **options}}}
+
+
+def _policy(model: ModelArgument, model_name: str | None) -> tuple[dict[str, Any] | None, Worker | None]:
+    """Return the policy's instance, and the worker itself if it runs in this process."""
+    is_url = isinstance(model, str) and model.startswith(("http://", "https://"))
+    if model_name is not None and not is_url:
+        raise TypeError("model_name needs model, the URL of an endpoint that serves it")
+    if model is None:
+        return None, None
+    if isinstance(model, str) and is_url:
+        if model_name is None:
+            raise TypeError("the URL of an endpoint needs model_name, the name it knows the model by")
+        key = os.environ.get("GYMQ_MODEL_API_KEY") or os.environ.get("OPENAI_API_KEY") or "none"
+        options = {"openai_base_url": model, "openai_api_key": key, "openai_model": model_name}
+        return _instance("responses_api_models", "openai_model", **options), None
+    if isinstance(model, str | Path):
+        return _instance("responses_api_models", find_worker(str(model), ["models"]).implementation), None
+    if isinstance(model, Mapping):
+        return dict(model), None
+    if inspect.isclass(model) and issubclass(model, Model):
+        check_contract(model)
+        return _instance("responses_api_models", model.__qualname__), model(name=POLICY)
+    if callable(model):
+        name = getattr(model, "__qualname__", type(model).__qualname__)
+        return _instance("responses_api_models", name), FunctionModel(model, name=POLICY)
+    raise TypeError(f"a model is a URL, a worker, an instance, a class or a function, not {type(model).__name__}")
+
+
+def _values(policy: dict[str, Any]) -> list[str]:
+    """Return overrides for configurations that name the endpoint by values of their own."""
+    options = policy.get("responses_api_models", {}).get("openai_model")
+    if not options:
+        return []
+    names = {"base_url": "openai_base_url", "api_key": "openai_api_key", "model_name": "openai_model"}
+    return [f"++policy_{name}={json.dumps(options[option])}" for name, option in names.items() if option in options]
+
+
+def write_rows(rows: Iterable[Any], file: Path) -> None:
+    """Write rows to a file of JSONL, short ones as whole rows.
+
+    A short row has no `responses_create_params`; its field `prompt` or `input`, a text or a list of messages, is what
+    the model is asked. Its other fields stay fields of the row.
+
+    Raises:
+        ValueError: a row cannot be used; names its position.
+    """
+    records = rows.to_dict("records") if hasattr(rows, "to_dict") and not isinstance(rows, Mapping) else rows
+    lines = []
+    for number, row in enumerate(records):
+        if not isinstance(row, Mapping):
+            raise ValueError(f"rows[{number}]: a row is a dict, not {type(row).__name__}")
+        try:
+            lines.append(msgspec.json.encode(_whole(dict(row)), enc_hook=_plain))
+        except (TypeError, ValueError, responses.InvalidRequest) as error:
+            raise ValueError(f"rows[{number}]: {error}") from None
+    if not lines:
+        raise ValueError("rows: there are none")
+    file.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _whole(row: dict[str, Any]) -> dict[str, Any]:
+    if "responses_create_params" in row:
+        return row
+    asked = next((name for name in PROMPTS if name in row), None)
+    if asked is None:
+        raise ValueError("a row needs `prompt`, `input` or `responses_create_params`: what the model is asked")
+    value = row.pop(asked)
+    if not isinstance(value, str | list):
+        raise ValueError(f"`{asked}` must be a text or a list of messages, not {type(value).__name__}")
+    return {"responses_create_params": {"input": value}} | row
+
+
+def _plain(value: Any) -> Any:
+    """Return the plain value of a NumPy scalar or array."""
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")

@@ -1,0 +1,465 @@
+"""From a data set to its rollouts in a file: submit, follow, write, resume.
+
+The true record of a run is the stream; the files follow it. A collection that is killed at any moment is
+resumed by starting it again: what the stream or the output file holds is not asked for a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+
+from gymq.bus import Bus, BusError
+from gymq.bus.rpc.process_reports import SlowestCall, TokenCount, read_cluster_report, tokens_used
+from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
+from gymq.data.resume import FailureGroup, Resume
+from gymq.data.rows import MaterialisedRow
+from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Steering, Task, Unresolved, VerifiedRollout
+from gymq.queue.cancel import Cancellations
+from gymq.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
+from gymq.queue.steering import Steered, steer
+from gymq.runs.collection.run_setup import CollectError as CollectError
+from gymq.runs.collection.run_setup import CollectOptions as CollectOptions
+from gymq.runs.collection.run_setup import MaxFailures, RunSetup
+from gymq.stats.running import RunningReward
+
+CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
+CATCH_UP_EVERY_S = 1.0  # a notification may be missed
+STALLED_AFTER_S = 30.0
+SAME_FAILURES = 32  # rollouts in a row that fail for one reason, and a run is stopped
+WATCH_EVERY_S = 3.0  # at what the workers wait for
+LAST_LOOK_S = 0.2
+UNSERVED_TIMES = 3  # that an agent does not answer before it is called unserved
+MAX_WAITS = 4  # reasons that are shown
+
+
+Key = tuple[int, int]  # task and rollout index
+
+
+@dataclass
+class Progress:
+    """Progress of a collection, for displays to read."""
+
+    run: str = ""
+    total: int = 0
+    before: int = 0  # finished by earlier starts
+    submitted: int = 0
+    in_flight: int = 0  # submitted, here or by an earlier start, and without an outcome
+    done: int = 0
+    failed: int = 0
+    refused: int = 0  # rows of the input that cannot be used
+    failures: dict[str, int] = field(default_factory=dict)
+    rewards: RunningReward = field(default_factory=RunningReward)  # of the rollouts that finished since this start
+    input_tokens: int = 0  # of the same
+    output_tokens: int = 0
+    retried: int = 0  # attempts that failed before one of them ended
+    model_retries: int = 0  # requests that model workers sent to their endpoints again
+    paused: bool = False  # agents start none of its rollouts
+    waits: dict[str, int] = field(default_factory=dict)  # how many calls or messages wait, by the reason
+    slowest: SlowestCall | None = None
+    model_tokens: dict[str, TokenCount] = field(default_factory=dict)  # of this run, by model, as its workers count
+    started: float = field(default_factory=time.monotonic)
+    viewer_url: str | None = None  # of the run in the viewer, where one runs
+    last_change: float = field(default_factory=time.monotonic)
+
+    @property
+    def finished(self) -> int:
+        return self.done + self.failed
+
+    @property
+    def mean_reward(self) -> float | None:
+        """Mean over the rollouts that finished since this start; None before the first."""
+        estimate = self.rewards.estimate()
+        return None if estimate is None else estimate.value
+
+    @property
+    def stalled_s(self) -> float:
+        """Seconds without a finished rollout, beyond the usual interval."""
+        return self.silent_s if self.silent_s > STALLED_AFTER_S else 0.0
+
+    @property
+    def silent_s(self) -> float:
+        """Seconds since a rollout finished, or since the start."""
+        return time.monotonic() - self.last_change
+
+
+class Collection:
+    """One run of a data set, over one bus.
+
+    Attributes:
+        progress: progress of the run.
+        files: paths of its rows and results.
+        warnings: sentences for the user.
+        stopped: why the run was stopped early because of failures; empty if it was not.
+        failed: why rollouts have no result; known once `run` has returned.
+    """
+
+    def __init__(self, bus: Bus, options: CollectOptions, report: Callable[[str], None] | None = None) -> None:
+        """Prepare a collection.
+
+        Args:
+            report: called with sentences for the user as soon as they are known: what is resumed, and what has changed
+                since the earlier start.
+        """
+        self.progress = Progress()
+        self.files = RunFiles(options.output)
+        self.warnings: list[str] = []
+        self.stopped = ""
+        self.failed: list[FailureGroup] = []
+        self._bus = bus
+        self._queue = QueueClient(bus)
+        self._options = options
+        self._report = report or (lambda _sentence: None)
+        self._last_sequence = 0
+        self._notified = asyncio.Event()
+        self._room = asyncio.Event()
+        self._in_flight: dict[Key, int | None] = {}  # with the sequence of the failure to be replaced
+        self._missing: set[Key] = set()  # in flight, but in the queue no more when it was looked at last
+        self._look_again_at = 0.0
+        self._submitting = True
+        self._is_resumed = False
+        self._all_submitted = True
+        self._cancelled_at: float | None = None
+        self._replaceable: dict[Key, int] = {}
+        self._known_failures: set[int] = set()
+        self._limit: FailureLimit | None = None  # once the outcomes of earlier starts are read
+        self._agents: set[str] = set()  # that have tasks of this run
+        self._unserved: dict[str, int] = {}  # how often in succession each of them did not answer
+        self._retries: dict[tuple[str, str], int] = {}  # of each model process, when it answered last
+
+    async def run(self) -> Progress:
+        """Collect until every rollout has an outcome.
+
+        Raises:
+            CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
+            BusError: NATS was away for too long; starting the collection again resumes it.
+        """
+        with self.files.held():
+            setup = RunSetup(self._bus, self.files, self._options)
+            manifest = await setup.manifest()
+            self.warnings += setup.warnings
+            self._is_resumed = setup.is_resumed
+            for change in setup.changes:
+                self._report(change)
+            self.progress.run = manifest.run
+            self.progress.total = manifest.num_rollouts
+            self.progress.refused = manifest.num_refused
+            if not self._is_resumed:
+                self._report(f"run {manifest.run}: {manifest.num_rollouts:,} rollouts, written to {self.files.output}")
+            await Cancellations(self._bus, self._on_cancel).start(manifest.run)
+            await Steered(self._bus, self._on_steering).start(manifest.run)
+            if self._options.share is not None:
+                await steer(self._bus, manifest.run, share=self._options.share)
+            if self._cancelled_at is not None:
+                raise CollectError(
+                    f"{self.files.output}: cannot be resumed because run {manifest.run} was cancelled; "
+                    "pass --overwrite to start over, or another --output"
+                )
+            await self._collect(manifest)
+        if not self.stopped:
+            self.progress.failed = self.progress.total - self.progress.done
+        return self.progress
+
+    async def _collect(self, manifest: Manifest) -> None:
+        output, failures = Appender(self.files.output), Appender(self.files.failures)
+        notify = self._notified.set
+        try:
+            async with self._queue.follow(
+                manifest.run, lambda _: notify(), notify, look_again_every_s=CATCH_UP_EVERY_S
+            ):
+                # A million rows take a minute to read; meanwhile the server wants to hear from this connection.
+                with await asyncio.to_thread(self._resume) as resume:
+                    await self._finish(resume, output, failures)
+        except ExceptionGroup as errors:
+            raise _first(errors) from None
+        finally:
+            output.close()
+            failures.close()
+
+    async def _finish(self, resume: Resume, output: Appender, failures: Appender) -> None:
+        """Collect what is left of the run."""
+        # In this order: a task that ends in between is found among the outcomes.
+        await self._find_queued(resume)
+        await self._catch_up(resume, output, failures)
+        self.progress.before = self.progress.done = len(resume.done)
+        if self._is_resumed:
+            self._report(await asyncio.to_thread(self._how_far, resume))
+        self._limit = FailureLimit(self._options.max_failures, self.progress.total, is_new=not resume.done)
+        watching = asyncio.create_task(self._watch())
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._submit_all(resume))
+                group.create_task(self._follow(resume, output, failures))
+        finally:
+            watching.cancel()
+        await self._read_cluster_report(LAST_LOOK_S)  # for the tokens of its last calls
+        if self._all_submitted and not self._in_flight:
+            self.stopped = ""  # that was the end of the run anyway
+        self.failed = await asyncio.to_thread(resume.failed, JsonlFile(self.files.failures))
+
+    def _resume(self) -> Resume:
+        for path in (self.files.output, self.files.failures):
+            truncate_torn_line(path)
+        failures: LineSource = JsonlFile(self.files.failures)
+        self._known_failures = set(_failure_sequences(failures))
+        return Resume(JsonlFile(self.files.materialised), JsonlFile(self.files.output), failures)
+
+    def _how_far(self, resume: Resume) -> str:
+        run, done, total = self.progress.run, len(resume.done), self.progress.total
+        if done == total:
+            return f"run {run} is complete: {done:,} of {total:,}; --overwrite starts over, --num-repeats extends it"
+        num_failed, num_final = resume.num_failed()
+        sentence = f"resuming run {run}: {done:,} of {total:,} done"
+        if self._in_flight:
+            sentence += f", {len(self._in_flight):,} in flight"
+        if num_failed > num_final:
+            sentence += f", {num_failed - num_final:,} failed and will be retried"
+        if num_final:
+            sentence += f", {num_final:,} failed for good"
+        return sentence
+
+    async def _find_queued(self, resume: Resume) -> None:
+        """Find the tasks of an earlier start that are still queued, so that they are not submitted twice."""
+        async for _, task in self._queue.queued(self.progress.run):
+            key = (task.task_index, task.rollout_index)
+            if key not in resume.done:
+                self._in_flight[key] = task.replaces
+                self._agents.add(task.agent)
+
+    async def _give_up_lost(self) -> None:
+        """Stop waiting for tasks that left the queue without an outcome because they were dead-lettered or removed.
+
+        They count as lost when they are missing twice, since outcomes are read in between.
+        """
+        if await self._queue.num_queued(self.progress.run) >= len(self._in_flight):
+            return
+        queued = {(task.task_index, task.rollout_index) async for _, task in self._queue.queued(self.progress.run)}
+        missing = self._in_flight.keys() - queued
+        lost = missing & self._missing
+        self._missing = missing - lost
+        if lost:
+            self.warnings.append(
+                f"{len(lost)} rollouts left the queue without an outcome (`gymq dead-letters` may know why); "
+                "the next start submits them again"
+            )
+        for key in lost:
+            del self._in_flight[key]
+        self._room.set()
+
+    def _on_steering(self, steering: Steering) -> None:
+        self.progress.paused = steering.paused
+
+    def _on_cancel(self, _run: str, task_index: int | None) -> None:
+        if task_index is None:
+            self._cancelled_at = time.monotonic()
+            self._room.set()
+            self._notified.set()
+
+    async def _submit_all(self, resume: Resume) -> None:
+        waiting = resume.to_run()
+        async with asyncio.TaskGroup() as group:
+            for _ in range(MOST_SUBMITTED_AT_ONCE):
+                group.create_task(self._submit(resume, waiting))
+        self._submitting = False
+        self._notified.set()
+
+    async def _submit(self, resume: Resume, waiting: Iterator[MaterialisedRow]) -> None:
+        for row in waiting:
+            key = (row.task_index, row.rollout_index)
+            if key in self._in_flight:
+                continue
+            while len(self._in_flight) >= self._options.window and not self._is_ended:
+                self._room.clear()
+                await self._room.wait()
+            if self._is_ended:
+                self._all_submitted = False
+                return
+            if key in resume.done:
+                continue
+            self._in_flight[key] = self._replaceable.get(key)
+            self._agents.add(row.agent)
+            self.progress.submitted += 1
+            self.progress.in_flight = len(self._in_flight)
+            await self._publish(row, resume.num_rollouts(row.task_index))
+
+    async def _publish(self, row: MaterialisedRow, num_rollouts: int) -> None:
+        task = Task(
+            run=self.progress.run,
+            task_index=row.task_index,
+            rollout_index=row.rollout_index,
+            num_rollouts=num_rollouts,
+            agent=row.agent,
+            row=row.json,
+            timeout_s=self._options.rollout_timeout_s,
+            replaces=self._in_flight[row.task_index, row.rollout_index],
+            max_staleness=self._options.max_staleness,
+        )
+        await self._queue.submit(task, urgent=self._options.urgent)
+
+    async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
+        """Write outcomes as they arrive, until all that was submitted has one."""
+
+        async def look() -> None:
+            try:
+                await self._catch_up(resume, output, failures)
+                if self.progress.stalled_s and time.monotonic() > self._look_again_at:
+                    await self._give_up_lost()
+                    self._look_again_at = time.monotonic() + STALLED_AFTER_S
+            except BusError:
+                if self._bus.lost.is_set() or not (self._is_cut() or self.stopped):
+                    raise
+
+        while (self._submitting or self._in_flight) and not self._is_cut() and not self.stopped:
+            await self._notified.wait()
+            self._notified.clear()
+            await self._bus.retry_read(look, hint="run the same command again to resume", patience_s=SERVER_PATIENCE_S)
+
+    @property
+    def _is_ended(self) -> bool:
+        """Return whether nothing more is submitted."""
+        return self._cancelled_at is not None or bool(self.stopped)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._read_cluster_report()
+            await asyncio.sleep(WATCH_EVERY_S)
+
+    async def _read_cluster_report(self, wait_s: float = 0.5) -> None:
+        """Ask the workers what the run waits for; each has `wait_s` seconds to answer."""
+        progress = self.progress
+        if not self._bus.is_connected:
+            progress.waits, progress.slowest = {"the NATS server is away": len(self._in_flight)}, None
+            return
+        try:
+            found = await read_cluster_report(self._bus, progress.run, wait_s=wait_s)
+        except BusError:
+            return
+        waits = found.waits + self._bus.unstored
+        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in self._agents - found.agents}
+        for agent, times in self._unserved.items():
+            # A worker that is only too busy does not answer every time.
+            if times >= UNSERVED_TIMES and progress.in_flight and progress.silent_s > WATCH_EVERY_S * times:
+                waits[f"no worker serves {agent}"] = progress.in_flight
+        progress.waits = dict(waits.most_common(MAX_WAITS))
+        progress.slowest = found.slowest
+        for model, count in found.tokens.items():
+            if count.total >= progress.model_tokens.get(model, TokenCount()).total:  # otherwise a replica was silent
+                progress.model_tokens[model] = count
+        for process, retries in found.retries.items():
+            progress.model_retries += max(0, retries - self._retries.setdefault(process, retries))
+            self._retries[process] = retries
+
+    def _is_cut(self) -> bool:
+        """Return whether the run was cancelled so long ago that nothing more will come of it."""
+        return self._cancelled_at is not None and time.monotonic() - self._cancelled_at > CANCEL_GRACE_S
+
+    async def _catch_up(self, resume: Resume, output: Appender, failures: Appender) -> None:
+        async for sequence, outcome in self._queue.outcomes.read(self.progress.run, after=self._last_sequence):
+            self._take(sequence, outcome, resume, output, failures)
+            self._last_sequence = sequence
+        output.flush()
+        failures.flush()
+        self.progress.in_flight = len(self._in_flight)
+
+    def _take(self, sequence: int, outcome: Outcome, resume: Resume, output: Appender, failures: Appender) -> None:
+        key = (outcome.task_index, outcome.rollout_index)
+        progress = self.progress
+        # The task that is to replace this very failure has yet to come.
+        if self._in_flight.get(key, sequence) != sequence:
+            del self._in_flight[key]
+            self._room.set()
+        if isinstance(outcome, VerifiedRollout):
+            if not resume.done.add(*key):
+                return
+            output.write(output_row(outcome, self._options.token_ids))
+            progress.done += 1
+            progress.rewards.add(outcome.task_index, outcome.num_rollouts, outcome.reward)
+            used = tokens_used(outcome.response)
+            progress.input_tokens += used.input
+            progress.output_tokens += used.output
+            if self._limit is not None:
+                self._limit.note_success()
+        else:
+            self._replaceable[key] = sequence
+            resume.failed_before.add(*key)
+            if sequence in self._known_failures:
+                return
+            self._known_failures.add(sequence)
+            failures.write(failure_row(outcome, sequence, self._options.token_ids))
+            progress.failed += 1
+            name = str(outcome.failure_class)
+            progress.failures[name] = progress.failures.get(name, 0) + 1
+            if self._limit is not None and not self.stopped:
+                self.stopped = self._limit.note_failure(outcome)
+                self._room.set()
+        progress.retried += outcome.attempt
+        progress.last_change = time.monotonic()
+
+
+class FailureLimit:
+    """Decides when a run is stopped because of its failures.
+
+    Without a limit of its own it is stopped when `SAME_FAILURES` rollouts in a row failed for the same reason: the
+    first ones of a run, whatever the reason, and later ones if the configuration is at fault.
+    """
+
+    def __init__(self, most: MaxFailures | None, total: int, *, is_new: bool) -> None:
+        """Start counting for one run.
+
+        Args:
+            most: limit on failed rollouts; None: the rule of the class.
+            total: number of rollouts of the run.
+            is_new: whether no rollout of the run has succeeded yet.
+        """
+        self._most = most
+        self._total = total
+        self._any_success = not is_new
+        self._num_failed = 0
+        self._reason: tuple[FailureClass, Stage, bool] | None = None  # of the failures in a row
+        self._num_same = 0
+
+    def note_success(self) -> None:
+        """Count a rollout that has a reward."""
+        self._any_success = True
+        self._num_same = 0
+
+    def note_failure(self, failure: Failure | Unresolved) -> str:
+        """Count a failure; return why the run is to be stopped, empty if it is not."""
+        if failure.failure_class is FailureClass.CANCELLED:
+            return ""
+        self._num_failed += 1
+        if self._most is not None:
+            if self._num_failed <= self._most.of(self._total):
+                return ""
+            return f"{self._num_failed} rollouts failed, more than --max-failures {self._most}"
+        reason = (failure.failure_class, failure.stage, failure.curable)
+        self._num_same = self._num_same + 1 if reason == self._reason else 1
+        self._reason = reason
+        if self._num_same < SAME_FAILURES or (self._any_success and not failure.curable):
+            return ""
+        return f"{self._num_same} rollouts in a row failed with {failure.failure_class} at {failure.stage}"
+
+
+class _FailureSequence(msgspec.Struct):
+    sequence: int | None = msgspec.field(default=None, name="_ng_failure_sequence")
+
+
+def _failure_sequences(failures: LineSource) -> Iterator[int]:
+    decode = msgspec.json.Decoder(_FailureSequence).decode
+    for line in failures:
+        sequence = decode(line).sequence
+        if sequence is not None:
+            yield sequence
+
+
+def _first(errors: ExceptionGroup[Exception]) -> Exception:
+    """Return the first of the errors that ended the tasks of a collection."""
+    error: Exception = errors
+    while isinstance(error, ExceptionGroup):
+        error = error.exceptions[0]
+    return error

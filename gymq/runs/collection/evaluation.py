@@ -1,0 +1,242 @@
+"""One run from Python, `gymq.collect`: a temporary cluster, its rows collected, its result."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import logging
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, ParamSpec
+
+import pydantic
+
+from gymq.authoring import Worker, first_problem
+from gymq.bus import Bus
+from gymq.bus.loop_thread import LoopThread
+from gymq.cluster.host import Host, HostSpec
+from gymq.cluster.launch import Child, Cluster, WorkerProcess
+from gymq.cluster.server import find_running
+from gymq.config import fingerprint, record_instances
+from gymq.config.process_settings import process_variables
+from gymq.config.sampling import check_sampling
+from gymq.data.materialise import MaterialiseOptions
+from gymq.defaults import PASS_THRESHOLD
+from gymq.redaction import hide_options
+from gymq.render import say
+from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
+from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
+from gymq.runs.collection.progress_view import show_progress
+from gymq.runs.collection.results import RunResult
+from gymq.runs.collection.run_setup import MaxFailures, default_output
+
+log = logging.getLogger("gymq.runs.collection")
+
+FOLDER = Path(".gymq")
+
+
+class HostedHere:
+    """Workers that are served by this process, as a part of a cluster."""
+
+    def __init__(self, name: str, spec: HostSpec, made: Mapping[str, Worker]) -> None:
+        self.name = name
+        self.spec = spec
+        self.serves = False
+        self._made = made
+        self._host: Host | None = None
+
+    async def start(self) -> None:
+        """Start the workers.
+
+        Raises:
+            BusError, WorkerFailed, WorkerNotFound, OptionsError
+        """
+        self._host = Host(self.spec, self._made)
+        await self._host.start()
+        self.serves = True
+
+    async def stop(self) -> None:
+        """Finish what is in flight, and close the connection."""
+        self.serves = False
+        if self._host is not None:
+            await self._host.drain()
+
+
+@asynccontextmanager
+async def _cluster(setup: Setup, log_level: str) -> AsyncIterator[Cluster]:
+    """Start the workers: those made here in this process, the others in processes of their own."""
+    with tempfile.TemporaryDirectory(prefix="gymq-") as temporary:
+        # One server at a time may use the store of this folder.
+        folder = FOLDER if await find_running(FOLDER / "jetstream") is None else Path(temporary)
+
+        def process(name: str, spec: HostSpec) -> WorkerProcess:
+            if any(instance.name in setup.made for instance in spec.instances):
+                return HostedHere(name, spec, setup.made)
+            return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
+
+        variables = process_variables(setup.config.tree)
+        instances = setup.config.instances
+        async with Cluster(
+            instances, folder=folder, log_level=log_level, variables=variables, new_child=process
+        ) as cluster:
+            yield cluster
+
+
+async def acollect(
+    environment: EnvironmentArgument,
+    rows: Iterable[Mapping[str, Any]] | str | Path,
+    *,
+    model: ModelArgument = None,
+    model_name: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    repeats: int = 1,
+    limit: int | None = None,
+    sampling: Mapping[str, Any] | None = None,
+    concurrency: int = 1024,
+    timeout_s: float = 3600.0,
+    pass_threshold: float = PASS_THRESHOLD,
+    max_failures: int | str | None = None,
+    output: str | Path | None = None,
+    overwrite: bool = False,
+    progress: bool = True,
+) -> RunResult:
+    """Roll rows out and return the result. The same call resumes a run that was interrupted.
+
+    Args:
+        environment: a class derived from `gymq.Resources`, the name of a worker (`"mcqa"`), a Python file with a class,
+            or one or several configuration files. A class is served by this process.
+        rows: dicts, a data frame, or a file in JSONL, Parquet or Arrow. A dict without `responses_create_params` is a
+            short row: its `prompt` or `input`, a text or a list of messages, is what the model is asked.
+        model: the policy: the URL of an OpenAI-compatible endpoint, the name or file of a model worker, an instance
+            as in a configuration, a function from the parameters of a request to a text or a response, async or not,
+            or a class derived from `gymq.Model`. None: that of the configuration, or else a mock.
+        model_name: the name the endpoint knows the model by.
+        options: options of the environment, if it is a class or a file.
+        repeats: rollouts a row.
+        limit: use only so many rows; None: all.
+        sampling: parameters of the requests, such as `{"temperature": 0.7}`; they replace those of the rows.
+        concurrency: rollouts in flight at most.
+        timeout_s: seconds a rollout may take.
+        pass_threshold: smallest reward with which a rollout passes.
+        max_failures: stop when more rollouts fail than this number, or this share of all, such as `"5%"`; None: when
+            the first 32 fail for one reason, or any 32 in a row because the configuration is wrong.
+        output: file for the rollouts, JSONL; None: one in the folder `runs` that is named after the arguments.
+        overwrite: delete what an earlier run left at the output.
+        progress: whether to show how far it is, on standard error.
+
+    Returns:
+        The result, failures included.
+
+    Raises:
+        ValueError, TypeError, ConfigError, WorkerNotFound, OptionsError: an argument cannot be used.
+        CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
+        RowError, JsonlError: none of the first rows can be used.
+    """
+    report = say if progress else None
+    made_of_rows = _materialise_options(repeats, limit, sampling)
+    setup = read_setup(environment, model=model, model_name=model_name, options=options)
+    hide_options([*(one.options for one in setup.config.instances), dict(sampling or {})])
+    file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
+    with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
+        if isinstance(rows, str | Path):
+            source = Path(rows)
+        else:
+            source = Path(temporary) / "rows.jsonl"
+            write_rows(rows, source)
+        collect_options = CollectOptions(
+            input=source,
+            output=file,
+            materialise=made_of_rows.model_copy(update={"agent_name": setup.agent}),
+            window=concurrency,
+            rollout_timeout_s=timeout_s,
+            config_digest=fingerprint(setup.config.tree),
+            config=record_instances(setup.config.instances),
+            overwrite=overwrite,
+            check_row=RowTypes(setup.config, setup.made).check,
+            max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
+        )
+        check_paths(collect_options)
+        if not await asyncio.to_thread(has_all_rollouts, collect_options):
+            remote = [found for found in setup.config.instances if found.name not in setup.made]
+            await probe_models(remote, report or log.warning)
+        async with _cluster(setup, "warning") as cluster:
+            bus = await Bus.connect(cluster.url, role="client", name="gymq.collect")
+            try:
+                collection = Collection(bus, collect_options, report)
+                with show_progress(collection.progress, quiet=not progress):
+                    await collection.run()
+            finally:
+                await bus.close()
+    for warning in collection.warnings:
+        log.warning("%s", warning)
+    if collection.stopped:
+        log.warning("stopped: %s; the same call resumes the run", collection.stopped)
+    return RunResult(file, pass_threshold=pass_threshold)
+
+
+P = ParamSpec("P")
+
+
+def _blocking(function: Callable[P, Coroutine[Any, Any, RunResult]]) -> Callable[P, RunResult]:
+    """Return a function with the same parameters that waits for the result."""
+
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def wait(*args: P.args, **kwargs: P.kwargs) -> RunResult:
+        signature.bind(*args, **kwargs)  # its error does not name another function than the one called
+        return _waited_for(function(*args, **kwargs))
+
+    wait.__name__ = wait.__qualname__ = "collect"
+    wait.__doc__ = "Do what `acollect` does, with the same arguments, and wait for it; in a notebook too."
+    return wait
+
+
+def _waited_for(work: Coroutine[Any, Any, RunResult]) -> RunResult:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    thread = LoopThread()  # the loop that runs here, as in a notebook, cannot be waited for
+    try:
+        task = thread.run(_begun(work))
+        try:
+            return thread.run(_result_of(task))
+        finally:
+            thread.run(_ended(task))  # Ctrl-C comes while its cluster still runs
+    finally:
+        thread.stop()
+
+
+async def _begun(work: Coroutine[Any, Any, RunResult]) -> asyncio.Task[RunResult]:
+    return asyncio.create_task(work)
+
+
+async def _result_of(task: asyncio.Task[RunResult]) -> RunResult:
+    return await task
+
+
+async def _ended(task: asyncio.Task[RunResult]) -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+collect = _blocking(acollect)
+
+
+def _materialise_options(repeats: int, limit: int | None, sampling: Mapping[str, Any] | None) -> MaterialiseOptions:
+    try:
+        params = check_sampling(sampling or {})
+        return MaterialiseOptions(num_repeats=repeats, limit=limit, responses_create_params=params)
+    except pydantic.ValidationError as error:
+        raise ValueError(first_problem(error)) from None
+
+
+def _default_output(setup: Setup, rows: Any, model: ModelArgument, model_name: str | None) -> Path:
+    name = Path(rows) if isinstance(rows, str | Path) else Path("rows")
+    policy = model_name or getattr(model, "__name__", None) or (model if isinstance(model, str) else None)
+    return default_output(name, [], Path(setup.name), policy)

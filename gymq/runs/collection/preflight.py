@@ -1,0 +1,175 @@
+"""Checks before a cluster starts or a model is paid: files, settings, rows and the endpoints of models."""
+
+from __future__ import annotations
+
+import asyncio
+import difflib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from gymq.agent import Agent
+from gymq.authoring import OptionsError, Worker
+from gymq.cluster.host import WorkerFailed, build
+from gymq.config import Config
+from gymq.data.jsonl import JsonlFile, parse_object
+from gymq.data.run_files import RunFiles
+from gymq.failures import InvalidTask, RolloutError
+from gymq.model import Model
+from gymq.protocol.instances import Instance
+from gymq.protocol.subjects import BadToken
+from gymq.resources import Resources
+from gymq.runs.collection.run_setup import CollectError, CollectOptions, check_changes, check_files, check_first_rows
+from gymq.runtime.loading.registry import WorkerNotFound
+
+PROBE_S = 10.0  # for the answer to the first request of a model
+
+
+def check_paths(options: CollectOptions) -> None:
+    """Check that the input can be read and the output be written, and that a run that is there can be resumed.
+
+    Raises:
+        CollectError, RowError, JsonlError, RunFileError
+    """
+    try:
+        files = RunFiles(options.output)
+        with files.held():
+            dataset = check_files(options)
+            found = files.read_manifest()
+            if found is None or options.overwrite:
+                check_first_rows(dataset, options)
+            else:
+                check_changes(found, options)
+    except OSError as error:
+        raise CollectError(f"{error.filename or options.output}: {error.strerror}") from None
+
+
+# Rows -----------------------------------------------------------------------------------------------------------------
+
+
+class RowTypes:
+    """Checks rows against the type that the verifier of their agent declares."""
+
+    def __init__(self, config: Config, made: Mapping[str, Worker] | None = None) -> None:
+        """Find the verifiers of a configuration.
+
+        Args:
+            made: workers that are there already, by the names of their instances.
+        """
+        made = made or {}
+        self._resources: dict[str, Resources[Any]] = {}
+        built: dict[str, Resources[Any] | None] = {}
+        by_name = {found.name: found for found in config.instances}
+        for found in config.instances:
+            reference = found.options.get("resources_server")
+            if found.kind != "agents" or not isinstance(reference, dict) or found.options.get("skip_verification"):
+                continue
+            agent = _built(found)
+            name = str(reference.get("name"))
+            # An agent with a `run` of its own may give its verifier another row.
+            if not isinstance(agent, Agent) or type(agent).run is not Agent.run or name not in by_name:
+                continue
+            if name not in built:
+                worker = made.get(name) or _built(by_name[name])
+                built[name] = worker if isinstance(worker, Resources) else None
+            resources = built[name]
+            if resources is not None:
+                self._resources[found.name] = resources
+
+    def check(self, agent: str, row: bytes) -> None:
+        """Check one row; those of an agent whose verifier is not known here pass.
+
+        Raises:
+            InvalidTask: the row does not fit.
+        """
+        resources = self._resources.get(agent)
+        if resources is None:
+            return
+        try:
+            resources.parse_row(row)
+            if resources.seed_row_type is not resources.row_type:
+                resources.parse_row(row, resources.seed_row_type)
+        except InvalidTask as error:
+            raise InvalidTask(f"{error.message}{_similar_field(resources, row)}") from None
+
+
+def _built(spec: Instance) -> Any:
+    """Make a worker; None if its class cannot be loaded here, as that of one with an environment of its own."""
+    try:
+        return build(spec)
+    except (BadToken, OptionsError, WorkerFailed, WorkerNotFound):
+        return None
+
+
+def _similar_field(resources: Resources[Any], row: bytes) -> str:
+    """Return which field of a row may stand for one that it lacks; empty if none does."""
+    given = parse_object(row).keys()
+    declared = resources.row_type.model_fields
+    for name, field in declared.items():
+        if not field.is_required() or name in given:
+            continue
+        similar = difflib.get_close_matches(name, [other for other in given if other not in declared], n=1)
+        if similar:
+            return f"; the row has {similar[0]!r}, did you mean {name!r}?"
+    return ""
+
+
+# Endpoints of models --------------------------------------------------------------------------------------------------
+
+
+def has_all_rollouts(options: CollectOptions) -> bool:
+    """Return whether the output holds as many rollouts as its manifest says, so that no model will be asked."""
+    files = RunFiles(options.output)
+    manifest = files.read_manifest()
+    if options.overwrite or manifest is None or not files.output.exists():
+        return False
+    return sum(1 for _ in JsonlFile(files.output)) >= manifest.num_rollouts
+
+
+async def probe_models(specs: Sequence[Instance], report: Callable[[str], None]) -> None:
+    """Ask each endpoint that workers of a configuration use once.
+
+    Args:
+        report: called with sentences about endpoints that may only be slow or busy.
+
+    Raises:
+        CollectError: an endpoint answers no request of this configuration.
+    """
+    used = {name for spec in specs for name in _models_in(spec.options)}
+    distinct: dict[tuple[str, bytes], Instance] = {}
+    for spec in specs:
+        if spec.kind == "models" and spec.name in used:
+            distinct.setdefault((spec.implementation, msgspec.json.encode(spec.options, order="sorted")), spec)
+    warnings = await asyncio.gather(*map(_probe, distinct.values()))
+    for warning in filter(None, warnings):
+        report(f"warning: {warning}")
+
+
+async def _probe(spec: Instance) -> str:
+    model = build(spec)
+    assert isinstance(model, Model)
+    try:
+        async with asyncio.timeout(PROBE_S + 1.0):
+            await model.probe(PROBE_S)
+    except InvalidTask:
+        return ""  # the smallest request is none for this model
+    except RolloutError as error:
+        if error.curable:
+            raise CollectError(f"{spec.name}: {error.message}; nothing was submitted") from None
+        return f"{spec.name}: the first request was not answered: {error.message}; the run starts anyway"
+    except TimeoutError:
+        return f"{spec.name}: the first request was not answered within {PROBE_S:g} s; the run starts anyway"
+    return ""
+
+
+def _models_in(options: Any) -> Iterator[str]:
+    """Yield the names of the models to which options refer, at any depth."""
+    if isinstance(options, dict):
+        if options.get("type") == "responses_api_models" and isinstance(options.get("name"), str):
+            yield options["name"]
+        for value in options.values():
+            yield from _models_in(value)
+    elif isinstance(options, list):
+        for value in options:
+            yield from _models_in(value)

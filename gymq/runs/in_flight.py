@@ -1,0 +1,110 @@
+"""Rollouts in flight: which they are, and the progress of each as its journal shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from gymq.bus import Bus, blobs, streams
+from gymq.bus.jetstream import JetStream
+from gymq.bus.rpc.calls import decode_reply
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, BlobRef, JournalEntry, Message, Task, decoder
+from gymq.protocol.subjects import TaskQueueName
+from gymq.queue.tasks import read_task
+
+_decode_entry = decoder(JournalEntry, BlobRef)
+
+
+async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:
+    """Return tasks of a run that agents have taken and not settled yet, at most `limit`.
+
+    A task leaves its stream when it is settled, so one that was delivered and is still there is in flight. Requeued
+    tasks are among them.
+
+    Raises:
+        BusError: the stream cannot be read.
+        BadToken: the run's name is not valid.
+    """
+    js = bus.js
+    delivered = await _delivered(js)
+    found: list[Task] = []
+    for subject in (subjects.urgent_tasks_of_run(run), subjects.tasks_of_run(run)):
+        async for stored in js.read(streams.TASKS, subject, batch=min(limit, 64)):
+            if len(found) >= limit or stored.sequence > max(delivered.values(), default=0):
+                break
+            queue = TaskQueueName.of_subject(stored.subject)
+            if queue is None or stored.sequence > delivered.get(queue.consumer, 0):
+                continue
+            try:
+                found.append(await read_task(bus, stored.data))
+            except BadMessage:
+                continue  # an agent moves it to the dead letters
+    return found
+
+
+async def _delivered(js: JetStream) -> dict[str, int]:
+    """Return the stream sequence up to which each queue of tasks has been delivered."""
+    found: dict[str, int] = {}
+    while True:
+        page = await js.api(f"CONSUMER.LIST.{streams.TASKS}", {"offset": len(found)})
+        found |= {info["name"]: info["delivered"]["stream_seq"] for info in page["consumers"]}
+        if not page["consumers"] or len(found) >= page["total"]:
+            return found
+
+
+@dataclass(frozen=True)
+class RecordedEffect:
+    """One effect of a rollout: a reply that its agent got."""
+
+    number: int  # position among the effects of the attempt
+    key: str  # what was asked, in short
+    reply: Message
+    stored_at: str  # RFC 3339
+
+
+@dataclass
+class RolloutProgress:
+    """The progress of a rollout in its present attempt. `read` it again for later entries."""
+
+    run: str
+    task_index: int
+    rollout_index: int
+    attempt: int = 0
+    worker: str = ""  # who makes it; empty: there is no journal (yet)
+    sequence: int = 0  # of the last entry that was read
+    effects: list[RecordedEffect] = field(default_factory=list)
+
+    async def read(self, bus: Bus) -> int | None:
+        """Read the entries of the journal that are not known yet.
+
+        Returns:
+            The position in `effects` of the first new one; None: there is none.
+
+        Raises:
+            BusError: the journal cannot be read.
+            BadToken: the run's name is not valid.
+        """
+        subject = subjects.journal(self.run, self.task_index, self.rollout_index)
+        first_new: int | None = None
+        async for stored in bus.js.read(streams.JOURNAL, subject, after=self.sequence):
+            self.sequence = stored.sequence
+            try:
+                entry = await blobs.read(bus, stored.data, _decode_entry, "rollout")
+                effects = [
+                    RecordedEffect(effect.number, effect.key, decode_reply(effect.reply), stored.stored_at)
+                    for effect in entry.effects
+                ]
+            except BadMessage:
+                continue  # its agent starts over when it takes the task
+            if entry.attempt > self.attempt:
+                self.attempt = entry.attempt
+                self.effects.clear()
+                first_new = 0
+            self.worker = entry.worker.partition("/")[0]
+            for effect in effects:
+                del self.effects[effect.number :]
+                self.effects.append(effect)
+                first_new = min(effect.number, len(self.effects) if first_new is None else first_new)
+            if first_new is None:
+                first_new = len(self.effects)
+        return first_new

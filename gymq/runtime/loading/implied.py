@@ -1,0 +1,69 @@
+"""What a configuration implies for its workers without naming it at each of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from gymq.agent import Agent
+from gymq.authoring import Worker
+from gymq.config import Config, Instance
+from gymq.config.process_settings import TOKEN_ID_CAPTURE, is_enabled
+from gymq.model import Model
+from gymq.runtime.loading import registry
+
+TOKEN_IDS = "return_token_id_information"
+VERIFIER = "_verifier"  # end of an instance's name
+
+
+def implied_overrides(config: Config) -> list[str]:
+    """Return overrides for what the configuration implies.
+
+    An agent of NeMo Gym that verifies by itself gets the resources worker that does it here; `token_id_capture` asks
+    every model that can return token ids for them.
+    """
+    return [*_verifiers(config), *_token_ids(config)]
+
+
+def _verifiers(config: Config) -> Iterator[str]:
+    for found in config.instances:
+        if found.kind != "agents" or found.options.get("resources_server") is not None:
+            continue
+        worker = _class_of(found)
+        verifier = worker.own_verifier(found.options) if worker and issubclass(worker, Agent) else None
+        if verifier is None:
+            continue
+        name = f"{found.name}{VERIFIER}"
+        yield _set(name, {"resources_servers": {verifier.implementation: _verifier_options(verifier.options)}})
+        yield _option(found, "resources_server", {"type": "resources_servers", "name": name})
+
+
+def _verifier_options(options: dict[str, Any]) -> dict[str, Any]:
+    return {"entrypoint": "worker.py", "domain": "other", **options}
+
+
+def _token_ids(config: Config) -> Iterator[str]:
+    if not is_enabled(config.tree.get(TOKEN_ID_CAPTURE)):
+        return
+    for found in config.instances:
+        if found.kind != "models" or TOKEN_IDS in found.options:
+            continue
+        worker = _class_of(found)
+        if worker is not None and issubclass(worker, Model) and TOKEN_IDS in worker.Options.model_fields:
+            yield _option(found, TOKEN_IDS, True)
+
+
+def _class_of(found: Instance) -> type[Worker] | None:
+    try:
+        return registry.find_class(found.kind, found.implementation)
+    except registry.WorkerNotFound:
+        return None  # reported where workers are checked
+
+
+def _option(found: Instance, name: str, value: Any) -> str:
+    return _set(found.name, {found.server_type: {found.implementation: {name: value}}})
+
+
+def _set(key: str, value: Any) -> str:
+    return f"++{key}={json.dumps(value)}"

@@ -1,0 +1,151 @@
+"""Finding a worker's class: by name, by module or by file."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.util
+import inspect
+from importlib.machinery import ModuleSpec
+from importlib.metadata import entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal, overload
+
+from gymq.agent import Agent
+from gymq.authoring import Worker
+from gymq.errors import GymqError
+from gymq.failures import author_location
+from gymq.model import Model
+from gymq.processes import file_modules
+from gymq.protocol.instances import Kind
+from gymq.resources import Resources
+from gymq.runtime.loading.contract import ContractError, check_contract
+
+BASES: dict[Kind, type[Worker]] = {"agents": Agent, "models": Model, "resources": Resources}
+
+
+class WorkerNotFound(GymqError, ValueError):
+    """No such worker; one sentence naming where was looked."""
+
+
+class InvalidWorker(WorkerNotFound):
+    """A class that was found and cannot work; one sentence with file and line."""
+
+
+@overload
+def find_class(kind: Literal["resources"], implementation: str) -> type[Resources[Any]]: ...
+
+
+@overload
+def find_class(kind: Kind, implementation: str) -> type[Worker]: ...
+
+
+def find_class(kind: Kind, implementation: str) -> type[Worker]:
+    """Return the class that implements a worker.
+
+    Modules and folders are also looked for in the current folder; files can import modules beside them.
+
+    Args:
+        implementation: a name (`mcqa`: the folder `workers/resources/mcqa`, shipped or in the current folder, or an
+            entry point in the group `gymq.resources`), a module (`my_package.my_module` or
+            `my_package.my_module:MyClass`), or a file (`./my_env.py` or `./my_env.py:MyClass`).
+
+    Raises:
+        WorkerNotFound: there is no such worker, its module cannot be imported, or it holds several.
+        InvalidWorker: its class does not fulfil the contract of its kind.
+    """
+    file_modules.look_in(Path.cwd())
+    place, _, class_name = implementation.partition(":")
+    if place.endswith(".py"):
+        module = _load_file(Path(place))
+    elif not all(part.isidentifier() for part in place.split(".")):
+        raise WorkerNotFound(f"invalid worker name {place!r}: give a name, a module or a file that ends with .py")
+    elif "." in place:
+        module = _import(place, implementation)
+    else:
+        module = _by_name(kind, place)
+    found = _class_in(module, BASES[kind], class_name, implementation)
+    try:
+        check_contract(found)
+    except ContractError as error:
+        raise InvalidWorker(str(error)) from None
+    return found
+
+
+def _by_name(kind: Kind, name: str) -> ModuleType:
+    entered = entered_modules(kind).get(name)
+    if entered is not None:
+        return _import(entered, name)
+    spec = spec_of(kind, name)
+    if spec is None:
+        raise WorkerNotFound(
+            f"there is no {kind} worker named {name!r}: no folder workers/{kind}/{name} with worker.py"
+        )
+    return _import(spec.name, name)
+
+
+def spec_of(kind: Kind, name: str) -> ModuleSpec | None:
+    """Return where the module of a worker with a folder is, without importing it: of a shipped one, else of one here.
+
+    A folder `workers/resources/NAME` in the current folder is the module `workers.resources.NAME`.
+    """
+    for package in ("gymq.workers", "workers"):
+        try:
+            spec = importlib.util.find_spec(f"{package}.{kind}.{name}.worker")
+        except ModuleNotFoundError:
+            continue
+        if spec is not None:
+            return spec
+    return None
+
+
+@functools.cache  # it reads a file of every package that is installed
+def entered_modules(kind: Kind) -> dict[str, str]:
+    """Return the modules of workers that installed packages declare as entry points, by worker name."""
+    return {entry.name: entry.module for entry in reversed(entry_points(group=f"gymq.{kind}"))}
+
+
+def _import(module: str, wanted: str) -> ModuleType:
+    try:
+        return importlib.import_module(module)
+    except (Exception, SystemExit) as error:
+        shipped = f"; gymq's own workers are in gymq.{module}" if module.startswith("workers.") else ""
+        raise WorkerNotFound(f"cannot import {module} for the worker {wanted!r}: {_said(error)}{shipped}") from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    path = path.resolve()
+    if not path.is_file():
+        raise WorkerNotFound(f"file {path} not found")
+    try:
+        return file_modules.load(path)
+    except (Exception, SystemExit) as error:
+        raise WorkerNotFound(f"{path} cannot be loaded: {_said(error)}") from None
+
+
+def _said(error: BaseException) -> str:
+    """Return an error in one line, with the file and line that raised it."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}{author_location(error)}"
+
+
+def _class_in(module: ModuleType, base: type[Worker], class_name: str, wanted: str) -> type[Worker]:
+    if class_name:
+        named = getattr(module, class_name, None)
+        if not (inspect.isclass(named) and issubclass(named, base)):
+            raise WorkerNotFound(f"{wanted}: no class {class_name} derived from gymq.{base.__name__}")
+        return named
+    found: list[type[Worker]] = [
+        value
+        for name, value in vars(module).items()
+        if inspect.isclass(value)
+        and issubclass(value, base)
+        and value.__module__ == module.__name__
+        and not name.startswith("_")
+    ]
+    if len(found) != 1:
+        names = ", ".join(value.__name__ for value in found) or "none"
+        raise WorkerNotFound(
+            f"{wanted}: expected one class derived from gymq.{base.__name__}, found {names}; name it as {wanted}:Class"
+        )
+    return found[0]

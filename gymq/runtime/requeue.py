@@ -1,0 +1,103 @@
+"""Requeue a dead letter: submit its task again, or return a failed rollout to its queue."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+from gymq.bus import Bus
+from gymq.bus.discovery import is_running
+from gymq.errors import GymqError
+from gymq.protocol import subjects
+from gymq.protocol.messages import BadMessage, DeadLetter, VerifiedRollout
+from gymq.queue.cancel import Cancellations
+from gymq.queue.client import QueueClient
+from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
+from gymq.queue.tasks import read_task
+from gymq.runtime.intake import read_submission
+
+PATIENCE_S = 30.0
+
+
+class NotRequeued(GymqError):
+    """A letter that stays where it is; one sentence why."""
+
+
+class RequeueResult(StrEnum):
+    """The result of requeueing a dead letter."""
+
+    AGAIN = "again"  # it is on its way
+    REWARDED = "needless"  # the rollout has a reward by now
+
+
+class Requeuer:
+    """Requeues dead letters, over one bus."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._queue = QueueClient(bus, submitter="replay")
+        self._letters = DeadLetters(bus)
+        self._cancellations: dict[str, Cancellations] = {}
+        self._running: dict[str, bool] = {}
+
+    async def requeue(self, entry: DeadLetterEntry) -> RequeueResult:
+        """Requeue the task of a dead letter and remove the letter. Idempotent.
+
+        Raises:
+            NotRequeued: it cannot succeed; nothing was changed.
+            BusError: NATS did not answer; call it again.
+        """
+        letter = entry.letter
+        if letter.subject == subjects.SUBMIT:
+            await self._submit_again(entry)
+            done = RequeueResult.AGAIN
+        elif letter.rollout:
+            done = await self._roll_out_again(letter)
+        else:
+            raise NotRequeued("it is unreadable, so it can only be dropped")
+        await self._letters.remove(entry.number)
+        return done
+
+    async def _submit_again(self, entry: DeadLetterEntry) -> None:
+        letter = entry.letter
+        try:
+            body = await self._letters.body(letter)
+            _, _, agent = read_submission(body)
+        except BadMessage as error:
+            raise NotRequeued(f"it is not a task: {error}") from None
+        await self._check_running(agent)
+        headers = {"Nats-Msg-Id": f"dead-letter/{entry.number}/{letter.at}"}
+        await self._bus.js.publish_with_retry(letter.subject, body, headers, patience_s=PATIENCE_S)
+
+    async def _roll_out_again(self, letter: DeadLetter) -> RequeueResult:
+        try:
+            task = await read_task(self._bus, letter.body)
+        except BadMessage as error:
+            raise NotRequeued(f"its task cannot be read: {error}") from None
+        if await self._is_cancelled(task.run, task.task_index):
+            raise NotRequeued("it was cancelled")
+        found = await self._queue.outcomes.find_outcome(*task.rollout_id)
+        if found is None:
+            raise NotRequeued(f"run {task.run} no longer has an outcome of it")
+        sequence, outcome = found
+        if isinstance(outcome, VerifiedRollout):
+            return RequeueResult.REWARDED
+        await self._check_running(task.agent)
+        urgent = letter.subject == subjects.urgent_tasks(task.run, task.agent)
+        task = msgspec.structs.replace(task, replaces=sequence)
+        await self._queue.submit(task, urgent=urgent, patience_s=PATIENCE_S)
+        return RequeueResult.AGAIN
+
+    async def _is_cancelled(self, run: str, task_index: int) -> bool:
+        if run not in self._cancellations:
+            cancellations = Cancellations(self._bus, lambda _run, _task_index: None)
+            await cancellations.start(run)
+            self._cancellations[run] = cancellations
+        return (run, task_index) in self._cancellations[run]
+
+    async def _check_running(self, agent: str) -> None:
+        if agent not in self._running:
+            self._running[agent] = await is_running(self._bus, agent, "agents", patience_s=0.0)
+        if not self._running[agent]:
+            raise NotRequeued(f"no agent named {agent!r} is running; `gymq status` lists those that are")

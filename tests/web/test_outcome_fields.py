@@ -1,0 +1,58 @@
+"""What a reader of an outcome looks for, found in rows and verdicts whatever their authors call it."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from gymq.runs.outcome_fields import answer_of, exact_record, expected_of, judge_calls, params_of, question_of
+from gymq.testing import reply
+
+from .conftest import failure, rollout
+
+CALL = {"request": {"input": "same?"}, "response": {"output": [{"type": "message"}]}, "verdict_label": "[[A=B]]"}
+
+
+@pytest.mark.parametrize(
+    ("row", "verdict", "expected"),
+    [
+        ({"expected_answer": "4", "id": 3}, {}, {"expected_answer": "4"}),
+        ({"answer": "Bern"}, {"answer": "other"}, {"answer": "Bern"}),
+        ({"ground_truth": [1]}, {}, {"ground_truth": [1]}),
+        ({"verifier_metadata": {"expected_result": 2, "seed": 1}}, {}, {"expected_result": 2}),
+        ({}, {"expected_answer": "C", "extracted_answer": "D"}, {"expected_answer": "C"}),
+        ({"correct": True, "target": None, "targeted": 1}, {}, {}),
+    ],
+)
+def test_what_was_expected_is_found_by_the_usual_names(row: Any, verdict: Any, expected: Any) -> None:
+    assert expected_of(row, verdict) == expected
+
+
+def test_the_answer_is_what_the_verifier_read_or_else_the_last_reply() -> None:
+    assert answer_of(rollout("r", 0, verdict={"accuracy": 1, "extracted_answer": "B"})) == ("extracted_answer", "B")
+    assert answer_of(rollout("r", 0, text="It is B", verdict={"extracted_answer": None})) == ("", "It is B")
+    assert answer_of(failure("r", 0)) == ("", "")
+
+
+def test_the_calls_of_judges_are_found_wherever_a_verdict_has_them() -> None:
+    verdict = {"judge_evaluations": [CALL, {"no": "call"}], "findings": {"second": CALL}, "accuracy": 1}
+    found = {call.path: call for call in judge_calls("", verdict)}
+    assert list(found) == ["judge_evaluations[0]", "findings.second"]
+    call = found["judge_evaluations[0]"]
+    assert (call.facts, call.prompt) == ({"verdict_label": "[[A=B]]"}, [{"role": "user", "content": "same?"}])
+    assert call.output == [{"type": "message"}]
+
+
+def test_a_program_with_prompts_of_its_own_says_what_it_asked() -> None:
+    row = {"responses_create_params": {"input": "of the row"}}
+    verdict = {"responses_create_params": {"input": [{"role": "user", "content": "of the program"}]}}
+    assert question_of(params_of(row, {})) == "of the row"
+    assert question_of(params_of(row, verdict)) == "of the program"
+
+
+def test_the_exact_record_has_the_row_as_an_object() -> None:
+    record = msgspec.json.decode(exact_record(rollout("r", 2, response=reply("x"), reward=0.5)))
+    assert (record["type"], record["row"]["answer"], record["reward"]) == ("rollout.v1", "Bern", 0.5)
+    broken = failure("r", 0)
+    broken.row = b"\xff"
+    assert msgspec.json.decode(exact_record(broken))["row"] == "\\xff"
