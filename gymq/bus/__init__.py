@@ -3,6 +3,10 @@
 Only this package uses the client library.
 """
 
+from gymq.bus import library as library  # first: it decides what nats-py imports
+
+# isort: split
+
 from gymq.bus.bus import Bus
 from gymq.bus.connection import BusError, Denied, Msg, NoAnswer, NoResponders, Subscription, TooLarge
 

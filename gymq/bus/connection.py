@@ -21,7 +21,7 @@ import nats.errors
 from nats.aio.msg import Msg as Msg
 from nats.aio.subscription import Subscription as Subscription
 
-from gymq.bus import credentials, tls, unguessable
+from gymq.bus import credentials, library, tls, unguessable
 from gymq.bus.client import MendedClient, TlsClient
 from gymq.errors import BusError as BusError
 from gymq.protocol import subjects
@@ -109,6 +109,7 @@ class Connection:
         return bus
 
     async def _connect(self, url: str, name: str, timeout_s: float) -> None:
+        library.prepare_for(url)
         try:
             servers, login = credentials.login(credentials.url_of_role(url, self.role))
             await asyncio.wait_for(

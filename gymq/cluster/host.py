@@ -33,13 +33,12 @@ from gymq.bus.rpc.quarantine import Quarantine
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.cluster import event_loop, logs
-from gymq.config.process_settings import PROFILES_VARIABLE
 from gymq.errors import GymqError
 from gymq.failures import author_location
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory, parent_death
 from gymq.protocol import subjects
-from gymq.protocol.instances import Instance
+from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gymq.config.errors import ConfigError
+from gymq.protocol.instances import PROFILES_VARIABLE
 
 RAY_ADDRESS = "ray_head_node_address"
 PROFILING = "profiling_enabled"
@@ -15,9 +16,6 @@ TOKEN_ID_CAPTURE = "token_id_capture"
 
 SETTINGS = frozenset({RAY_ADDRESS, PROFILING, PROFILES, OBSERVABILITY, TOKEN_ID_CAPTURE})
 """Settings that are in effect here; none of them is an instance."""
-
-PROFILES_VARIABLE = "GYMQ_PROFILES"
-"""The folder into which a worker process writes its profile when it ends."""
 
 _DEFAULT_PROFILES = ".gymq/profiles"
 _TRACES = "OTEL_TRACES_EXPORTER"

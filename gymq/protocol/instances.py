@@ -20,6 +20,9 @@ SERVER_TYPE_OF = {kind: server_type for server_type, kind in KIND_OF.items()}
 ROLE_OF = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
 """As which role a process with workers of a kind connects; `services` are intake, janitor and profiler."""
 
+PROFILES_VARIABLE = "GYMQ_PROFILES"
+"""The environment variable with the folder into which a worker process writes its profile when it ends."""
+
 
 class Instance(msgspec.Struct, frozen=True):
     """One configured worker."""

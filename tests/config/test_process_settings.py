@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from gymq.config import ConfigError
-from gymq.config.process_settings import PROFILES_VARIABLE, process_variables
+from gymq.config.process_settings import process_variables
 from gymq.config.unknown import check_keys
+from gymq.protocol.instances import PROFILES_VARIABLE
 
 from .conftest import ENV
 

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.authoring import Worker
-from gymq.config import Instance
 from gymq.processes import file_modules
-from gymq.protocol.instances import Kind
+from gymq.protocol.instances import Instance, Kind
 from gymq.runtime.loading import registry
 from gymq.runtime.loading.registry import BASES, InvalidWorker, WorkerNotFound
 
