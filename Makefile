@@ -150,9 +150,13 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m pip install --quiet --constraint $(VLLM_PINS) matplotlib
 	@touch $@
 
-# Engines and trainers warn much of themselves.
+# What needs an engine, torch or Ray; the other tests of tests/trainer are in `make unit`. Engines and trainers warn much
+# of themselves.
+WITH_VLLM := tests/vllm workers/models/local_vllm_model \
+	tests/trainer/test_ray.py tests/trainer/test_nemo_rl.py tests/trainer/test_train_tiny.py
+
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest -W default tests/vllm tests/trainer workers/models/local_vllm_model
+	$(BIN_VLLM)/python -m pytest -W default $(WITH_VLLM)
 
 HARNESSES ?= real or harbor
 
