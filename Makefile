@@ -1,6 +1,7 @@
 # make demo   `gymq demo`: a whole collection with a simulated model, in under a minute after installation
 # make check   the inner loop: linters, types and the tests that start no cluster; two minutes on two cores
 # make test   linters, types and the test-suite, against a real NATS server
+# make nightly   the slow tests that `make test` leaves out
 # make golden   tests/golden again, after a change of messages, subjects, result files, statistics or help that is wanted
 # make coverage TESTS=tests/cli   lines and branches that tests run, in worker processes too
 # make site   the documents as a site, in site/
@@ -20,7 +21,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check nightly test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -92,9 +93,14 @@ lint: $(VENV)/installed-dev .venv/types/gymq/workers
 # first: hundreds of processes import these, and where PYTHONDONTWRITEBYTECODE is set each would compile them again.
 unit: $(VENV)/installed-dev
 	@$(BIN)/python -m compileall -qq gymq workers tests
-	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/chaos
-	$(BIN)/python -m pytest tests/chaos/test_chaos.py
-	$(BIN)/python -m pytest tests/chaos --ignore tests/chaos/test_chaos.py --numprocesses 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not nightly" --numprocesses 2 --dist loadfile --ignore tests/chaos
+	$(BIN)/python -m pytest -m "not nightly" tests/chaos/test_chaos.py
+	$(BIN)/python -m pytest -m "not nightly" tests/chaos --ignore tests/chaos/test_chaos.py --numprocesses 2 --dist loadfile
+
+nightly: $(VENV)/installed-dev
+	@$(BIN)/python -m compileall -qq gymq workers tests
+	$(BIN)/python -m pytest -m nightly --numprocesses 2 --dist loadfile --ignore tests/chaos
+	$(BIN)/python -m pytest -m nightly tests/chaos
 
 # Most of a change shows here.
 FAST := $(addprefix tests/,authoring config docs/test_facts.py golden kubernetes messages models profile responses rows)

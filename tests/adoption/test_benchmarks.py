@@ -56,6 +56,14 @@ def ours() -> list[Benchmark]:
     return found
 
 
+OFTEN = {"aime24", "birdbench", "gpqa", "ifeval", "mrcr"}
+"""Benchmarks that are collected with every run of the tests: one of each kind of environment."""
+
+
+def nightly(benchmark: Benchmark) -> list[pytest.MarkDecorator]:
+    return [] if benchmark.name in OFTEN else [pytest.mark.nightly]
+
+
 def sample_row(benchmark: Benchmark, environment: str) -> dict[str, Any]:
     """A row of the environment, with the fields that the benchmark's prompt names in the place of its prompt."""
     example = SHIPPED / "workers" / "resources" / environment / "data" / "example.jsonl"
@@ -88,7 +96,7 @@ def test_every_benchmark_runs_or_says_what_it_lacks() -> None:
     record("NeMo Gym: benchmarks by name", CURRENT, "its package, simulated_model", result)
 
 
-@pytest.mark.parametrize("benchmark", ours(), ids=lambda one: one.name)
+@pytest.mark.parametrize("benchmark", [pytest.param(one, marks=nightly(one), id=one.name) for one in ours()])
 def test_a_benchmark_is_collected_by_its_name(
     benchmark: Benchmark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gymq: Command
 ) -> None:

@@ -77,6 +77,7 @@ def theirs(programs: Path, folder: Path, name: str, *settings: str) -> str:
     return done.stdout
 
 
+@pytest.mark.nightly
 def test_their_client_collects_shows_and_profiles(programs: Path, port: int, tmp_path: Path) -> None:
     head = f"+head_server={{host: 127.0.0.1, port: {port}}}"
     files = ["+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl"]

@@ -12,7 +12,7 @@ from .promises import judge
 from .scenario import Scenario
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))])
 async def test_whatever_dies_every_promise_is_kept(seed: int, tmp_path: Path) -> None:
     scenario = Scenario(seed)
     verdict = judge(scenario, await run(scenario, tmp_path / "run"))

@@ -25,11 +25,18 @@ FILES = ["README.md", "config.yaml", "data/example.jsonl", "tests/test_{}.py", "
     [
         (["capitals"], IN_PROCESS, FILES),
         (["guesses", "--template", "multi-turn"], IN_PROCESS, FILES),
-        (["till", "--template", "tools"], IN_PROCESS, FILES),
-        (["judged", "--template", "judge"], IN_PROCESS, [*FILES, "data/gold.jsonl"]),
-        (["programs", "--template", "sandbox"], IN_PROCESS, FILES),
+        pytest.param(["till", "--template", "tools"], IN_PROCESS, FILES, marks=pytest.mark.nightly),
+        pytest.param(
+            ["judged", "--template", "judge"], IN_PROCESS, [*FILES, "data/gold.jsonl"], marks=pytest.mark.nightly
+        ),
+        pytest.param(["programs", "--template", "sandbox"], IN_PROCESS, FILES, marks=pytest.mark.nightly),
         (["asker", "--template", "program"], IN_PROCESS, [*FILES, "program.py"]),
-        (["looper", "--template", "agent"], ["its tests", "example rows", "end to end"], FILES),
+        pytest.param(
+            ["looper", "--template", "agent"],
+            ["its tests", "example rows", "end to end"],
+            FILES,
+            marks=pytest.mark.nightly,
+        ),
         (
             ["packed", "--template", "package"],
             IN_PROCESS,

@@ -85,7 +85,7 @@ def collection(cluster: Finished, output: Path) -> list[object]:
     return ["collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", output, "--num-repeats", 4]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
 def test_a_terminal_shows_how_far_a_collection_is(cluster: Finished, tmp_path: Path, columns: int):
     status, drawn = on_terminal(columns, *collection(cluster, tmp_path / "rollouts.jsonl"))
     assert status == 3
@@ -138,7 +138,7 @@ def with_endpoint(endpoint: Limited) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
 def test_a_rate_limit_is_named_with_its_host_while_it_is_waited_for(limited: Limited, columns: int):
     terminal = Terminal(columns, *with_endpoint(limited))
     terminal.read_until(f"rate limited by {limited.host} (429), 2 waiting")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 NUM_ROWS = 100_000
 MAX_GROWTH_MIB = 40
 
@@ -38,6 +40,7 @@ with Resume(JsonlFile(files.materialised), JsonlFile(files.output), JsonlFile(fi
 """
 
 
+@pytest.mark.nightly
 def test_a_hundred_thousand_rows_are_materialised_and_resumed_in_flat_memory(tmp_path: Path) -> None:
     with (tmp_path / "rows.jsonl").open("w") as file:
         for number in range(NUM_ROWS):

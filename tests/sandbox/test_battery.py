@@ -16,12 +16,12 @@ LONGEST_S = 900.0
     ("isolation", "user"),
     [
         ("namespaces", "root"),
-        ("namespaces", "root without CAP_SYS_ADMIN"),
+        pytest.param("namespaces", "root without CAP_SYS_ADMIN", marks=pytest.mark.nightly),
         ("namespaces", "an ordinary user"),
         ("bubblewrap", "root"),
         ("bubblewrap", "an ordinary user"),
         ("process", "root"),
-        ("process", "an ordinary user"),
+        pytest.param("process", "an ordinary user", marks=pytest.mark.nightly),
     ],
 )
 def test_what_programs_try_fails(isolation: str, user: User):

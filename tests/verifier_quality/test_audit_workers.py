@@ -16,9 +16,13 @@ NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
 SLOW = {"repeated text", "huge", "deep", "growth"}
 LEFT_OUT = {"ns_tools": SLOW, "polymath": SLOW}
 
+TAKES_LONG = {"ifbench", "math_with_judge", "ns_tools", "polymath", "reasoning_gym"}
 
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in TAKES_LONG else []) for name in NAMES]
+)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", NAMES)
 async def test_it_passes(name):
     try:
         report = await audit(name, only=[check for check in CHECKS if check not in LEFT_OUT.get(name, ())])

@@ -85,7 +85,12 @@ async def outcome(session: Any, row: dict[str, Any], response: dict[str, Any]) -
     return reward
 
 
-@pytest.mark.parametrize("name", NAMES)
+TAKES_LONG = {"instruction_following", "math_with_judge", "reasoning_gym", "structeval", "structured_outputs"}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in TAKES_LONG else []) for name in NAMES]
+)
 async def test_no_reply_breaks_the_verifier(name):
     worker = registry.find_class("resources", name)
     broken, rewarded = [], 0

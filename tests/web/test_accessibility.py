@@ -19,7 +19,7 @@ async def page() -> AsyncIterator[Page]:
         yield opened
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
 async def test_axe_finds_nothing_in_any_view(web: Web, run: str, page: Page, scheme: str) -> None:
     await store(web, run)
     tabs = [f"run/{run}-step80?tab={tab}" for tab in ("tasks", "charts", "configuration")]

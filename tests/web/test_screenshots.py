@@ -9,6 +9,7 @@ from array import array
 from pathlib import Path
 from typing import Any
 
+import pytest
 from PIL import Image
 
 from gymq.data.run_changes import RecordedInstance
@@ -159,7 +160,8 @@ async def store(web: Web, run: str) -> None:
     await web.profile()
 
 
-async def test_every_view_fits_wide_and_narrow_in_light_and_dark(web: Web, run: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
+async def test_every_view_fits_wide_and_narrow(web: Web, run: str, tmp_path: Path, scheme: str) -> None:
     await store(web, run)
     views = {
         "runs": "",
@@ -178,14 +180,13 @@ async def test_every_view_fits_wide_and_narrow_in_light_and_dark(web: Web, run: 
     }
     folder = Path(os.environ.get("GYMQ_SCREENSHOTS", tmp_path))
     async with browser() as page:
-        for scheme in ("light", "dark"):
-            await page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-            for width, height in SIZES:
-                for name, view in views.items():
-                    await page.open(f"{web.url}#/{view}")
-                    await page.whole(width, height)
-                    await page.screenshot(folder / f"{name}-{width}-{scheme}.png", whole=False)
-                    assert await page.value("document.documentElement.scrollWidth <= innerWidth"), (name, width)
+        await page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+        for width, height in SIZES:
+            for name, view in views.items():
+                await page.open(f"{web.url}#/{view}")
+                await page.whole(width, height)
+                await page.screenshot(folder / f"{name}-{width}-{scheme}.png", whole=False)
+                assert await page.value("document.documentElement.scrollWidth <= innerWidth"), (name, width)
         assert page.problems == []
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.docs.blocks import blocks_of
 
 ROOT = Path(__file__).parents[2]
-VERSIONS = ("3.11", "3.12", "3.13")
+VERSIONS = ("3.11", pytest.param("3.12", marks=pytest.mark.nightly), pytest.param("3.13", marks=pytest.mark.nightly))
 LARGEST = 2 * 1024**2  # bytes
 
 pytest.importorskip("hatchling", reason="run `make test`: it installs what builds the wheel")
