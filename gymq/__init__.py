@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from gymq.agent import Rollout as Rollout
     from gymq.agent import Session as Session
     from gymq.agent_harness import AgentHarness as AgentHarness
+    from gymq.asking_environment import AskingEnvironment as AskingEnvironment
+    from gymq.asking_environment import Policy as Policy
     from gymq.authoring import OptionsError as OptionsError
     from gymq.authoring import Reference as Reference
     from gymq.authoring import WorkerOptions as WorkerOptions
@@ -69,6 +71,7 @@ _HOME = {
     "Agent": "agent",
     "AgentHarness": "agent_harness",
     "AgentOptions": "agent",
+    "AskingEnvironment": "asking_environment",
     "collect": "runs.collection.evaluation",
     "ComponentFailed": "failures",
     "Environment": "resources",
@@ -85,6 +88,7 @@ _HOME = {
     "ModelLoad": "model",
     "ModelRequest": "model",
     "OptionsError": "authoring",
+    "Policy": "asking_environment",
     "PromptTemplate": "judge",
     "Reference": "authoring",
     "Reply": "agent",

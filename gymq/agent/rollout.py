@@ -66,11 +66,7 @@ class Reply:
     @property
     def overflowed(self) -> bool:
         """The conversation no longer fits into the model's context: the reply was cut short before its first token."""
-        details = self.response.get("incomplete_details") or {}
-        usage = self.response.get("usage")
-        if details.get("reason") != "max_output_tokens" or (usage is not None and usage.get("output_tokens")):
-            return False
-        return all(map(responses.is_message, self.output)) and not responses.output_text(self.response)
+        return responses.overflowed(self.response)
 
 
 class Rollout(RolloutCalls):

@@ -24,9 +24,6 @@ OF_THE_ROW = ("model", "temperature", "top_p", "max_output_tokens", "reasoning",
 # is started, so that a replay would not find its calls.
 OF_THE_PROGRAM = ("user", "prompt_cache_key", "safety_identifier", "store", "service_tier")
 
-# What makes no other question of an item that a program sends back.
-_BESIDE = ("id", "status", *TOKEN_FIELDS)
-
 Item = dict[str, Any]
 T = TypeVar("T")
 
@@ -68,7 +65,7 @@ class _Thread:
         self.items: list[Item] = []  # the input of the last call
 
     def is_continued_by(self, items: list[Item]) -> bool:
-        return len(items) >= len(self.items) and all(map(_ask_the_same, self.items, items))
+        return len(items) >= len(self.items) and all(map(responses.asks_the_same, self.items, items))
 
 
 @dataclass(frozen=True)
@@ -217,19 +214,6 @@ class Capture:
         branches = [_joined(chain) for chain in chains if chain is not longest]
         num_side_calls = len(self.calls) - len(calls)
         return Conversation(longest[0].input, _joined(longest), branches, num_side_calls, notes, masked)
-
-
-def _ask_the_same(one: Item, other: Item) -> bool:
-    return one == other or _question(one) == _question(other)
-
-
-def _question(item: Item) -> Item:
-    """Return what an item asks. Programs write a text now as such, now as a list with one part."""
-    asked = {name: value for name, value in item.items() if name not in _BESIDE}
-    match asked.get("content"):
-        case [{"text": str(text)}]:
-            asked["content"] = text
-    return asked
 
 
 def _length(chain: list[CapturedCall]) -> tuple[int, int]:

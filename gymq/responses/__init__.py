@@ -17,6 +17,7 @@ from gymq.responses.from_chat import chat_choice_to_items, chat_to_response
 from gymq.responses.from_gemini import from_gemini_request
 from gymq.responses.items import (
     Item,
+    asks_the_same,
     assistant_text,
     first_text_of_last_item,
     function_call_output,
@@ -25,6 +26,7 @@ from gymq.responses.items import (
     is_message,
     last_assistant_text,
     output_text,
+    overflowed,
     split_at_first_generated,
     user_message,
 )
@@ -69,6 +71,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "add_usage",
+    "asks_the_same",
     "assistant_text",
     "build_chains",
     "chat_choice_to_items",
@@ -85,6 +88,7 @@ __all__ = [
     "known_params",
     "last_assistant_text",
     "output_text",
+    "overflowed",
     "project_response",
     "response_without_model",
     "responses_to_chat",

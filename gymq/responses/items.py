@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, PROMPT_TOKEN_IDS
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
@@ -19,6 +20,9 @@ _NOT_GENERATED = frozenset(
         "mcp_approval_response",
     }
 )
+
+# What makes no other question of an item that is sent back to the model.
+_NOT_READ = frozenset({"id", "status", PROMPT_TOKEN_IDS, GENERATION_TOKEN_IDS, GENERATION_LOG_PROBS})
 
 
 def is_message(item: Mapping[str, Any]) -> bool:
@@ -82,6 +86,28 @@ def first_text_of_last_item(response: Mapping[str, Any]) -> str:
 def is_generated(item: Mapping[str, Any]) -> bool:
     """Return whether a model generated an item: an assistant's message, a call, or reasoning."""
     return item.get("role") == "assistant" if is_message(item) else item.get("type") not in _NOT_GENERATED
+
+
+def overflowed(response: Mapping[str, Any]) -> bool:
+    """Return whether the conversation no longer fits into the model's context: a reply cut before its first token."""
+    details = response.get("incomplete_details") or {}
+    usage = response.get("usage")
+    if details.get("reason") != "max_output_tokens" or (usage is not None and usage.get("output_tokens")):
+        return False
+    return all(map(is_message, response["output"])) and not output_text(response)
+
+
+def asks_the_same(one: Item, other: Item) -> bool:
+    """Return whether a model reads the same in two items. A text may stand as such or as the one part of a list."""
+    return one == other or _read_of(one) == _read_of(other)
+
+
+def _read_of(item: Item) -> Item:
+    asked = {name: value for name, value in item.items() if name not in _NOT_READ}
+    match asked.get("content"):
+        case [{"text": str(text)}]:
+            asked["content"] = text
+    return asked
 
 
 def split_at_first_generated(items: Sequence[Item]) -> tuple[list[Item], list[Item]]:

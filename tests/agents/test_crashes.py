@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from gymq.workers.agents.answering_agent.worker import AnsweringAgent
 from gymq.workers.agents.aviary_agent.worker import AviaryAgent
 from gymq.workers.agents.gymnasium_agent.example_environment import Guess
 from gymq.workers.agents.gymnasium_agent.worker import GymnasiumAgent
@@ -15,6 +16,7 @@ from gymq.workers.resources.example_session_state_mgmt.worker import SessionCoun
 from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
+from gymq import responses
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
 from gymq.runtime.loading.registry import find_class
@@ -31,6 +33,19 @@ class Strict(gymq.Resources[gymq.Row]):
     async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         right = request.reply_text == "proof 3"
         return gymq.Verdict(float(right), needs_correction=not right, correction_prompt=f"not {request.reply_text}")
+
+
+class Thrice(gymq.AskingEnvironment[gymq.Row]):
+    """Asks three times in one conversation."""
+
+    async def play(self, row: gymq.Row, policy: gymq.Policy) -> float:
+        asked, said = [], ""
+        for number in range(3):
+            asked.append({"role": "user", "content": f"Say {number}."})
+            reply_ = await policy.ask({"input": asked})
+            asked += reply_["output"]
+            said += responses.output_text(reply_)
+        return float(said == "012")
 
 
 class Apples(Environments):
@@ -65,6 +80,11 @@ def guesses(params):
     return with_tokens(reply(["50", "25", "42"][turn]), turn)
 
 
+def repeats(params):
+    turn = sum(item.get("role") == "assistant" for item in params["input"])
+    return with_tokens(reply(str(turn)), turn)
+
+
 def with_tokens(response, turn):
     tokens = {"prompt_token_ids": [1, turn], "generation_token_ids": [turn, 3], "generation_log_probs": [-0.5, -0.25]}
     response["output"][-1] |= tokens
@@ -75,6 +95,7 @@ COUNTER = {"initial_count": 3, "expected_count": 6, **prompt("Add 3 to the count
 CALL = {"expected_answers": [{"name": "area", "arguments": {"width": 2}}], **prompt("Area?")}
 CASES = {
     "simple_agent": (SimpleAgent, SessionCounter, counts, {}, COUNTER),
+    "answering_agent": (AnsweringAgent, Thrice, repeats, {}, {"responses_create_params": {"input": []}}),
     "tool_simulation_agent": (ToolSimulationAgent, FunctionCalling, calls, {}, CALL),
     "proof_refinement_agent": (ProofRefinementAgent, Strict, proves, {"max_correction_turns": 5}, prompt("Prove it.")),
     "gymnasium_agent": (GymnasiumAgent, Guess, guesses, {}, {"number": 42, "highest": 100, **prompt("Guess.")}),

@@ -34,7 +34,8 @@ async def played(
     *,
     skill: float,
     kill: bool = False,
-    max_steps: int | None = None,
+    agent: str = "gymnasium_agent",
+    **options: Any,
 ) -> list[VerifiedRollout]:
     """Return the outcomes of rows, all of which are played at once.
 
@@ -43,7 +44,8 @@ async def played(
         skill: probability that the model plays the solution.
         kill: whether all processes of the environment are killed while the rows are played, so that each session is
             lost.
-        max_steps: of the agent.
+        agent: that plays them.
+        options: of the agent.
     """
     latency = {"latency_s": LATENCY_S if kill else 0.0}
     references = {
@@ -53,7 +55,7 @@ async def played(
     instances = [
         environment,
         Instance("policy_model", "models", "simulated_model", {"skill": skill, **latency}),
-        Instance("player", "agents", "gymnasium_agent", {**references, "max_steps": max_steps}),
+        Instance("player", "agents", agent, {**references, **options}),
     ]
     async with Cluster(instances, folder=folder, ack_wait_s=5.0, drain_s=2.0) as cluster:
         bus = await Bus.connect(cluster.url, role="test", name="test")

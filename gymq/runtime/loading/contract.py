@@ -16,6 +16,7 @@ from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin,
 import pydantic
 
 from gymq.agent import RESERVED_TOOL_NAMES, Agent
+from gymq.asking_environment import AskingEnvironment
 from gymq.authoring import Worker
 from gymq.errors import GymqError
 from gymq.model import Model
@@ -66,6 +67,12 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
             if not _is_of_author(worker, name):
                 raise _broken(worker, f"has no `{name}(self, {given})`, which a gymq.TextEnvironment must define")
         _check_methods(worker, _OF_EPISODES)
+    if issubclass(worker, AskingEnvironment):
+        if not _is_of_author(worker, "play"):
+            raise _broken(
+                worker, "has no `async def play(self, row, policy)`, which a gymq.AskingEnvironment must define"
+            )
+        _check_methods(worker, {"play": ("row", "policy")}, must_be_async=True)
     if worker.stateful:
         _check_methods(worker, _OF_SESSIONS, "it has `open`, so it keeps a state")
     if not verify_takes_state(worker):
@@ -138,7 +145,7 @@ def _is_of_author(worker: type[Worker], name: str) -> bool:
     return not any(name in vars(base) and vars(base)[name] is inspect.getattr_static(worker, name) for base in _BASES)
 
 
-_BASES: tuple[type, ...] = (Worker, Resources, TextEnvironment, Agent, Model)
+_BASES: tuple[type, ...] = (Worker, Resources, AskingEnvironment, TextEnvironment, Agent, Model)
 
 
 def _takes(worker: type[Worker], name: str) -> inspect.Signature | None:
