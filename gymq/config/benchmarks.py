@@ -49,7 +49,7 @@ def find_benchmark(name: str, search: Sequence[Path] = ()) -> Benchmark:
     if name not in known:
         hint = did_you_mean(name, known)
         if not known:
-            hint = f"; there is no folder {FOLDER} here: --search-dir DIR names the folder that has it"
+            hint = f"; the folder {FOLDER}/ does not exist here: pass --search-dir DIR for the folder that contains it"
         raise ConfigError(f"no benchmark is called {name}{hint or '; `gymq list benchmarks` prints them'}")
     return known[name]
 

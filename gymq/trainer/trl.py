@@ -98,7 +98,7 @@ class TRLRollouts:
 def _task_index(where: str, key: bytes) -> int:
     """Return the index of a group, by its place in the training and its prompt.
 
-    TRL shuffles anew when it resumes, so that a step may then have other prompts.
+    TRL shuffles again when it resumes, so that a step may then have other prompts.
     """
     digest = hashlib.blake2b(where.encode() + b"/" + key, digest_size=8).digest()
     return int.from_bytes(digest, "big") % MAX_INDEX

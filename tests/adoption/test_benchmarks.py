@@ -35,7 +35,7 @@ LEAN = "component_failed"
 WANTING = {
     **dict.fromkeys(("arena_hard", "arena_hard_v2", "m_arena_hard", "m_arena_hard_v2"), JUDGE),
     "simpleqa": "openai_api_key: must be text",
-    "birdbench": "there is no folder resources_servers/bird_sql/",
+    "birdbench": "the folder resources_servers/bird_sql/",
     **dict.fromkeys(("human_eval", "human_eval_infilling", "mbpp"), PROBLEMS),
     **dict.fromkeys(("minif2f", "mobench", "proofnet", "putnam_bench"), LEAN),
 }

@@ -1,4 +1,4 @@
-"""`gymq collect` with rows that cannot be used: each costs itself, and the exit status tells."""
+"""`gymq collect` with rows that cannot be used: each costs itself, and the exit status says so."""
 
 import json
 

@@ -140,7 +140,7 @@ def read_folder(folder: Path) -> list[CaseFile]:
         MalformedCaseError: there is no such folder, or it has no case file.
     """
     if not folder.is_dir():
-        raise MalformedCaseError(f"{folder} is no folder: set {CASES_VARIABLE} to a folder with *.jsonl case files")
+        raise MalformedCaseError(f"{folder} is not a folder: set {CASES_VARIABLE} to a folder with *.jsonl case files")
     files = [read_file(path) for path in sorted(folder.glob("*.jsonl"))]
     if not files:
         raise MalformedCaseError(f"{folder} has no *.jsonl case file")

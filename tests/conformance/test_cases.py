@@ -180,7 +180,7 @@ def test_a_folder_without_case_files_is_refused(tmp_path):
 
 
 def test_a_folder_that_does_not_exist_is_refused(tmp_path):
-    with pytest.raises(MalformedCaseError, match="is no folder"):
+    with pytest.raises(MalformedCaseError, match="is not a folder"):
         read_folder(tmp_path / "missing")
 
 

@@ -104,4 +104,4 @@ def test_an_empty_folder_fails(tmp_path):
 def test_a_folder_that_does_not_exist_fails(tmp_path):
     finished = run(tmp_path / "missing")
     assert finished.returncode == 1
-    assert "is no folder" in finished.stdout
+    assert "is not a folder" in finished.stdout

@@ -86,7 +86,7 @@ BAD: dict[str, tuple[bytes, str]] = {
         "broken zstd": (b"\x28\xb5\x2f\xfd\x00\x00", "compressed"),
         "another type": (submission("x", type="task.v1"), "type"),
         "no run": ({"type": "submission.v1", "row": row()}, "run"),
-        "run that is no token": (submission("a.b"), "$.run"),
+        "run that is not a token": (submission("a.b"), "$.run"),
         "run with line break": (submission("a\n"), "$.run"),
         "run that is a number": (submission("x") | {"run": 7}, "$.run"),
         "no row": ({"type": "submission.v1", "run": "x", "agent": "asker"}, "row"),
@@ -95,9 +95,9 @@ BAD: dict[str, tuple[bytes, str]] = {
         "row list": (submission("x", row=[row()]), "row"),
         "row without params": (submission("x", row={"a": 1}), "responses_create_params"),
         "params list": (submission("x", row={"responses_create_params": []}), "responses_create_params"),
-        "agent that is no token": (submission("x", agent="a b"), "$.agent"),
+        "agent that is not a token": (submission("x", agent="a b"), "$.agent"),
         "no agent": ({k: v for k, v in submission("x").items() if k != "agent"}, "agent"),
-        "agent_ref that is no token": (
+        "agent_ref that is not a token": (
             {k: v for k, v in submission("x", row=row(agent_ref={"name": "a.b"})).items() if k != "agent"},
             "row.agent_ref.name",
         ),

@@ -55,7 +55,7 @@ def test_every_message_can_be_written_as_json_by_hand(message: Message) -> None:
     plain = msgspec.msgpack.decode(encode(message))
     for name, value in plain.items():
         if isinstance(value, bytes):
-            plain[name] = value.decode("latin-1")  # DeadLetter and Profile hold bytes that are no text
+            plain[name] = value.decode("latin-1")  # DeadLetter and Profile hold bytes that are not text
     body = b" \r\n\t" + msgspec.json.encode(plain)
     expected = decoder(type(message))(encode(message))
     for name, value in plain.items():

@@ -64,14 +64,14 @@ async def js(own_bus: Bus) -> JetStream:
 ODD = {
     "a subject with a vertical tab": {"subject": b"poison.a\x0bb"},
     "a subject with a form feed": {"subject": b"poison.a\x0cb"},
-    "a subject that is no UTF-8": {"subject": b"poison.\xff"},
+    "a subject that is not UTF-8": {"subject": b"poison.\xff"},
     "a reply subject with a vertical tab": {"reply": b"_INBOX_a\x0bb"},
-    "a reply subject that is no UTF-8": {"reply": b"_INBOX_\xff"},
+    "a reply subject that is not UTF-8": {"reply": b"_INBOX_\xff"},
     "headers of one byte": {"headers": b"X"},
     "headers of two bytes": {"headers": b"\r\n"},
     "headers of a version alone": {"headers": b"NATS/1.0"},
     "headers without an end": {"headers": b"NATS/1.0\r\nA: b"},
-    "headers with a status that is no number": {"headers": b"NATS/1.0 \xff\xff\r\n\r\n"},
+    "headers with a status that is not a number": {"headers": b"NATS/1.0 \xff\xff\r\n\r\n"},
     "headers without a colon": {"headers": b"NATS/1.0\r\n\xff\xfe\r\n\r\n"},
     "headers of nothing": {"headers": b"\x00" * 40},
 }

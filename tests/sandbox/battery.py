@@ -42,7 +42,7 @@ def attempt(name, action):
     except Exception: return print('held', name)
     print('held' if result == -1 or result is False else 'OPEN', name, repr(result)[:80])
 def hold(mib):
-    if mib > 160: time.sleep(5)  # whoever looks finds it
+    if mib > 160: time.sleep(5)  # a reader finds it
     attempt('hoard', lambda: mib if mib > 160 else -1)
 """
 

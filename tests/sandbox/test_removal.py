@@ -1,4 +1,4 @@
-"""What a program left behind is removed, however it lies, and nobody waits for it."""
+"""What a program left behind is removed, however it lies, and nothing waits for it."""
 
 from __future__ import annotations
 

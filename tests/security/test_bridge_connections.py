@@ -1,4 +1,4 @@
-"""H11: a flood of connections costs a line in the log, and whoever says something is served."""
+"""H11: a flood of connections costs a line in the log, and a client that sends something is served."""
 
 import asyncio
 import json

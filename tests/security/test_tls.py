@@ -110,7 +110,7 @@ async def test_certificate_and_key_may_be_in_one_file(
     await connects(strict_server.url_of("client"))
 
 
-# Files that are no certificates ---------------------------------------------------------------------------------------
+# Files that are not certificates --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no certificate"])

@@ -173,4 +173,4 @@ def test_a_program_without_namespaces_reads_nothing_of_its_worker():
 
     assert read("hidden") == ["PermissionError"] * 5
     if os.geteuid() != 0:
-        assert read("open")[0] == "True"  # some kernels refuse the memory of any process that is no child
+        assert read("open")[0] == "True"  # some kernels refuse the memory of any process that is not a child

@@ -192,7 +192,7 @@ async def test_a_turn_renders_what_is_new_in_it(model: LocalVLLMModel, monkeypat
         whole = list((await model.respond(asked(items, max_output_tokens=8)))["output"][-1]["prompt_token_ids"])
         assert prompt == whole
         if turn >= 2:
-            assert rendered[:2] == [3, 2]  # a stand-in, the reply, what is new; and without that
+            assert rendered[:2] == [3, 2]  # a placeholder, the reply, what is new; and without that
         known = [*prompt, *item["generation_token_ids"]]
         items = [*items, *reply["output"]]
     assert not asked_application

@@ -109,7 +109,7 @@ class Client:
 
 
 class Answer:
-    """An HTTP response, and the context in which it is read. A body that is no object is sent as it is."""
+    """An HTTP response, and the context in which it is read. A body that is not an object is sent as it is."""
 
     def __init__(self, status: int, body: Any) -> None:
         self.status = status

@@ -215,7 +215,7 @@ def _packed(agent: str, files: list[str]) -> bytes:
         for file in files:
             path = next((path for path in (Path(file), SHIPPED / file) if path.exists()), None)
             if path is None:
-                raise gymq.OptionsError(f"{agent}: files: there is no {file} in {Path.cwd()}")
+                raise gymq.OptionsError(f"{agent}: files: {file} does not exist in {Path.cwd()}")
             name = path.resolve().name
             if name in names | {PROMPT, ROW}:
                 raise gymq.OptionsError(f"{agent}: files: {file}: the name {name} is taken; rename the file")

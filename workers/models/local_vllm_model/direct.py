@@ -84,7 +84,7 @@ class NotDirect(GymqError):
 class Settings:
     """All of a request but its messages, its length and its seed, as vLLM understands it."""
 
-    request: Any  # vLLM's ChatCompletionRequest; its only message is a stand-in
+    request: Any  # vLLM's ChatCompletionRequest; its only message is a placeholder
     sampling: Any  # vLLM's SamplingParams
     template: Any  # vLLM's ChatParams for a prompt
     template_of_past: Any  # the same for messages after which no reply begins

@@ -115,7 +115,7 @@ class VLLMModel(EndpointModel):
         Only the items that came after the call before are checked and converted.
 
         Raises:
-            ResponsesError: it is no request, or cannot be said in a chat.
+            ResponsesError: it is not a request, or a chat cannot express it.
         """
         earlier = request.memory.before
         converted = None

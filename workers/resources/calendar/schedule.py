@@ -29,7 +29,7 @@ def minutes(time: str) -> int:
     """Minutes after midnight of `9am`, `12:30 pm` or `14:05`. Whether there is such a time of day is not checked.
 
     Raises:
-        ValueError: it is no time.
+        ValueError: it is not a time.
     """
     time = time.strip()
     half = next((half for half in ("am", "pm") if half in time), None)

@@ -15,7 +15,7 @@ def all_close(result: Any, expected: Any, tolerance: float) -> bool:
     Lists and tuples are arrays: of a regular shape, and a dimension of length 1 fits any.
 
     Raises:
-        TypeError: something is no number.
+        TypeError: something is not a number.
         ValueError: the shapes do not fit, or are none.
     """
     return _all_close(result, _shape(result), expected, _shape(expected), tolerance)

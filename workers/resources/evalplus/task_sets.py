@@ -39,7 +39,7 @@ def find_file(problems: Path | None, name: str, folder: Path) -> Path:
     """
     if problems is not None:
         candidates = [problems, folder / problems]
-        missing = f"there is no file {problems}"
+        missing = f"the file {problems} does not exist"
     else:
         candidates = [folder / "data" / name, folder / "data" / f"{name}.gz"]
         missing = f"there is no {name} in {folder / 'data'}; download it, or name a file in `problems`"
@@ -53,7 +53,7 @@ def read_tasks(path: Path, kind: type[TaskT]) -> dict[str, TaskT]:
     """Return the tasks of a file by their ids; a name that ends in `.gz` is unpacked.
 
     Raises:
-        TaskSetError: the file cannot be read, or a line is no task.
+        TaskSetError: the file cannot be read, or a line is not a task.
     """
     tasks: dict[str, TaskT] = {}
     try:

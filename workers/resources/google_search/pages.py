@@ -118,7 +118,7 @@ def is_public(address: str) -> bool:
     """Return whether an IP address, and the IPv4 address that it may carry, belong to the public internet.
 
     Raises:
-        ValueError: it is no address.
+        ValueError: it is not an address.
     """
     parsed = ipaddress.ip_address(address.partition("%")[0])
     if isinstance(parsed, ipaddress.IPv6Address):

@@ -1,7 +1,7 @@
 """http_resources: an environment that is served over HTTP in the manner of NeMo Gym, put on the queue as it is.
 
 The server keeps the state, runs the tools and gives the rewards. This worker holds its cookies, one jar a session, and
-tells what happened to a call: an answer, a failure that is worth another try, or one that is not.
+says what happened to a call: an answer, a failure that is worth another try, or one that is not.
 """
 
 from __future__ import annotations

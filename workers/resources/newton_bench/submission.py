@@ -60,7 +60,7 @@ async def predictions(
     """The law's values at the points, computed in a sandbox.
 
     Raises:
-        LawFailed: its code raises, or gives something that is no number.
+        LawFailed: its code raises, or returns something that is not a number.
         NotEvaluated: it needs too much time, memory or output.
         SandboxFailed: nothing ran.
     """

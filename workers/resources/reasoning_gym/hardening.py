@@ -29,7 +29,7 @@ def probability_score(answer: str, expected: str) -> float:
     """Return 1 for the expected probability. The library also pays for each leading digit, so that 0 always wins.
 
     Raises:
-        ValueError, ZeroDivisionError: the answer is no number.
+        ValueError, ZeroDivisionError: the answer is not a number.
     """
     given, wanted = (float(Fraction(text.replace(",", ""))) for text in (answer, expected))
     return float(abs(given - wanted) <= min(ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE * abs(wanted)))

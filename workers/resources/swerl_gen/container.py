@@ -203,7 +203,7 @@ class Containers:
             raise gymq.InvalidTask(f"metadata.image: {image!r} holds a NUL; name a folder of {self._folder}")
         folder = (self._folder / image).resolve()
         if not folder.is_relative_to(self._folder) or not folder.is_dir():
-            raise gymq.InvalidTask(f"metadata.image: there is no folder {image!r} in {self._folder}")
+            raise gymq.InvalidTask(f"metadata.image: the folder {image!r} does not exist in {self._folder}")
         return {"folders": {instance.base_dir: str(folder)}}
 
 

@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--validation", type=Path, required=True, help=f"where {HELD_OUT} rows go that are held out")
     arguments = parser.parse_args()
     if not arguments.source.is_file():
-        parser.error(f"there is no file {arguments.source}")
+        parser.error(f"the file {arguments.source} does not exist")
     entries = json.loads(arguments.source.read_text(encoding="utf-8"))
     rows = [row for row in map(make_row, entries) if row is not None]
     random.Random(SEED).shuffle(rows)

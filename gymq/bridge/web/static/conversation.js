@@ -67,7 +67,7 @@ function pairs(items) {
   return results;
 }
 
-// The nodes of some items; `took` tells the seconds of a tool's result.
+// The nodes of some items; `took` gives the seconds of a tool's result.
 export function conversation(items, took = () => undefined) {
   const results = pairs(items);
   const answered = new Set(results.values());

@@ -12,7 +12,7 @@ import { rolloutList } from "./rollouts.js";
 import { taskGrid } from "./tasks.js";
 
 const TABS = [["rollouts", "Rollouts"], ["tasks", "Tasks"], ["failures", "Failures"], ["charts", "Charts"], ["configuration", "Configuration"]];
-const AGAIN_MS = 3000; // between two readings of what a run that goes on has in its lists
+const AGAIN_MS = 3000; // between two readings of the lists of a run that is in progress
 
 export async function runView(main, run, query, signal, live) {
   const tab = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "rollouts";
@@ -94,7 +94,7 @@ class Rate {
     this.noted = this.noted.slice(-15);
   }
 
-  // Seconds until a run is done, at the rate that was seen; null if nobody knows.
+  // Seconds until a run is done, at the rate that was seen; null if unknown.
   left(view) {
     const perSecond = this.perSecond();
     return perSecond && view.overview.num_rollouts ? Math.max(0, view.overview.num_rollouts - view.num_stored) / perSecond : null;

@@ -1,4 +1,4 @@
-"""What the simulated policy promises to whoever loads a system with it."""
+"""What the simulated policy promises to those who load a system with it."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ async def test_equal_prompts_of_other_tasks_runs_and_principles_are_other_groups
 async def test_more_rollouts_than_a_group_has_make_further_groups():
     model = Model({first + second: (3, 1, 1) for first in "abcdefg" for second in "abcdefg"})
     async with compare(model, 3, cohort_timeout_s=0.3) as env:
-        verdicts = [verify(env, said) for said in "abcdefg"]  # all at once: nobody slips into a full group
+        verdicts = [verify(env, said) for said in "abcdefg"]  # all at once: none slips into a full group
         assert len(await rewards(*verdicts[:6])) == 6
         with pytest.raises(gymq.JudgeFailed, match="no other rollout"):
             await verdicts[6]
