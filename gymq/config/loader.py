@@ -63,17 +63,6 @@ class Config:
         hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
         raise ConfigError(f"no instance is named {name}{hint}")
 
-    def require_instances(self) -> list[Instance]:
-        """Return the instances of the configuration.
-
-        Raises:
-            ConfigError: there are none.
-        """
-        if not self.instances:
-            files = ", ".join(self.tree.get(CONFIG_PATHS) or ()) or "no file"
-            raise ConfigError(f"the configuration ({files}) has no instances, so there is nothing to start")
-        return self.instances
-
 
 def load(
     config_paths: Sequence[str | PathLike[str]],
@@ -87,7 +76,7 @@ def load(
     """Load, merge, resolve and check a configuration.
 
     From low to high precedence: the files and what they include, env.yaml, `initial`, the overrides. A configuration
-    without instances is valid; see `Config.require_instances`.
+    without instances is valid.
 
     Args:
         config_paths: the files to start from. If empty, `config_paths` of env.yaml, `initial` or the overrides.

@@ -118,17 +118,10 @@ class Resume:
         """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
         last: dict[tuple[int, int], str] = {}
         first: dict[str, _FailureRow] = {}
-        for number, line in enumerate(failures, 1):
-            if line.isspace():
-                continue
-            row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
-            if row.task_index is None or row.rollout_index is None:
-                continue
-            key = (row.task_index, row.rollout_index)
-            if key in self.done:
-                continue
-            last[key] = row.failure_class
-            first.setdefault(row.failure_class, row)
+        for key, row in _failures(failures):
+            if key not in self.done:
+                last[key] = row.failure_class
+                first.setdefault(row.failure_class, row)
         groups = [
             FailureGroup(name, count, first[name].message, first[name].task_index, first[name].rollout_index)
             for name, count in Counter(last.values()).items()
@@ -175,15 +168,20 @@ class Resume:
             self.done.add(*key)
 
     def _read_failures(self, failures: LineSource) -> None:
-        for number, line in enumerate(failures, 1):
-            if line.isspace():
-                continue
-            row = decode_line(line, _FailureRow, f"{failures.name}:{number}")
-            if row.task_index is None or row.rollout_index is None:
-                continue
-            self.failed_before.add(row.task_index, row.rollout_index)
+        for key, row in _failures(failures):
+            self.failed_before.add(*key)
             if not row.curable:  # otherwise the set-up was wrong, and it was no attempt at the rollout
-                self._attempts.add(row.task_index, row.rollout_index, terminal=bool(row.terminal))
+                self._attempts.add(*key, terminal=bool(row.terminal))
+
+
+def _failures(source: LineSource) -> Iterator[tuple[tuple[int, int], _FailureRow]]:
+    """Yield the rows that are about a rollout, each with its key; blank lines are skipped."""
+    for number, line in enumerate(source, 1):
+        if line.isspace():
+            continue
+        row = decode_line(line, _FailureRow, f"{source.name}:{number}")
+        if row.task_index is not None and row.rollout_index is not None:
+            yield (row.task_index, row.rollout_index), row
 
 
 def _keys(source: LineSource) -> Iterator[tuple[int, RowKey]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gymq.responses.errors import Unsupported
-from gymq.responses.items import Item, is_message
+from gymq.responses.items import Item, is_message, reasoning_texts
 from gymq.responses.tokens import token_fields
 
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -51,7 +51,7 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
             continue
         match item["type"]:
             case "reasoning":
-                reasoning += [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+                reasoning += reasoning_texts(item)
             case "function_call":
                 function = {"name": item["name"], "arguments": item.get("arguments") or ""}
                 calls.append({"id": item["call_id"], "type": "function", "function": function})

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gymq.responses.errors import Unsupported
 from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, PROMPT_TOKEN_IDS
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
@@ -39,6 +41,11 @@ def new_id(prefix: str) -> str:
 def user_message(text: str) -> Item:
     """Return a user message item."""
     return {"type": "message", "role": "user", "content": text}
+
+
+def function_call(name: str, arguments: Mapping[str, Any], call_id: str) -> FunctionCall:
+    """Return the item of a call, with its arguments as JSON text."""
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
 
 
 def function_call_output(call_id: str, output: str) -> FunctionCallOutput:
@@ -81,6 +88,34 @@ def first_text_of_last_item(response: Mapping[str, Any]) -> str:
     if isinstance(content, str):
         return content
     return (content[0].get("text") or "") if content else ""
+
+
+def texts_and_refusals(message: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the texts and refusals of a message that are not empty."""
+    content = message["content"]
+    for part in [{"text": content}] if isinstance(content, str) else content:
+        if text := part.get("text") or part.get("refusal"):
+            yield text
+
+
+def reasoning_texts(item: Mapping[str, Any]) -> list[str]:
+    """Return the texts of a reasoning item: its summary, or else its content."""
+    return [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+
+
+def converted_output(response: Mapping[str, Any], convert: Callable[[Item], Iterable[Item]]) -> list[Item]:
+    """Return what the items of a response become in another dialect.
+
+    Raises:
+        Unsupported: that dialect has no form for an item; the path names the item.
+    """
+    converted: list[Item] = []
+    for index, item in enumerate(response["output"]):
+        try:
+            converted += convert(item)
+        except Unsupported as error:
+            raise error.within(f"output[{index}]") from None
+    return converted
 
 
 def is_generated(item: Mapping[str, Any]) -> bool:

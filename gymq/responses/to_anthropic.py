@@ -10,7 +10,14 @@ from typing import Any
 
 from gymq.responses.arguments import arguments_object
 from gymq.responses.errors import Unsupported
-from gymq.responses.items import Item, function_calls, is_message
+from gymq.responses.items import (
+    Item,
+    converted_output,
+    function_calls,
+    is_message,
+    reasoning_texts,
+    texts_and_refusals,
+)
 
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -28,18 +35,12 @@ def to_anthropic_message(response: Mapping[str, Any], model: str) -> dict[str, A
     Raises:
         Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
     """
-    content: list[Item] = []
-    for index, item in enumerate(response["output"]):
-        try:
-            content += _blocks(item)
-        except Unsupported as error:
-            raise error.within(f"output[{index}]") from None
     return {
         "id": f"msg_{response['id'].removeprefix('resp_')}",
         "type": "message",
         "role": "assistant",
         "model": model,
-        "content": content,
+        "content": converted_output(response, _blocks),
         "stop_reason": _stop_reason(response),
         "stop_sequence": None,
         "usage": _usage(response.get("usage")),
@@ -48,12 +49,7 @@ def to_anthropic_message(response: Mapping[str, Any], model: str) -> dict[str, A
 
 def _blocks(item: Item) -> Iterator[Item]:
     if is_message(item):
-        content = item["content"]
-        parts = [{"text": content}] if isinstance(content, str) else content
-        for part in parts:
-            text = part.get("text") or part.get("refusal")
-            if text:
-                yield {"type": "text", "text": text}
+        yield from ({"type": "text", "text": text} for text in texts_and_refusals(item))
         return
     match item["type"]:
         case "reasoning":
@@ -71,7 +67,7 @@ def _blocks(item: Item) -> Iterator[Item]:
 
 def _thinking(item: Item) -> Iterator[Item]:
     signature = item.get("encrypted_content") or ""
-    texts = [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+    texts = reasoning_texts(item)
     for position, text in enumerate(texts, start=1):
         yield {"type": "thinking", "thinking": text, "signature": signature if position == len(texts) else ""}
     if signature and not texts:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gymq.responses.arguments import arguments_object
 from gymq.responses.errors import Unsupported
-from gymq.responses.items import Item, is_message
+from gymq.responses.items import Item, converted_output, is_message, reasoning_texts, texts_and_refusals
 
 _FINISH_REASONS = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
 
@@ -27,16 +27,10 @@ def to_gemini_answer(response: Mapping[str, Any], model: str) -> dict[str, Any]:
     Raises:
         Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
     """
-    parts: list[Item] = []
-    for index, item in enumerate(response["output"]):
-        try:
-            parts += _parts(item)
-        except Unsupported as error:
-            raise error.within(f"output[{index}]") from None
     incomplete = (response.get("incomplete_details") or {}).get("reason")
     candidate = {
         "index": 0,
-        "content": {"role": "model", "parts": parts},
+        "content": {"role": "model", "parts": converted_output(response, _parts)},
         "finishReason": _FINISH_REASONS.get(incomplete or "", "STOP"),
     }
     return {
@@ -49,11 +43,7 @@ def to_gemini_answer(response: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 def _parts(item: Item) -> Iterator[Item]:
     if is_message(item):
-        content = item["content"]
-        for part in [{"text": content}] if isinstance(content, str) else content:
-            text = part.get("text") or part.get("refusal")
-            if text:
-                yield {"text": text}
+        yield from ({"text": text} for text in texts_and_refusals(item))
         return
     match item["type"]:
         case "reasoning":
@@ -67,7 +57,7 @@ def _parts(item: Item) -> Iterator[Item]:
 
 def _thoughts(item: Item) -> Iterator[Item]:
     signature = item.get("encrypted_content")
-    texts = [entry["text"] for entry in item["summary"] or item.get("content") or ()]
+    texts = reasoning_texts(item)
     for position, text in enumerate(texts or ([""] if signature else []), start=1):
         is_last = position >= len(texts)
         yield {"thought": True, "text": text, **({"thoughtSignature": signature} if signature and is_last else {})}

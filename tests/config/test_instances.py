@@ -50,13 +50,6 @@ def test_an_unknown_instance_is_an_error_that_suggests_one(load_files, files):
         load_files(files, env=ENV).instance("policy_modle")
 
 
-def test_whoever_starts_instances_can_require_some(load_files, files):
-    config = load_files(files, env=ENV)
-    assert config.require_instances() == config.instances
-    with pytest.raises(ConfigError, match=r"^the configuration \(a\.yaml\) has no instances"):
-        load_files({"a.yaml": "x: 1"}).require_instances()
-
-
 @pytest.mark.parametrize(
     "text",
     [

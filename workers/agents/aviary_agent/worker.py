@@ -111,9 +111,7 @@ async def _ask(session: gymq.Session, name: str, arguments: dict[str, Any]) -> d
     Raises:
         RolloutError: the environment refused it.
     """
-    text = json.dumps(arguments)
-    call: gymq.FunctionCall = {"type": "function_call", "call_id": name, "name": name, "arguments": text}
-    output = (await session.call(call))["output"]
+    output = (await session.call(responses.function_call(name, arguments, call_id=name)))["output"]
     assert isinstance(output, str)
     answer: dict[str, Any] = json.loads(output)
     if "error" in answer:

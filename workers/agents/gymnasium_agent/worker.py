@@ -38,9 +38,7 @@ async def _ask(session: gymq.Session, name: str, arguments: dict[str, Any]) -> d
     Raises:
         RolloutError: the environment refused it.
     """
-    text = json.dumps(arguments)
-    call: gymq.FunctionCall = {"type": "function_call", "call_id": name, "name": name, "arguments": text}
-    output = (await session.call(call))["output"]
+    output = (await session.call(responses.function_call(name, arguments, call_id=name)))["output"]
     answer: Any = json.loads(output) if isinstance(output, str) and output.startswith("{") else output
     if not isinstance(answer, dict) or "observation" not in answer:
         text = f"the environment is not one that gymnasium_agent can play, it answered {name} with {output!r:.300}"

@@ -61,9 +61,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
         named = self.options.databases or self.options.bird_sql_dir / FOLDER_OF_DATABASES
         folder = next((path for path in (named, Path(__file__).parent / named) if path.is_dir()), None)
         if folder is None:
-            raise gymq.OptionsError(
-                f"{self.name}: the folder {named} does not exist; see the README for the databases"
-            )
+            raise gymq.OptionsError(f"{self.name}: the folder {named} does not exist; see the README for the databases")
         return folder
 
     async def verify(self, request: gymq.VerifyRequest[QuestionRow]) -> gymq.Verdict:

@@ -11,23 +11,26 @@ import argparse
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
-notes: dict[str, str] = {}
-server = MCPServer("notes", log_level="WARNING")
 
+def notes_server() -> MCPServer:
+    """Return a server with notes of its own."""
+    notes: dict[str, str] = {}
+    server = MCPServer("notes", log_level="WARNING")
 
-@server.tool()
-def write_note(name: str, text: str) -> str:
-    """Write a note, in place of the one of that name if there is one."""
-    notes[name] = text
-    return "written"
+    @server.tool()
+    def write_note(name: str, text: str) -> str:
+        """Write a note, in place of the one of that name if there is one."""
+        notes[name] = text
+        return "written"
 
+    @server.tool()
+    def read_note(name: str) -> str:
+        """The text of a note."""
+        if name not in notes:
+            raise ToolError(f"there is no note {name!r}")
+        return notes[name]
 
-@server.tool()
-def read_note(name: str) -> str:
-    """The text of a note."""
-    if name not in notes:
-        raise ToolError(f"there is no note {name!r}")
-    return notes[name]
+    return server
 
 
 if __name__ == "__main__":
@@ -35,6 +38,6 @@ if __name__ == "__main__":
     parser.add_argument("--port", type=int)
     port = parser.parse_args().port
     if port is None:
-        server.run("stdio")
+        notes_server().run("stdio")
     else:
-        server.run("streamable-http", port=port)
+        notes_server().run("streamable-http", port=port)

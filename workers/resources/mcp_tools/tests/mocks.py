@@ -9,24 +9,9 @@ from gymq.mcp.servers import McpConnection
 
 
 async def notes_here(_connection: McpConnection, _stack: AsyncExitStack) -> Any:
-    from mcp.server.mcpserver import MCPServer
-    from mcp.server.mcpserver.exceptions import ToolError
+    from gymq.workers.resources.mcp_tools.example_server import notes_server  # needs the package mcp
 
-    notes: dict[str, str] = {}
-    server = MCPServer("notes", log_level="ERROR")
-
-    @server.tool()
-    def write_note(name: str, text: str) -> str:
-        notes[name] = text
-        return "written"
-
-    @server.tool()
-    def read_note(name: str) -> str:
-        if name not in notes:
-            raise ToolError(f"there is no note {name!r}")
-        return notes[name]
-
-    return server
+    return notes_server()
 
 
 @asynccontextmanager
