@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from gymq.agent import Rollout as Rollout
     from gymq.agent import Session as Session
     from gymq.agent_harness import AgentHarness as AgentHarness
-    from gymq.asking_environment import AskingEnvironment as AskingEnvironment
-    from gymq.asking_environment import Policy as Policy
     from gymq.authoring import OptionsError as OptionsError
     from gymq.authoring import Reference as Reference
     from gymq.authoring import WorkerOptions as WorkerOptions
@@ -42,6 +40,11 @@ if TYPE_CHECKING:
     from gymq.resources import Verdict as Verdict
     from gymq.resources import VerifyRequest as VerifyRequest
     from gymq.resources import tool as tool
+    from gymq.resources.asking_environment import AskingEnvironment as AskingEnvironment
+    from gymq.resources.asking_environment import Policy as Policy
+    from gymq.resources.text_environment import Episode as Episode
+    from gymq.resources.text_environment import StepResult as StepResult
+    from gymq.resources.text_environment import TextEnvironment as TextEnvironment
     from gymq.responses import FunctionCall as FunctionCall
     from gymq.responses import FunctionCallOutput as FunctionCallOutput
     from gymq.responses import OutputItem as OutputItem
@@ -53,9 +56,6 @@ if TYPE_CHECKING:
     from gymq.runs.collection.results import load as load
     from gymq.testing import Harness as Harness
     from gymq.testing import ScriptedModel as ScriptedModel
-    from gymq.text_environment import Episode as Episode
-    from gymq.text_environment import StepResult as StepResult
-    from gymq.text_environment import TextEnvironment as TextEnvironment
     from gymq.trainer.run import TrainingRun as TrainingRun
     from gymq.trainer.sync import SyncTrainingRun as SyncTrainingRun
 
@@ -71,11 +71,11 @@ _HOME = {
     "Agent": "agent",
     "AgentHarness": "agent_harness",
     "AgentOptions": "agent",
-    "AskingEnvironment": "asking_environment",
+    "AskingEnvironment": "resources.asking_environment",
     "collect": "runs.collection.evaluation",
     "ComponentFailed": "failures",
     "Environment": "resources",
-    "Episode": "text_environment",
+    "Episode": "resources.text_environment",
     "FailureClass": "protocol.messages",
     "GymqError": "errors",
     "Harness": "testing",
@@ -88,7 +88,7 @@ _HOME = {
     "ModelLoad": "model",
     "ModelRequest": "model",
     "OptionsError": "authoring",
-    "Policy": "asking_environment",
+    "Policy": "resources.asking_environment",
     "PromptTemplate": "judge",
     "Reference": "authoring",
     "Reply": "agent",
@@ -100,9 +100,9 @@ _HOME = {
     "RunResult": "runs.collection.results",
     "ScriptedModel": "testing",
     "Session": "agent",
-    "StepResult": "text_environment",
+    "StepResult": "resources.text_environment",
     "SyncTrainingRun": "trainer.sync",
-    "TextEnvironment": "text_environment",
+    "TextEnvironment": "resources.text_environment",
     "tool": "resources",
     "ToolError": "failures",
     "TrainingRun": "trainer.run",

@@ -16,12 +16,12 @@ from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin,
 import pydantic
 
 from gymq.agent import RESERVED_TOOL_NAMES, Agent
-from gymq.asking_environment import AskingEnvironment
 from gymq.authoring import Worker
 from gymq.errors import GymqError
 from gymq.model import Model
 from gymq.resources import Resources, Tool, Verdict, verify_takes_state
-from gymq.text_environment import TextEnvironment
+from gymq.resources.asking_environment import AskingEnvironment
+from gymq.resources.text_environment import TextEnvironment
 
 _VERDICTS = "a gymq.Verdict, or a float, int or bool as the reward"
 

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
-import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, SupportsFloat, get_type_hints, overload
+from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, get_type_hints
 
 import pydantic
 from typing_extensions import TypeVar
@@ -17,175 +14,21 @@ from gymq import responses
 from gymq.authoring import Worker, first_problem
 from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError
 from gymq.processes import ComputeLimits, KillableProcesses
+from gymq.resources.row import Row, RowsWanted, RowT
+from gymq.resources.tools import Tool, tool_of
+from gymq.resources.verdict import Judged, VerifyRequest
 
-
-class Row(pydantic.BaseModel):
-    """One line of a data set. Subclass it to name the fields the verifier needs; others are kept.
-
-    Types are read leniently in one direction: numeric text is taken for a number, a number is not taken for text.
-    """
-
-    model_config = pydantic.ConfigDict(extra="allow")
-
-    responses_create_params: dict[str, Any]
-
-    @pydantic.field_validator("responses_create_params")
-    @classmethod
-    def _check_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        return responses.validate_params(params, tool_names=True)
-
-
-RowT = TypeVar("RowT", bound=Row, default=Row)
 StateT = TypeVar("StateT", default=Any)
 P = ParamSpec("P")
 T = TypeVar("T")
-RowT_co = TypeVar("RowT_co", bound=Row, default=Row, covariant=True)
-StateT_co = TypeVar("StateT_co", default=Any, covariant=True)
-
-
-@dataclass
-class VerifyRequest(Generic[RowT_co, StateT_co]):
-    """The input of a verifier."""
-
-    row: RowT_co
-    response: responses.Response  # of the whole rollout
-    state: StateT_co | None = None  # the session's; None in one that was never seeded and never called
-
-    @property
-    def reply_text(self) -> str:
-        """All output texts of all messages, joined with nothing in between."""
-        return responses.output_text(self.response)
-
-    @property
-    def function_calls(self) -> list[responses.FunctionCall]:
-        """The calls the model made, in order."""
-        return responses.function_calls(self.response)
-
-
-class Verdict:
-    """A reward, and further fields of the verifier, which are stored in the result row."""
-
-    __slots__ = ("fields", "reward")
-
-    def __init__(self, reward: float, **fields: Any) -> None:
-        if isinstance(reward, str | bytes):
-            raise TypeError(f"a reward must be a number, not {reward!r:.80}")
-        self.reward = float(reward)
-        self.fields = fields
-
-    @property
-    def members(self) -> dict[str, Any]:
-        """Return `fields` by their earlier name."""
-        warnings.warn("Verdict.members is deprecated: use Verdict.fields", DeprecationWarning, stacklevel=2)
-        return self.fields
-
-    def __repr__(self) -> str:
-        fields = "".join(f", {name}={value!r}" for name, value in self.fields.items())
-        return f"Verdict(reward={self.reward}{fields})"
-
-
-Judged = Verdict | SupportsFloat
-"""What `verify` may return: a verdict, or a number that is the reward."""
 
 Need = Literal["judge", "sandbox", "network"]  # a model to ask, a place to run a model's code, the internet
-
-
-@dataclass(frozen=True)
-class RowsWanted:
-    """Rows that a class is asked to make.
-
-    Attributes:
-        count: how many.
-        seed: the same seed gives the same rows, on any machine.
-        tokens: how long each prompt may be, as `count_tokens` counts; None: as long as the class likes.
-        kinds: names of the class's `row_kinds`, for the rows in turn.
-        count_tokens: returns the tokens of a text.
-    """
-
-    count: int
-    seed: int
-    tokens: int | None
-    kinds: tuple[str, ...]
-    count_tokens: Callable[[str], int]
 
 
 class ModelCaller(Protocol):
     """Asks a model worker, by the instance's name."""
 
     async def respond(self, model: str, params: dict[str, Any]) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class Tool:
-    """One tool of a Resources class."""
-
-    name: str
-    function: Callable[..., Any]
-    takes_state: bool
-    arguments: type[pydantic.BaseModel]
-    offered: bool = True  # to rows that list no tools
-
-    def schema(self) -> dict[str, Any]:
-        """Return the tool as an element of `responses_create_params.tools`."""
-        parameters = self.arguments.model_json_schema()
-        parameters.pop("title", None)
-        for member in parameters.get("properties", {}).values():
-            member.pop("title", None)
-        parameters.setdefault("properties", {})
-        parameters.setdefault("required", [])
-        parameters["additionalProperties"] = False
-        description = inspect.getdoc(self.function) or ""
-        return {
-            "type": "function",
-            "name": self.name,
-            "description": description,
-            "parameters": parameters,
-            "strict": True,
-        }
-
-    def parse(self, arguments: Any) -> dict[str, Any]:
-        """Return the keyword arguments for the function.
-
-        Raises:
-            ToolError: 422; its message names the argument that is wrong.
-        """
-        if not self.arguments.model_fields:
-            return {}
-        try:
-            parsed = self.arguments.model_validate({} if arguments is None else arguments)
-        except pydantic.ValidationError as error:
-            raise ToolError(422, first_problem(error)) from None
-        return {field: getattr(parsed, field) for field in self.arguments.model_fields}
-
-
-FunctionT = TypeVar("FunctionT", bound=Callable[..., Any])
-
-
-@overload
-def tool(function: FunctionT) -> FunctionT: ...
-
-
-@overload
-def tool(*, offered: bool) -> Callable[[FunctionT], FunctionT]: ...
-
-
-def tool(function: FunctionT | None = None, *, offered: bool = True) -> FunctionT | Callable[[FunctionT], FunctionT]:
-    """Offer a method of a Resources class to the model. The signature gives the JSON schema, the docstring the text.
-
-    A parameter named `state` receives the session's state. A tool that is not `async` runs on the event loop and must
-    return at once.
-
-    Args:
-        offered: whether a row that lists no tools offers it; False: it is there for rows that name it, and for agents
-            that call it themselves.
-    """
-
-    def marked(function: FunctionT) -> FunctionT:
-        function.__gymq_tool__ = True  # type: ignore[attr-defined]
-        function.__gymq_offered__ = offered  # type: ignore[attr-defined]
-        return function
-
-    return marked if function is None else marked(function)
 
 
 class Resources(Worker, Generic[RowT, StateT]):
@@ -223,9 +66,7 @@ class Resources(Worker, Generic[RowT, StateT]):
         cls.stateful = cls.open is not Resources.open
         cls.seed_row_type = _seed_row_type_of(cls)
         cls.tools = cls.tools | {
-            name: _tool_of(function)
-            for name, function in vars(cls).items()
-            if getattr(function, "__gymq_tool__", False)
+            name: tool_of(function) for name, function in vars(cls).items() if getattr(function, "__gymq_tool__", False)
         }
 
     def __getstate__(self) -> dict[str, Any]:
@@ -365,18 +206,6 @@ def verify_takes_state(resources: Resources[Any, Any] | type[Resources[Any, Any]
     return True
 
 
-def tool_output(result: Any) -> str:
-    """Return what the model reads: text as it is, anything else as JSON without blanks, as NeMo Gym writes it."""
-    if isinstance(result, str):
-        text = result
-    elif isinstance(result, pydantic.BaseModel):
-        text = result.model_dump_json()
-    else:
-        text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-    # Arguments of a model can hold half of a surrogate pair, which no message can carry.
-    return text.encode(errors="replace").decode()
-
-
 def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:
     """Return the row type in the signature of `open`, or the class's row type if it has none."""
     if resources.stateful:
@@ -384,20 +213,3 @@ def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:
             if isinstance(hint, type) and issubclass(hint, Row):
                 return hint
     return resources.row_type
-
-
-def _tool_of(function: Callable[..., Any]) -> Tool:
-    hints = get_type_hints(function, include_extras=True)
-    fields: dict[str, Any] = {}
-    parameters = list(inspect.signature(function).parameters.values())[1:]
-    for parameter in parameters:
-        if parameter.name != "state":
-            default = ... if parameter.default is parameter.empty else parameter.default
-            fields[parameter.name] = (hints.get(parameter.name, Any), default)
-    return Tool(
-        name=function.__name__,
-        function=function,
-        takes_state=any(parameter.name == "state" for parameter in parameters),
-        arguments=pydantic.create_model(f"{function.__name__}_arguments", **fields),
-        offered=getattr(function, "__gymq_offered__", True),
-    )

@@ -1,0 +1,60 @@
+"""What a verifier is given and what it returns."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any, Generic, SupportsFloat
+
+from typing_extensions import TypeVar
+
+from gymq import responses
+from gymq.resources.row import Row
+
+RowT_co = TypeVar("RowT_co", bound=Row, default=Row, covariant=True)
+StateT_co = TypeVar("StateT_co", default=Any, covariant=True)
+
+
+@dataclass
+class VerifyRequest(Generic[RowT_co, StateT_co]):
+    """The input of a verifier."""
+
+    row: RowT_co
+    response: responses.Response  # of the whole rollout
+    state: StateT_co | None = None  # the session's; None in one that was never seeded and never called
+
+    @property
+    def reply_text(self) -> str:
+        """All output texts of all messages, joined with nothing in between."""
+        return responses.output_text(self.response)
+
+    @property
+    def function_calls(self) -> list[responses.FunctionCall]:
+        """The calls the model made, in order."""
+        return responses.function_calls(self.response)
+
+
+class Verdict:
+    """A reward, and further fields of the verifier, which are stored in the result row."""
+
+    __slots__ = ("fields", "reward")
+
+    def __init__(self, reward: float, **fields: Any) -> None:
+        if isinstance(reward, str | bytes):
+            raise TypeError(f"a reward must be a number, not {reward!r:.80}")
+        self.reward = float(reward)
+        self.fields = fields
+
+    @property
+    def members(self) -> dict[str, Any]:
+        """Return `fields` by their earlier name."""
+        warnings.warn("Verdict.members is deprecated: use Verdict.fields", DeprecationWarning, stacklevel=2)
+        return self.fields
+
+    def __repr__(self) -> str:
+        fields = "".join(f", {name}={value!r}" for name, value in self.fields.items())
+        return f"Verdict(reward={self.reward}{fields})"
+
+
+Judged = Verdict | SupportsFloat
+"""What `verify` may return: a verdict, or a number that is the reward."""
