@@ -24,6 +24,9 @@ OF_THE_ROW = ("model", "temperature", "top_p", "max_output_tokens", "reasoning",
 # is started, so that a replay would not find its calls.
 OF_THE_PROGRAM = ("user", "prompt_cache_key", "safety_identifier", "store", "service_tier")
 
+# What is left of a rollout's time for the end of its program, so that it can be reported.
+_TO_END_S = 5.0
+
 Item = dict[str, Any]
 T = TypeVar("T")
 
@@ -80,6 +83,7 @@ class Conversation:
             program that offers tools.
         notes: the accounting of `responses.build_chains`; None without tokens.
         masked: whether the tokens are not safe to train on.
+        last_output: of a program that a limit ended; None for others.
     """
 
     prompt: list[Item]
@@ -88,6 +92,7 @@ class Conversation:
     num_side_calls: int
     notes: dict[str, Any] | None
     masked: bool
+    last_output: str | None
 
     def fields(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of a result row beside the response.
@@ -98,6 +103,7 @@ class Conversation:
         fields: dict[str, Any] = {"responses_create_params": {**params, "input": self.prompt}}
         fields |= {"branches": self.branches} if self.branches else {}
         fields |= {"side_calls": self.num_side_calls} if self.num_side_calls else {}
+        fields |= {} if self.last_output is None else {"last_output": self.last_output}
         return fields | ({"_ng_token_capture": self.notes} if self.notes is not None else {})
 
 
@@ -162,6 +168,16 @@ class Capture:
         if not self._failed.done():
             self._failed.set_result(reason)
 
+    def time_for_program(self, limit_s: float | None = None) -> float:
+        """Return the seconds that a program may take: its limit or, if that is less, what the rollout has left.
+
+        Raises:
+            RolloutError: nothing is left.
+        """
+        left_s = self._rollout.time_left()
+        left_s -= min(_TO_END_S, left_s / 2)
+        return left_s if limit_s is None else min(limit_s, left_s)
+
     async def watch(self, program: Coroutine[Any, Any, T]) -> T:
         """Run a program to its end, or until `fail`, as when the model cannot be asked; then it is cancelled.
 
@@ -169,7 +185,8 @@ class Capture:
         was not with status 0.
 
         Raises:
-            Exception: the reason; a program could take it for the end of its task.
+            RolloutError: it took all the time that the rollout had left; the message has its last output.
+            Exception: the reason of `fail`; a program could take it for the end of its task.
         """
         running = asyncio.ensure_future(program)
         ends: set[asyncio.Future[Any]] = {running, self._failed}
@@ -182,6 +199,9 @@ class Capture:
                 self._ended = ended
                 if ended.exit_status != 0:
                     log.warning("the program of %s %s", self._rollout.id, ended.report)
+                if ended.limit == "time" and self._rollout.until_deadline() <= _TO_END_S:
+                    text = f"the program {ended.report}"
+                    raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.AGENT)
             return ended
         finally:
             running.cancel()
@@ -213,7 +233,9 @@ class Capture:
         longest = max(chains, key=_length, default=calls)
         branches = [_joined(chain) for chain in chains if chain is not longest]
         num_side_calls = len(self.calls) - len(calls)
-        return Conversation(longest[0].input, _joined(longest), branches, num_side_calls, notes, masked)
+        cut = self._ended if self._ended is not None and self._ended.limit is not None else None
+        last_output = None if cut is None else cut.last_words
+        return Conversation(longest[0].input, _joined(longest), branches, num_side_calls, notes, masked, last_output)
 
 
 def _length(chain: list[CapturedCall]) -> tuple[int, int]:

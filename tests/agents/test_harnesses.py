@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 from gymq.workers.agents.harbor_agent.worker import HarborAgent
-from gymq.workers.agents.program_agent import harnesses
-from gymq.workers.agents.program_agent.harnesses import FOLDER, HARNESSES
+from gymq.workers.agents.program_agent import portable_python
+from gymq.workers.agents.program_agent.harnesses import HARNESSES
+from gymq.workers.agents.program_agent.installed_harness import FOLDER, install
 from gymq.workers.agents.program_agent.worker import ProgramAgent
 from gymq.workers.agents.swe_agents.worker import SweAgents
 
@@ -25,7 +26,7 @@ from .swe import instance
 
 ROOT = Path(__file__).parents[2]
 NAME = "demo__words-3"
-SHELLS = ("Bash", "bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_commands")
+SHELLS = ("Bash", "bash", "shell", "exec_command", "shell_command", "run_shell_command", "run_commands", "terminal")
 RANDOM_RESULTS = {"codex", "gemini_cli", "qwen_code"}
 """Those that put random numbers or process ids into results of tools, so that later calls are asked and paid again."""
 
@@ -55,7 +56,8 @@ def in_shell(tools: dict[str, dict[str, Any]], command: str, call_id: str) -> Fu
         elif key == "commands":
             arguments[key] = [command]
         elif key in schema.get("required", ()):
-            arguments[key] = {"boolean": False, "string": "as asked"}.get(kind.get("type"), 60_000)
+            anything = {"boolean": False, "string": "as asked"}.get(kind.get("type"), 60_000)
+            arguments[key] = kind.get("enum", [anything])[0]
     return function_call(name, arguments, call_id)
 
 
@@ -94,7 +96,7 @@ async def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
         and not (FOLDER / f"{request.param}-{HARNESSES[request.param].version}").is_dir()
     ):
         pytest.skip(f"{request.param} is installed by `make test-harnesses`")
-    await harnesses.install(request.param)
+    await install(request.param)
     return str(request.param)
 
 
@@ -122,7 +124,7 @@ async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("installed", ["pi"], indirect=True)
+@pytest.mark.parametrize("installed", ["openhands", "pi"], indirect=True)
 async def test_a_task_of_harbor_and_a_plain_row_take_the_same_name(installed: str) -> None:
     row = json.loads((ROOT / "workers/agents/harbor_agent/data/example.jsonl").read_text().splitlines()[0])
     alias = row["instance_id"].partition("::")[0]
@@ -164,20 +166,38 @@ async def test_without_npm_it_says_what_to_install(tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: None)
     with pytest.raises(gymq.OptionsError, match=r"pi comes from npm, which is not installed here; install Node\.js"):
-        await harnesses.install("pi")
+        await install("pi")
 
 
 async def test_a_package_that_cannot_be_had_costs_a_sentence(npm: Callable[[str], None]) -> None:
     npm("echo 'npm error network: no answer from the registry' >&2; exit 1")
     with pytest.raises(gymq.OptionsError, match=r"`npm install @openai/codex@.* failed: npm error network"):
-        await harnesses.install("codex")
+        await install("codex")
+    assert list(FOLDER.iterdir()) == []
+
+
+async def test_packages_of_python_that_cannot_be_had_cost_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setattr(portable_python, "MINIMUM", (3, 11))
+    with pytest.raises(
+        gymq.OptionsError, match=r"openhands: `pip install -r openhands\.txt` failed: .*agent-client-protocol"
+    ):
+        await install("openhands")
+    monkeypatch.setattr(portable_python, "MINIMUM", (4, 0))
+    with pytest.raises(
+        gymq.OptionsError, match=r"openhands: it needs Python 4\.0 or later, which is not installed here"
+    ):
+        await install("openhands")
     assert list(FOLDER.iterdir()) == []
 
 
 async def test_the_pinned_version_is_installed_once(npm: Callable[[str], None], tmp_path: Path) -> None:
     npm('echo "$@" >> calls.txt; echo "$3" > "$3/where"')
-    first, second = await asyncio.gather(harnesses.install("pi"), harnesses.install("pi"))
-    third = await harnesses.install("pi")
+    first, second = await asyncio.gather(install("pi"), install("pi"))
+    third = await install("pi")
     assert first.folder == second.folder == third.folder
     assert [path.name for path in FOLDER.iterdir()] == [first.folder.name]
     calls = (tmp_path / "calls.txt").read_text().splitlines()

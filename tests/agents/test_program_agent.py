@@ -1,5 +1,6 @@
 """A program as an agent, with options only."""
 
+import asyncio
 import json
 import logging
 import sys
@@ -13,6 +14,7 @@ from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
 from gymq.agent_harness import AgentHarness
+from gymq.protocol.messages import FailureClass
 from gymq.redaction import redact
 from gymq.sandbox import ProgramResult, Subprocess
 from gymq.testing import prompt, reply
@@ -243,12 +245,28 @@ class Impatient(Subprocess):
 
 async def test_a_program_out_of_time_is_verified_and_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ProgramAgent, "_place", lambda agent, rollout: Impatient())
-    options = program(tmp_path, "ask('so far')") | {"timeout_s": 300.5}
+    options = program(tmp_path, "ask('so far'); print('waits for a lock')") | {"timeout_s": 300.5}
     async with AgentHarness(ProgramAgent, Echo, echo, options) as harness:
         verdict, _ = await harness.run(prompt("?"))
     members = verdict.fields
     assert (members["reply"], members["program_error"], members["mask_sample"]) == ("so far", "timeout", True)
+    assert members["last_output"] == "waits for a lock"
     assert Impatient.limits_s == [300.5]
+
+
+async def test_a_program_that_hangs_is_ended_at_the_deadline_with_its_last_output() -> None:
+    options = {"command": "echo waits for a lock; sleep 3600", "shell": True}
+    async with AgentHarness(ProgramAgent, Echo, echo, options) as harness:
+        rollout = gymq.Rollout(
+            harness,
+            rollout_id="test/0/0",
+            row=json.dumps(prompt("?")).encode(),
+            options=harness.agent.options,
+            deadline=asyncio.get_running_loop().time() + 6.0,
+        )
+        with pytest.raises(gymq.RolloutError, match=r"ended by its time limit after .* s: waits for a lock") as raised:
+            await harness.agent.run(rollout)
+    assert raised.value.failure_class is FailureClass.DEADLINE_EXCEEDED
 
 
 async def test_a_program_without_calls_left_is_verified_and_masked(tmp_path: Path) -> None:

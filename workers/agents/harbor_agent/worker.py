@@ -11,7 +11,8 @@ from typing import Any, Literal
 import msgspec
 import pydantic
 from gymq.workers.agents.harbor_agent.task import Task
-from gymq.workers.agents.program_agent.harnesses import HarnessName, container_program
+from gymq.workers.agents.program_agent.harnesses import HarnessName
+from gymq.workers.agents.program_agent.installed_harness import container_program
 
 import gymq
 from gymq import responses
@@ -126,8 +127,8 @@ class HarborAgent(gymq.Agent):
             script = self._program.script
             if data_set.workdir is not None:
                 script = f"cd {shlex.quote(data_set.workdir)} && {script}"
-            wall_s = self._timeout_s("agent", task.config.agent.timeout_sec)
-            ended = await capture.watch(place.run(script, wall_s=min(wall_s, rollout.time_left()), env=env))
+            wall_s = capture.time_for_program(self._timeout_s("agent", task.config.agent.timeout_sec))
+            ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
         found = capture.conversation()
         rollout.output = list(found.output)
         return found.fields(rollout.params) | {

@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 import msgspec
 import pydantic
-from gymq.workers.agents.program_agent.harnesses import HarnessName, install
+from gymq.workers.agents.program_agent.harnesses import HarnessName
+from gymq.workers.agents.program_agent.installed_harness import install
 
 import gymq
 from gymq.authoring import VariableName
@@ -124,7 +125,7 @@ class ProgramAgent(gymq.Agent):
             env = self._env | admission.env | {"GYMQ_PROMPT_FILE": PROMPT, "GYMQ_ROW_FILE": ROW}
             if len(fields) <= MAX_VARIABLE_BYTES:
                 env["GYMQ_ROW"] = fields.decode()
-            wall_s = min(self.options.timeout_s or rollout.time_left(), rollout.time_left())
+            wall_s = capture.time_for_program(self.options.timeout_s)
             script = f"cd {folder} && {self._script(place)}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env, stdin=prompt))
         found = capture.conversation()

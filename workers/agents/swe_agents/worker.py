@@ -9,7 +9,8 @@ from typing import Any, Literal, get_args
 
 import pydantic
 from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate
-from gymq.workers.agents.program_agent.harnesses import HarnessName, container_program
+from gymq.workers.agents.program_agent.harnesses import HarnessName
+from gymq.workers.agents.program_agent.installed_harness import container_program
 from gymq.workers.agents.swe_agents.instance import Instance, read, without_instance
 
 import gymq
@@ -105,7 +106,7 @@ class SweAgents(gymq.Agent):
                 "INSTANCE_ID": instance.instance_id,
                 **self.options.agent_env,
             }
-            wall_s = min(self.options.swebench_agent_timeout, rollout.time_left())
+            wall_s = capture.time_for_program(self.options.swebench_agent_timeout)
             script = f"cd {shlex.quote(self.options.repository)} && {self._program.script}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
             patch = await self._patch(place, instance)
