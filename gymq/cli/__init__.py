@@ -22,6 +22,7 @@ COMMANDS = {
     "env-server": "Serve a running cluster to prime-rl, as an environment server of verifiers.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "demo": "Run the demo: four environments and a simulated model, without key or network.",
+    "submit": "Run a command as a job of Slurm.",
     "data": "List, show, prepare and make data sets.",
     "profile": "Show the statistics of a run, live or from files.",
     "status": "Show server, streams, workers, queues and runs.",
