@@ -23,7 +23,8 @@ from gymq.bus import Bus, streams
 from gymq.cluster.launch import Cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 
 TURNS = (5, 25, 50, 100, 200)
 REPEATS = 16

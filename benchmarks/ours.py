@@ -17,7 +17,8 @@ from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 
 REPEATS = 16
 HERE = Path(__file__).parent

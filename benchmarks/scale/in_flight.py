@@ -24,7 +24,8 @@ from benchmarks.workloads import Workload
 from gymq.bus import Bus, streams
 from gymq.data.materialise import MaterialiseOptions
 from gymq.runs.cluster_status import read_queues
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 
 
 async def run(rollouts: int, in_flight: int, latency_s: float, sigma: float) -> None:

@@ -25,7 +25,8 @@ from gymq.bus.streams import MAX_WAITING_TASKS
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.messages import Task
 from gymq.queue.client import QueueClient
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 
 SUBMITTERS = 256
 FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)

@@ -91,8 +91,7 @@ def collect(
     from gymq.cli.sampling import read_sampling
     from gymq.cluster import event_loop
     from gymq.config import fingerprint, record_instances
-    from gymq.runs.collection.collection import CollectOptions
-    from gymq.runs.collection.run_setup import default_output
+    from gymq.runs.collection.options import CollectOptions, default_output
 
     params, others = read_sampling(overrides, sampling)
     settings = read_config(sources, others)

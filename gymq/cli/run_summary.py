@@ -9,7 +9,7 @@ import msgspec
 
 from gymq.bus.rpc.process_reports import TokenCount
 from gymq.render import counted, shown_seconds
-from gymq.runs.collection.collection import Progress
+from gymq.runs.collection.progress import Progress
 from gymq.stats.running import ProfileSnapshot
 
 

@@ -24,7 +24,8 @@ from gymq.data.rows import FAILURE_CLASS, RowError
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.resources import Resources
-from gymq.runs.collection.collection import CollectError, Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.runtime.loading.worker_source import WorkerSource
 from gymq.testing import Harness, reply

@@ -11,7 +11,7 @@ import pytest_asyncio
 
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
-from gymq.runs.collection.run_setup import MaxFailures
+from gymq.runs.collection.failure_limit import MaxFailures
 
 from .faulty_endpoint import ANSWERS, endpoint
 from .rows import row

@@ -14,8 +14,8 @@ from gymq.cli.configuration import read_config
 from gymq.cli.parameters import WorkerSources
 from gymq.failures import InvalidTask
 from gymq.protocol.instances import Instance
+from gymq.runs.collection.options import CollectError
 from gymq.runs.collection.preflight import RowTypes, probe_models
-from gymq.runs.collection.run_setup import CollectError
 
 from .conftest import LETTERS, Called, Command, row
 from .endpoint import PROBE, RESPONSE, prompt_of, served

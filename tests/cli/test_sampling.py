@@ -10,7 +10,7 @@ from gymq.cli.errors import UsageError
 from gymq.cli.parameters import Sampling
 from gymq.cli.sampling import read_sampling
 from gymq.config import ConfigError
-from gymq.runs.collection.run_setup import default_output
+from gymq.runs.collection.options import default_output
 
 from .conftest import Command, write_environment
 from .endpoint import Endpoint

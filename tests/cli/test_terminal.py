@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 
 from gymq.bus.rpc.process_reports import SlowestCall
-from gymq.runs.collection.collection import Progress
+from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import BAR, _View, show_progress, shown_reward
 from gymq.stats.intervals import Estimate, Interval
 from gymq.testing import reply

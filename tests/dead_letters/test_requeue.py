@@ -25,7 +25,8 @@ from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, store_dead_letter
 from gymq.responses import last_assistant_text
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 from gymq.runtime.journal import Journal
 from gymq.runtime.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.testing import prompt, reply

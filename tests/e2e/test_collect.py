@@ -21,8 +21,10 @@ from gymq.data.run_files import Manifest, RunFileError, RunFiles
 from gymq.protocol import subjects
 from gymq.protocol.messages import Task, encode
 from gymq.queue.client import QueueClient
-from gymq.runs.collection.collection import CollectError, Collection, CollectOptions, Progress
-from gymq.runs.collection.run_setup import MaxFailures
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.failure_limit import MaxFailures
+from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.progress import Progress
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
 from tests.support.waiting import until
@@ -683,7 +685,8 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
 
 
 async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.runs.collection.collection.STALLED_AFTER_S", 0.3)
+    for module in ("collection", "progress"):
+        monkeypatch.setattr(f"gymq.runs.collection.{module}.STALLED_AFTER_S", 0.3)
     desk.write_input([row("a"), row("never", agent_ref={"name": "waiter"})])
     collection = desk.collection(rollout_timeout_s=10.0)
     running = asyncio.create_task(collection.run())

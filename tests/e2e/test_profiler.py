@@ -12,7 +12,8 @@ from gymq.cluster.host import HostSpec
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol import subjects
 from gymq.protocol.messages import Run, encode
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.profiler import last_profile, read_profile
 from gymq.stats.outcome_feed import add_outcome

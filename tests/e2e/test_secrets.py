@@ -8,7 +8,8 @@ import psutil
 import pytest
 
 from gymq.data.materialise import MaterialiseOptions
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 
 from .running_cluster import SECRET, RunningCluster, row
 

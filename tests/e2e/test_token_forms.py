@@ -17,7 +17,8 @@ from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.token_forms import read
 from gymq.protocol.tokens import ContinuedPrompt
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 
 TURNS = 6
 

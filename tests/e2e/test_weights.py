@@ -18,7 +18,8 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Generate, Generated, VerifiedRollout
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 from tests.support.waiting import until
 
 from .running_cluster import WORKERS, RunningCluster, row

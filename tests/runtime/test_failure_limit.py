@@ -3,8 +3,7 @@
 import pytest
 
 from gymq.protocol.messages import Failure, FailureClass, Stage
-from gymq.runs.collection.collection import SAME_FAILURES, FailureLimit
-from gymq.runs.collection.run_setup import MaxFailures
+from gymq.runs.collection.failure_limit import SAME_FAILURES, FailureLimit, MaxFailures
 
 
 def failure(failure_class: FailureClass = FailureClass.MODEL_FAILED, *, curable: bool = False) -> Failure:

@@ -17,7 +17,8 @@ from gymq.bus import Bus
 from gymq.cluster.launch import Child, Cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.options import CollectOptions
 from gymq.weights import pushing
 from tests.support.waiting import until
 

@@ -28,10 +28,12 @@ from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
 from gymq.redaction import hide_options
 from gymq.render import counted, listing_console, print_prose, say
-from gymq.runs.collection.collection import Collection, CollectOptions, Progress
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.failure_limit import MaxFailures
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
+from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
-from gymq.runs.collection.run_setup import MaxFailures
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.running import ProfileSnapshot
 

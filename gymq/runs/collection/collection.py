@@ -9,29 +9,26 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 import msgspec
 
 from gymq.bus import Bus, BusError
-from gymq.bus.rpc.process_reports import SlowestCall, TokenCount, read_cluster_report, tokens_used
+from gymq.bus.rpc.process_reports import TokenCount, read_cluster_report, tokens_used
 from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Steering, Task, Unresolved, VerifiedRollout
+from gymq.protocol.messages import Outcome, Steering, Task, VerifiedRollout
 from gymq.queue.cancel import Cancellations
 from gymq.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.queue.steering import Steered, steer
-from gymq.runs.collection.run_setup import CollectError as CollectError
-from gymq.runs.collection.run_setup import CollectOptions as CollectOptions
-from gymq.runs.collection.run_setup import MaxFailures, RunSetup
-from gymq.stats.running import RunningReward
+from gymq.runs.collection.failure_limit import FailureLimit
+from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.progress import STALLED_AFTER_S, Progress
+from gymq.runs.collection.run_setup import RunSetup
 
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # a notification may be missed
-STALLED_AFTER_S = 30.0
-SAME_FAILURES = 32  # rollouts in a row that fail for one reason, and a run is stopped
 WATCH_EVERY_S = 3.0  # at what the workers wait for
 LAST_LOOK_S = 0.2
 UNSERVED_TIMES = 3  # that an agent does not answer before it is called unserved
@@ -39,53 +36,6 @@ MAX_WAITS = 4  # reasons that are shown
 
 
 Key = tuple[int, int]  # task and rollout index
-
-
-@dataclass
-class Progress:
-    """Progress of a collection, for displays to read."""
-
-    run: str = ""
-    total: int = 0
-    before: int = 0  # finished by earlier starts
-    submitted: int = 0
-    in_flight: int = 0  # submitted, here or by an earlier start, and without an outcome
-    done: int = 0
-    failed: int = 0
-    refused: int = 0  # rows of the input that cannot be used
-    failures: dict[str, int] = field(default_factory=dict)
-    rewards: RunningReward = field(default_factory=RunningReward)  # of the rollouts that finished since this start
-    input_tokens: int = 0  # of the same
-    output_tokens: int = 0
-    retried: int = 0  # attempts that failed before one of them ended
-    model_retries: int = 0  # requests that model workers sent to their endpoints again
-    paused: bool = False  # agents start none of its rollouts
-    waits: dict[str, int] = field(default_factory=dict)  # how many calls or messages wait, by the reason
-    slowest: SlowestCall | None = None
-    model_tokens: dict[str, TokenCount] = field(default_factory=dict)  # of this run, by model, as its workers count
-    started: float = field(default_factory=time.monotonic)
-    viewer_url: str | None = None  # of the run in the viewer, where one runs
-    last_change: float = field(default_factory=time.monotonic)
-
-    @property
-    def finished(self) -> int:
-        return self.done + self.failed
-
-    @property
-    def mean_reward(self) -> float | None:
-        """Mean over the rollouts that finished since this start; None before the first."""
-        estimate = self.rewards.estimate()
-        return None if estimate is None else estimate.value
-
-    @property
-    def stalled_s(self) -> float:
-        """Seconds without a finished rollout, beyond the usual interval."""
-        return self.silent_s if self.silent_s > STALLED_AFTER_S else 0.0
-
-    @property
-    def silent_s(self) -> float:
-        """Seconds since a rollout finished, or since the start."""
-        return time.monotonic() - self.last_change
 
 
 class Collection:
@@ -399,50 +349,6 @@ class Collection:
                 self._room.set()
         progress.retried += outcome.attempt
         progress.last_change = time.monotonic()
-
-
-class FailureLimit:
-    """Decides when a run is stopped because of its failures.
-
-    Without a limit of its own it is stopped when `SAME_FAILURES` rollouts in a row failed for the same reason: the
-    first ones of a run, whatever the reason, and later ones if the configuration is at fault.
-    """
-
-    def __init__(self, most: MaxFailures | None, total: int, *, is_new: bool) -> None:
-        """Start counting for one run.
-
-        Args:
-            most: limit on failed rollouts; None: the rule of the class.
-            total: number of rollouts of the run.
-            is_new: whether no rollout of the run has succeeded yet.
-        """
-        self._most = most
-        self._total = total
-        self._any_success = not is_new
-        self._num_failed = 0
-        self._reason: tuple[FailureClass, Stage, bool] | None = None  # of the failures in a row
-        self._num_same = 0
-
-    def note_success(self) -> None:
-        """Count a rollout that has a reward."""
-        self._any_success = True
-        self._num_same = 0
-
-    def note_failure(self, failure: Failure | Unresolved) -> str:
-        """Count a failure; return why the run is to be stopped, empty if it is not."""
-        if failure.failure_class is FailureClass.CANCELLED:
-            return ""
-        self._num_failed += 1
-        if self._most is not None:
-            if self._num_failed <= self._most.of(self._total):
-                return ""
-            return f"{self._num_failed} rollouts failed, more than --max-failures {self._most}"
-        reason = (failure.failure_class, failure.stage, failure.curable)
-        self._num_same = self._num_same + 1 if reason == self._reason else 1
-        self._reason = reason
-        if self._num_same < SAME_FAILURES or (self._any_success and not failure.curable):
-            return ""
-        return f"{self._num_same} rollouts in a row failed with {failure.failure_class} at {failure.stage}"
 
 
 class _FailureSequence(msgspec.Struct):

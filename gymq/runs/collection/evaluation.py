@@ -28,11 +28,12 @@ from gymq.defaults import PASS_THRESHOLD
 from gymq.redaction import hide_options
 from gymq.render import say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
-from gymq.runs.collection.collection import Collection, CollectOptions
+from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.failure_limit import MaxFailures
+from gymq.runs.collection.options import CollectOptions, default_output
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.runs.collection.progress_view import show_progress
 from gymq.runs.collection.results import RunResult
-from gymq.runs.collection.run_setup import MaxFailures, default_output
 
 log = logging.getLogger("gymq.runs.collection")
 

@@ -20,7 +20,8 @@ from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
-from gymq.runs.collection.run_setup import CollectError, CollectOptions, check_changes, check_files, check_first_rows
+from gymq.runs.collection.input_checks import check_changes, check_files, check_first_rows
+from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runtime.loading.registry import WorkerNotFound
 
 PROBE_S = 10.0  # for the answer to the first request of a model

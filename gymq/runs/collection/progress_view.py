@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gymq.render import counted, printable, shown_seconds
-from gymq.runs.collection.collection import Progress as CollectProgress
+from gymq.runs.collection.progress import Progress as CollectProgress
 from gymq.stats.intervals import Estimate
 
 REFRESH_S = 0.2

@@ -3,234 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import is_running
 from gymq.config import record_options
-from gymq.data.datasets import Dataset, DatasetError
 from gymq.data.disk_index import RowDigests
-from gymq.data.hub import HubError
 from gymq.data.jsonl import JsonlFile, atomic_write
-from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
+from gymq.data.materialise import MAX_PROBLEMS, Materialisation, report
 from gymq.data.rows import RowError, read_rows
-from gymq.data.run_changes import Change, RecordedInstance, changed_fields, changed_options
+from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
-from gymq.defaults import DEFAULT_WINDOW, MAX_TIMEOUT_S, TokenForm
-from gymq.errors import GymqError
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.messages import Run, encode
+from gymq.runs.collection.input_checks import MAX_REASONS, check_changes, check_files, refusal
+from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.loading.worker_source import instance_name
-
-MAX_REASONS = 5  # named when a run cannot be resumed
-RESIZING = ("num_repeats", "limit", "agent_name")
-"""Settings that may change if all rows there are stay as they are."""
-
-MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the run add to it
-
-
-class CollectError(GymqError):
-    """A collection that cannot start or be resumed; one sentence."""
-
-
-@dataclass(frozen=True)
-class MaxFailures:
-    """Limit on the failed rollouts of a run: a number, or a percentage of all."""
-
-    number: float
-    is_percent: bool = False
-
-    @classmethod
-    def parse(cls, text: str) -> MaxFailures:
-        """Read `N` or `P%`.
-
-        Raises:
-            ValueError: it is neither.
-        """
-        is_percent = text.endswith("%")
-        try:
-            number = float(text[:-1]) if is_percent else int(text)
-        except ValueError:
-            number = math.nan
-        if not 0 <= number < math.inf or (is_percent and number > 100):
-            raise ValueError(f"{text!r} is neither a number of rollouts nor a share such as 5%")
-        return cls(number, is_percent)
-
-    def of(self, total: int) -> float:
-        """Return how many of `total` rollouts that is."""
-        return total * self.number / 100 if self.is_percent else self.number
-
-    def __str__(self) -> str:
-        return f"{self.number:g}%" if self.is_percent else str(self.number)
-
-
-@dataclass(frozen=True)
-class CollectOptions:
-    """Input, output and settings of a collection."""
-
-    input: Path
-    output: Path
-    materialise: MaterialiseOptions
-    window: int = DEFAULT_WINDOW
-    rollout_timeout_s: float = 3600.0
-    config_digest: str = ""
-    config: dict[str, RecordedInstance] = field(default_factory=dict)  # the workers, where they are configured here
-    models: list[str] = field(default_factory=list)
-    overwrite: bool = False
-    strict_rows: bool = False  # a row that cannot be used refuses the whole input
-    check_row: Callable[[str, bytes], None] | None = None  # raises InvalidTask for a row that its verifier refuses
-    max_failures: MaxFailures | None = None  # None: see `gymq.runs.collection.collection.FailureLimit`
-    urgent: bool = False
-    share: float | None = None  # of the workers, relative to other runs; None: as it is stored, or 1
-    max_staleness: int | None = None  # updates of the policy while a rollout is made
-    token_ids: TokenForm = "full"  # in the files
-
-    def given(self) -> dict[str, Any]:
-        """Return the options that describe the run, without those at their default of None."""
-        limits = {
-            "concurrency": self.window,
-            "timeout_s": self.rollout_timeout_s,
-            "max_failures": None if self.max_failures is None else str(self.max_failures),
-            "max_staleness": self.max_staleness,
-            "priority": self.urgent or None,
-            "strict_rows": self.strict_rows or None,
-        }
-        files = {"input": str(self.input), "output": str(self.output)}
-        given = files | _settings(self) | limits
-        return {name: value for name, value in given.items() if value is not None}
-
-
-def default_output(input: Path, config: Sequence[Path], resources: Path | None, model: str | None) -> Path:
-    """Return the output of a collection that names none: the same for the same data set, workers and model."""
-    workers = [path.resolve().parent.name if path.stem == "config" else path.stem for path in config]
-    workers += [] if resources is None else [instance_name(resources)]
-    names = [*workers, input.name.partition(".")[0], *([] if model is None else [model])]
-    parts = ("".join(letter if letter.isalnum() or letter in "_." else "-" for letter in name) for name in names)
-    stem = "-".join(dict.fromkeys(part.strip("-.") for part in parts if part.strip("-.")))
-    return Path("runs") / f"{stem[:MAX_STEM_CHARS] or 'run'}.jsonl"
-
-
-def check_files(options: CollectOptions) -> Dataset:
-    """Check what a collection reads and writes, before anything is changed or started.
-
-    Returns:
-        The rows to roll out.
-
-    Raises:
-        CollectError, RunFileError: something is missing or in the way.
-    """
-    if not 0 < options.rollout_timeout_s <= MAX_TIMEOUT_S:
-        raise CollectError(
-            f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
-        )
-    try:
-        dataset = Dataset(options.input)
-    except (DatasetError, HubError) as error:
-        raise CollectError(str(error)) from None
-    if options.output.resolve() in [file.resolve() for file in dataset.files]:
-        raise CollectError(f"input and output are the same file: {options.output}")
-    if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
-        raise CollectError(f"the output {options.output} is in the input folder: choose another place")
-    if options.output.is_dir():
-        raise CollectError(f"the output {options.output} is a folder: name a file in it")
-    files = RunFiles(options.output)
-    if not options.overwrite and files.read_manifest() is None and files.output.exists():
-        raise _refusal(files.output, f"{files.manifest.name} is not beside it")
-    return dataset
-
-
-def check_changes(found: Manifest, options: CollectOptions) -> tuple[list[str], list[Change]]:
-    """Compare a run with the current options.
-
-    Returns:
-        Sentences about changes that do not change what is asked, and the changes of the number of rollouts.
-
-    Raises:
-        CollectError: a setting that determines the rollouts changed.
-    """
-    before, now = MaterialiseOptions().model_dump(mode="json") | found.settings, _settings(options)
-    fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, now)]
-    asked, not_asked = _config_changes(found, options)
-    if refused := [*changed_fields(*fixed), *asked]:
-        raise _refusal(options.output, *refused)
-    resized = [Change(name, before[name], now[name]) for name in RESIZING if before[name] != now[name]]
-    return not_asked, resized
-
-
-def _settings(options: CollectOptions) -> dict[str, Any]:
-    settings: dict[str, Any] = msgspec.to_builtins(options.materialise.model_dump(mode="json"))
-    return settings | {"limit": settings["limit"] or None}
-
-
-def _config_changes(found: Manifest, options: CollectOptions) -> tuple[list[Change], list[str]]:
-    if found.config and options.config:
-        return changed_options(found.config, options.config)
-    if found.config_digest == options.config_digest:
-        return [], []
-    if not options.config_digest:
-        reason = "it was started with a configuration of its workers, and none is given now"
-    elif not found.config_digest:
-        reason = "it was started without a configuration of its workers, and one is given now"
-    else:
-        reason = "the configuration of its workers changed"
-    raise _refusal(options.output, reason)
-
-
-def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
-    """Check that some of the first rows can be used, before a cluster is started for them.
-
-    Raises:
-        CollectError: there are no rows.
-        RowError, JsonlError: the first rows cannot be used.
-    """
-    problems: dict[int, str] = {}
-    with Materialisation(options.materialise) as materialisation:
-        for row in materialisation.rows(_FirstLines(dataset, MAX_PROBLEMS), problems.__setitem__):
-            try:
-                if options.check_row is not None and row.line_number not in problems:
-                    options.check_row(row.agent, row.json)
-            except InvalidTask as error:
-                problems[row.line_number] = error.message
-            if row.line_number not in problems:
-                return
-    if problems:
-        raise RowError(report([f"{dataset.name}:{number}: {problem}" for number, problem in sorted(problems.items())]))
-    raise CollectError(f"{dataset.name} has no rows")
-
-
-class _FirstLines:
-    """The first lines of a data set."""
-
-    def __init__(self, dataset: Dataset, count: int) -> None:
-        self.name = dataset.name
-        self._dataset = dataset
-        self._count = count
-
-    def __iter__(self) -> Iterator[bytes]:
-        return islice(self._dataset, self._count)
-
-
-def _refusal(output: Path, *reasons: Change | str) -> CollectError:
-    shown = [str(reason) for reason in reasons[:MAX_REASONS]]
-    if len(reasons) > MAX_REASONS:
-        shown.append(f"{len(reasons) - MAX_REASONS} more settings changed")
-    return CollectError(
-        f"{output}: cannot be resumed because {' and '.join(shown)}; "
-        "pass --overwrite to start over, or another --output"
-    )
 
 
 class RunSetup:
@@ -274,7 +71,7 @@ class RunSetup:
         return await self._resume(found)
 
     def _refusal(self, *reasons: Change | str) -> CollectError:
-        return _refusal(self._files.output, *reasons)
+        return refusal(self._files.output, *reasons)
 
     async def _resume(self, found: Manifest) -> Manifest:
         """Compare a run with the current options, and extend it by the rollouts that are new.
@@ -288,7 +85,7 @@ class RunSetup:
             found,
             input=str(options.input),
             input_digest=await asyncio.to_thread(self._dataset.digest),
-            settings=_settings(options),
+            settings=options.settings(),
             config=options.config,
             config_digest=options.config_digest,
         )
@@ -391,7 +188,7 @@ class RunSetup:
             run=f"{_token_of(files.output)}-{secrets.token_hex(4)}",
             input=str(options.input),
             input_digest=self._dataset.digest(),
-            settings=_settings(options),
+            settings=options.settings(),
             config_digest=options.config_digest,
             config=options.config,
             num_rollouts=made.num_rollouts,

@@ -1,0 +1,127 @@
+"""What is checked of a collection's input and output before anything is changed or started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from gymq.data.datasets import Dataset, DatasetError
+from gymq.data.hub import HubError
+from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
+from gymq.data.rows import RowError
+from gymq.data.run_changes import Change, changed_fields, changed_options
+from gymq.data.run_files import Manifest, RunFiles
+from gymq.defaults import MAX_TIMEOUT_S
+from gymq.failures import InvalidTask
+from gymq.runs.collection.options import CollectError, CollectOptions
+
+MAX_REASONS = 5  # named when a run cannot be resumed
+RESIZING = ("num_repeats", "limit", "agent_name")
+"""Settings that may change if all rows there are stay as they are."""
+
+
+def check_files(options: CollectOptions) -> Dataset:
+    """Check what a collection reads and writes, before anything is changed or started.
+
+    Returns:
+        The rows to roll out.
+
+    Raises:
+        CollectError, RunFileError: something is missing or in the way.
+    """
+    if not 0 < options.rollout_timeout_s <= MAX_TIMEOUT_S:
+        raise CollectError(
+            f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
+        )
+    try:
+        dataset = Dataset(options.input)
+    except (DatasetError, HubError) as error:
+        raise CollectError(str(error)) from None
+    if options.output.resolve() in [file.resolve() for file in dataset.files]:
+        raise CollectError(f"input and output are the same file: {options.output}")
+    if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
+        raise CollectError(f"the output {options.output} is in the input folder: choose another place")
+    if options.output.is_dir():
+        raise CollectError(f"the output {options.output} is a folder: name a file in it")
+    files = RunFiles(options.output)
+    if not options.overwrite and files.read_manifest() is None and files.output.exists():
+        raise refusal(files.output, f"{files.manifest.name} is not beside it")
+    return dataset
+
+
+def check_changes(found: Manifest, options: CollectOptions) -> tuple[list[str], list[Change]]:
+    """Compare a run with the current options.
+
+    Returns:
+        Sentences about changes that do not change what is asked, and the changes of the number of rollouts.
+
+    Raises:
+        CollectError: a setting that determines the rollouts changed.
+    """
+    before, now = MaterialiseOptions().model_dump(mode="json") | found.settings, options.settings()
+    fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, now)]
+    asked, not_asked = _config_changes(found, options)
+    if refused := [*changed_fields(*fixed), *asked]:
+        raise refusal(options.output, *refused)
+    resized = [Change(name, before[name], now[name]) for name in RESIZING if before[name] != now[name]]
+    return not_asked, resized
+
+
+def _config_changes(found: Manifest, options: CollectOptions) -> tuple[list[Change], list[str]]:
+    if found.config and options.config:
+        return changed_options(found.config, options.config)
+    if found.config_digest == options.config_digest:
+        return [], []
+    if not options.config_digest:
+        reason = "it was started with a configuration of its workers, and none is given now"
+    elif not found.config_digest:
+        reason = "it was started without a configuration of its workers, and one is given now"
+    else:
+        reason = "the configuration of its workers changed"
+    raise refusal(options.output, reason)
+
+
+def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
+    """Check that some of the first rows can be used, before a cluster is started for them.
+
+    Raises:
+        CollectError: there are no rows.
+        RowError, JsonlError: the first rows cannot be used.
+    """
+    problems: dict[int, str] = {}
+    with Materialisation(options.materialise) as materialisation:
+        for row in materialisation.rows(_FirstLines(dataset, MAX_PROBLEMS), problems.__setitem__):
+            try:
+                if options.check_row is not None and row.line_number not in problems:
+                    options.check_row(row.agent, row.json)
+            except InvalidTask as error:
+                problems[row.line_number] = error.message
+            if row.line_number not in problems:
+                return
+    if problems:
+        raise RowError(report([f"{dataset.name}:{number}: {problem}" for number, problem in sorted(problems.items())]))
+    raise CollectError(f"{dataset.name} has no rows")
+
+
+class _FirstLines:
+    """The first lines of a data set."""
+
+    def __init__(self, dataset: Dataset, count: int) -> None:
+        self.name = dataset.name
+        self._dataset = dataset
+        self._count = count
+
+    def __iter__(self) -> Iterator[bytes]:
+        return islice(self._dataset, self._count)
+
+
+def refusal(output: Path, *reasons: Change | str) -> CollectError:
+    """Return the error of a run that cannot be resumed, with the first reasons."""
+    shown = [str(reason) for reason in reasons[:MAX_REASONS]]
+    if len(reasons) > MAX_REASONS:
+        shown.append(f"{len(reasons) - MAX_REASONS} more settings changed")
+    return CollectError(
+        f"{output}: cannot be resumed because {' and '.join(shown)}; "
+        "pass --overwrite to start over, or another --output"
+    )

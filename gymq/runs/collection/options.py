@@ -1,0 +1,74 @@
+"""What a collection is asked to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gymq.data.materialise import MaterialiseOptions
+from gymq.data.run_changes import RecordedInstance
+from gymq.defaults import DEFAULT_WINDOW, TokenForm
+from gymq.errors import GymqError
+from gymq.runs.collection.failure_limit import MaxFailures
+from gymq.runtime.loading.worker_source import instance_name
+
+MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the run add to it
+
+
+class CollectError(GymqError):
+    """A collection that cannot start or be resumed; one sentence."""
+
+
+@dataclass(frozen=True)
+class CollectOptions:
+    """Input, output and settings of a collection."""
+
+    input: Path
+    output: Path
+    materialise: MaterialiseOptions
+    window: int = DEFAULT_WINDOW
+    rollout_timeout_s: float = 3600.0
+    config_digest: str = ""
+    config: dict[str, RecordedInstance] = field(default_factory=dict)  # the workers, where they are configured here
+    models: list[str] = field(default_factory=list)
+    overwrite: bool = False
+    strict_rows: bool = False  # a row that cannot be used refuses the whole input
+    check_row: Callable[[str, bytes], None] | None = None  # raises InvalidTask for a row that its verifier refuses
+    max_failures: MaxFailures | None = None  # None: see `FailureLimit`
+    urgent: bool = False
+    share: float | None = None  # of the workers, relative to other runs; None: as it is stored, or 1
+    max_staleness: int | None = None  # updates of the policy while a rollout is made
+    token_ids: TokenForm = "full"  # in the files
+
+    def given(self) -> dict[str, Any]:
+        """Return the options that describe the run, without those at their default of None."""
+        limits = {
+            "concurrency": self.window,
+            "timeout_s": self.rollout_timeout_s,
+            "max_failures": None if self.max_failures is None else str(self.max_failures),
+            "max_staleness": self.max_staleness,
+            "priority": self.urgent or None,
+            "strict_rows": self.strict_rows or None,
+        }
+        files = {"input": str(self.input), "output": str(self.output)}
+        given = files | self.settings() | limits
+        return {name: value for name, value in given.items() if value is not None}
+
+    def settings(self) -> dict[str, Any]:
+        """Return the settings that determine the rows of the run, as its manifest keeps them."""
+        settings: dict[str, Any] = msgspec.to_builtins(self.materialise.model_dump(mode="json"))
+        return settings | {"limit": settings["limit"] or None}
+
+
+def default_output(input: Path, config: Sequence[Path], resources: Path | None, model: str | None) -> Path:
+    """Return the output of a collection that names none: the same for the same data set, workers and model."""
+    workers = [path.resolve().parent.name if path.stem == "config" else path.stem for path in config]
+    workers += [] if resources is None else [instance_name(resources)]
+    names = [*workers, input.name.partition(".")[0], *([] if model is None else [model])]
+    parts = ("".join(letter if letter.isalnum() or letter in "_." else "-" for letter in name) for name in names)
+    stem = "-".join(dict.fromkeys(part.strip("-.") for part in parts if part.strip("-.")))
+    return Path("runs") / f"{stem[:MAX_STEM_CHARS] or 'run'}.jsonl"
