@@ -35,8 +35,13 @@ class StalenessCheck(Protocol):
         """Check the versions that answered so far, the first one first.
 
         Raises:
-            RolloutError: STALE; the first of them is too many updates behind the newest.
+            RolloutError: STALE; the first of them is too many updates behind the newest, or was replaced by an update
+                with which rollouts start over.
         """
+        ...
+
+    async def until_free(self, patience_s: float) -> None:
+        """Wait until no update holds rollouts back that have not begun, for so many seconds at most."""
         ...
 
 
@@ -112,6 +117,7 @@ class Rollout(RolloutCalls):
             stateless=stateless,
         )
         self.attempt = attempt
+        self.has_begun = False  # the model was asked
         given = params["input"]
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[Mapping[str, Any]] = []
@@ -180,6 +186,9 @@ class Rollout(RolloutCalls):
     async def _ask(self, params: dict[str, Any], key: str) -> Reply:
         if self.options.model_server is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
+        if self._staleness is not None and not self.has_begun:
+            await self._staleness.until_free(self.time_left())
+        self.has_begun = True
         self.check_staleness()  # before more is spent on it
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from gymq.cli.errors import UsageError
 from gymq.cli.parameters import ClusterUrl
-from gymq.defaults import CONFIRM_S, WeightsMode
+from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 
 weights = App(
     name="weights",
@@ -27,6 +27,7 @@ def push(
     path: Path | None = None,
     file: Path | None = None,
     mode: WeightsMode = "keep",
+    in_flight: InFlight = "continue",
     deadline: Annotated[float, Parameter(validator=Number(gt=0))] = CONFIRM_S,
     nats: ClusterUrl = None,
 ) -> int:
@@ -41,6 +42,8 @@ def push(
         file: a safetensors file; its bytes are sent to the replicas over NATS.
         mode: what happens to running requests: keep continues them with the new weights, wait finishes them first,
             abort ends them.
+        in_flight: what happens to running rollouts: continue with the new weights, restart, or finish under the old
+            ones, for which the update waits until the deadline.
         deadline: seconds within which the replicas must load the weights.
     """
     import asyncio
@@ -50,4 +53,4 @@ def push(
     if (path is None) == (file is None):
         raise UsageError("give either --path, that all replicas can read, or --file, whose bytes are sent")
     absolute = None if path is None else path.absolute()
-    return asyncio.run(push_to_cluster(model, policy_version, absolute, file, mode, deadline, nats))
+    return asyncio.run(push_to_cluster(model, policy_version, absolute, file, mode, in_flight, deadline, nats))

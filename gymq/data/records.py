@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gymq.errors import GymqError
+from gymq.protocol.tokens import VERSIONS_FIELD
 
 SpanKind = Literal["prompt", "generation", "observation"]
+Stretch = Sequence[Any]  # a policy version, or None, and a number of tokens
 
 
 class NotTrainable(GymqError, ValueError):
@@ -36,6 +38,8 @@ class Record:
         mask: keep the rollout in the baseline of its group, and out of the loss.
         finish: why the engine stopped, if it cut the rollout short.
         routed_experts: experts of the last call, for the whole sequence; opaque.
+        policy_versions: one for each token, of the policy that sampled it; None elsewhere, and where it is not known.
+            Empty if the model has no versions.
     """
 
     token_ids: list[int]
@@ -46,6 +50,7 @@ class Record:
     mask: bool = False
     finish: str | None = None
     routed_experts: Any = None
+    policy_versions: list[str | None] = field(default_factory=list)
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Record:
@@ -57,6 +62,7 @@ class Record:
         token_ids: list[int] = []
         log_probs: list[float] = []
         spans: list[Span] = []
+        stretches: list[Stretch] = []
         routed_experts = None
         for item in result["response"]["output"]:
             generation = item.get("generation_token_ids")
@@ -71,10 +77,13 @@ class Record:
             spans.append(Span(len(prompt), len(prompt) + len(generation), "generation"))
             log_probs += [0.0] * (len(prompt) - given) + list(item["generation_log_probs"])
             token_ids = [*prompt, *generation]
+            stretches += item.get(VERSIONS_FIELD) or [(None, len(generation))]
             routed_experts = item.get("routed_experts", routed_experts)
         if not spans:
             raise NotTrainable("no item of the response has token ids")
-        return cls(token_ids, spans, log_probs, **_of_rollout(result), routed_experts=routed_experts)
+        versions = _versions(spans, stretches)
+        fields = _of_rollout(result)
+        return cls(token_ids, spans, log_probs, **fields, routed_experts=routed_experts, policy_versions=versions)
 
     @classmethod
     def branches_of(cls, result: Mapping[str, Any]) -> list[Record]:
@@ -100,6 +109,7 @@ class Record:
                     log_probs,
                     **_of_rollout(result),
                     routed_experts=branch["routed_experts"],
+                    policy_versions=_versions(spans, branch.get("policy_versions") or ()),
                 )
             )
         return records
@@ -125,6 +135,18 @@ class Record:
     def is_sampled(self) -> list[int]:
         """Return 1 for each token that was sampled, 0 for the others."""
         return [int(span.kind == "generation") for span in self.spans for _ in range(span.start, span.end)]
+
+
+def _versions(spans: Sequence[Span], stretches: Sequence[Stretch]) -> list[str | None]:
+    """Return the version for each token: those of the stretches for what was sampled, in order."""
+    if not any(version for version, _ in stretches):
+        return []
+    sampled = (version for version, count in stretches for _ in range(count))
+    return [
+        next(sampled, None) if span.kind == "generation" else None
+        for span in spans
+        for _ in range(span.start, span.end)
+    ]
 
 
 def _of_rollout(result: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any
 
 from gymq.data.failure_status import StatusError
 from gymq.protocol.messages import FailureClass
-from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt
-from gymq.responses.tokens import ROUTED_EXPERTS
+from gymq.protocol.tokens import TOKEN_FIELDS, VERSIONS_FIELD, ContinuedPrompt
+from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 
 Item = dict[str, Any]
 
@@ -40,6 +40,7 @@ class Branch:
     generated: list[tuple[int, int]]  # half-open stretches that were sampled
     log_probs: array[float]  # of the sampled tokens
     routed_experts: Any = None  # of the last call
+    policy_versions: list[Any] = field(default_factory=list)  # that sampled them, as in `VERSIONS_FIELD`
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,9 @@ def _branch(calls: Sequence[Item]) -> Branch:
         branch.token_ids.extend(array("i", call["generation_token_ids"]))
         branch.generated.append((start, len(branch.token_ids)))
         branch.log_probs.extend(array("d", call["generation_log_probs"]))
+        branch.policy_versions.extend(call.get(VERSIONS_FIELD) or [(None, len(call["generation_token_ids"]))])
+    if not any(version for version, _ in branch.policy_versions):
+        branch.policy_versions.clear()
     return branch
 
 
@@ -121,7 +125,7 @@ def _broken(message: str) -> StatusError:
 
 
 def _strip(item: Item) -> None:
-    for name in (*TOKEN_FIELDS, ROUTED_EXPERTS):
+    for name in (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS):
         item.pop(name, None)
 
 

@@ -367,6 +367,7 @@ class Weights(Message, tag="weights.v1", kw_only=True):
 
     policy_version: PolicyVersion
     mode: Literal["keep", "wait", "abort"] = "keep"
+    in_flight: Literal["continue", "restart", "finish"] = "continue"
     path: str | None = None
     push: Token | None = None  # the parts are `gym.weights.<model>.<push>.<n>`
     parts: Index = 0
@@ -374,6 +375,12 @@ class Weights(Message, tag="weights.v1", kw_only=True):
     sha256: Digest | None = None
     before: list[str] = []  # the versions before this one, the newest last
     at: float = 0.0  # Unix time, seconds
+
+
+class Hold(Message, tag="hold.v1", kw_only=True):
+    """An update of a model begins: agents wait with the first calls of rollouts until it is over."""
+
+    for_s: Annotated[float, msgspec.Meta(ge=0, le=60)]  # from now on, unless another message comes; 0: it is over
 
 
 # The journal of a rollout -----------------------------------------------------------------------------------------

@@ -229,6 +229,10 @@ def pushed(name: str) -> str:
     return f"gym.pushed.{instance(name, 'model')}"
 
 
+def hold(name: str) -> str:
+    return f"gym.hold.{instance(name, 'model')}"
+
+
 def weights_parts(name: str, push: str) -> str:
     return f"gym.weights.{instance(name, 'model')}.{token(push)}"
 
@@ -364,6 +368,7 @@ LOAD = Subject("gym.load.<model>", "Load")
 WEIGHTS = Subject("gym.weights.<model>", "Weights", "WEIGHTS")
 PUSHED = Subject("gym.pushed.<model>", "headers only")
 WEIGHTS_PART = Subject("gym.weights.<model>.<push>.<n>", "raw bytes", "WEIGHTS")
+HOLD = Subject("gym.hold.<model>", "Hold")
 PING = Subject("gym.ping.<role>.<worker>", "Ping → Pong")
 CANCEL = Subject("gym.cancel.<role>.<worker>", "Cancel")
 TASK_PART = Subject("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
@@ -413,6 +418,7 @@ SUBJECTS = (
     WEIGHTS,
     PUSHED,
     WEIGHTS_PART,
+    HOLD,
     PING,
     CANCEL,
     TASK_PART,

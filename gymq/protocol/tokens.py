@@ -22,6 +22,8 @@ GENERATION_FIELD = "generation_token_ids"
 ID_FIELDS = (PROMPT_FIELD, GENERATION_FIELD)
 LOG_PROB_FIELD = "generation_log_probs"
 TOKEN_FIELDS = (*ID_FIELDS, LOG_PROB_FIELD)
+VERSIONS_FIELD = "generation_policy_versions"
+"""Which policy sampled the generated tokens: `[version, number of tokens]` for each stretch. Optional."""
 
 _EXT_OF_TYPECODE = {"i": 1, "f": 2, "d": 3}
 _TYPECODE_OF_EXT = {code: typecode for typecode, code in _EXT_OF_TYPECODE.items()}
@@ -266,6 +268,40 @@ def pack_fields(holder: dict[str, Any], where: str) -> None:
     num_tokens = len(holder.get("generation_token_ids") or ())
     if log_probs is not None and len(log_probs) != num_tokens:
         raise ValueError(f"{where}: {len(log_probs)} log probs for {num_tokens} generated tokens")
+
+
+def label(response: dict[str, Any], versions: Sequence[str]) -> list[str]:
+    """Note on each item with tokens which policy sampled them; return the versions that answered.
+
+    Args:
+        versions: that answered, as far as the worker knows: one, or that before and that after an update. Of a model
+            that notes the versions itself, its notes count. Otherwise all tokens of a call during which the weights
+            changed are noted under None: it is not known which policy sampled them.
+
+    Raises:
+        ValueError: a model's notes are not of the form of `VERSIONS_FIELD`, or do not cover the tokens.
+    """
+    noted: list[str] = []
+    for position, item in enumerate(response.get("output") or ()):
+        num_tokens = len(item.get(GENERATION_FIELD) or ())
+        given = item.get(VERSIONS_FIELD)
+        if given is not None:
+            noted += _checked_stretches(given, num_tokens, f"output[{position}].{VERSIONS_FIELD}")
+            if not any(noted):
+                del item[VERSIONS_FIELD]
+        elif num_tokens and any(versions):
+            item[VERSIONS_FIELD] = [[versions[0] if len(versions) == 1 else None, num_tokens]]
+    return list(dict.fromkeys(noted)) or list(versions)
+
+
+def _checked_stretches(given: Any, num_tokens: int, where: str) -> list[str]:
+    try:
+        stretches = msgspec.convert(given, list[tuple[str, int]])
+    except msgspec.ValidationError as error:
+        raise ValueError(f"{where}: {error}") from None
+    if any(count <= 0 for _, count in stretches) or sum(count for _, count in stretches) != num_tokens:
+        raise ValueError(f"{where}: {given!r:.200} does not cover the {num_tokens} generated tokens")
+    return [version for version, _ in stretches]
 
 
 def count(response: dict[str, Any]) -> int:

@@ -8,7 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gymq.responses.errors import Unsupported
-from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, PROMPT_TOKEN_IDS
+from gymq.responses.tokens import (
+    GENERATION_LOG_PROBS,
+    GENERATION_POLICY_VERSIONS,
+    GENERATION_TOKEN_IDS,
+    PROMPT_TOKEN_IDS,
+)
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
@@ -24,7 +29,9 @@ _NOT_GENERATED = frozenset(
 )
 
 # What makes no other question of an item that is sent back to the model.
-_NOT_READ = frozenset({"id", "status", PROMPT_TOKEN_IDS, GENERATION_TOKEN_IDS, GENERATION_LOG_PROBS})
+_NOT_READ = frozenset(
+    {"id", "status", PROMPT_TOKEN_IDS, GENERATION_TOKEN_IDS, GENERATION_LOG_PROBS, GENERATION_POLICY_VERSIONS}
+)
 
 
 def is_message(item: Mapping[str, Any]) -> bool:

@@ -18,6 +18,9 @@ GENERATION_TOKEN_IDS = "generation_token_ids"
 GENERATION_LOG_PROBS = "generation_log_probs"
 ROUTED_EXPERTS = "routed_experts"
 """Routing of a mixture-of-experts model. Optional; opaque here."""
+GENERATION_POLICY_VERSIONS = "generation_policy_versions"
+"""Which policy sampled the generated tokens, see `gymq.protocol.tokens.VERSIONS_FIELD`. Optional; opaque here."""
+OPTIONAL_TOKEN_FIELDS = (ROUTED_EXPERTS, GENERATION_POLICY_VERSIONS)
 
 _TYPES: dict[str, Any] = {
     PROMPT_TOKEN_IDS: list[int],
@@ -45,8 +48,9 @@ def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
         if name not in fields:
             present = " and ".join(fields)
             raise InvalidRequest(name, f"missing beside {present}; give all three token fields or none")
-    if holder.get(ROUTED_EXPERTS) is not None:
-        fields[ROUTED_EXPERTS] = holder[ROUTED_EXPERTS]
+    for name in OPTIONAL_TOKEN_FIELDS:
+        if holder.get(name) is not None:
+            fields[name] = holder[name]
     return fields
 
 

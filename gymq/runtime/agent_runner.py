@@ -63,6 +63,7 @@ class AgentRunner:
             "num_errors": self.num_failed,
             "processing_s": self.busy_s,
             "load": self._queue.load,
+            **self._attempts.begun(),
         }
 
     def held_back(self) -> dict[str, int]:
@@ -77,6 +78,7 @@ class AgentRunner:
             BusError: the agent has no queue.
         """
         await self._cancellations.start()
+        await self._attempts.start()
         await self._queue.start()
 
     async def drain(self, deadline_s: float) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from gymq.agent import Agent, Caller, Rollout, run_to_verdict
@@ -26,7 +28,7 @@ from gymq.protocol.messages import (
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Verdict
 from gymq.runtime.journal import Journal, PoisonTask
-from gymq.weights.staleness import Staleness, StalenessLimit
+from gymq.weights.staleness import Staleness, StalenessLimit, Superseded
 
 log = logging.getLogger("gymq.agent")
 
@@ -48,6 +50,25 @@ class Attempts:
         self._outcomes = OutcomeStore(bus)
         self._stateless: dict[str, Seeded] = {}
         self._staleness = Staleness(bus)
+        self._at_work: set[_Work] = set()
+
+    async def start(self) -> None:
+        """Learn of the updates of the model from now on.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        if self.agent.options.model_server is not None:
+            await self._staleness.follow(self.agent.options.model_server.name)
+
+    def begun(self) -> dict[str, Any]:
+        """Return what the pusher of new weights asks of the rollouts in flight, see `gymq.weights.holding`."""
+        server = self.agent.options.model_server
+        if server is None:
+            return {}
+        num_begun = sum(work.rollout is not None and work.rollout.has_begun for work in self._at_work)
+        is_held = self._staleness.is_held(server.name)
+        return {"begun": {"model": server.name, "num_begun": num_begun, "is_held": is_held}}
 
     async def outcome(
         self, task: Task, num_delivered: int, *, alone: bool | None = None
@@ -64,6 +85,14 @@ class Attempts:
         """
         work = _Work(task, self._worker, asyncio.get_running_loop().time() + task.timeout_s)
         current_call.set(CurrentCall(work.rollout_id, work.deadline))
+        self._at_work.add(work)
+        try:
+            return await self._outcome_of(work, num_delivered, alone)
+        finally:
+            self._at_work.discard(work)
+
+    async def _outcome_of(self, work: _Work, num_delivered: int, alone: bool | None) -> tuple[Outcome, Journal | None]:
+        task = work.task
         staleness = await self._staleness_limit(task)
         if num_delivered > 1:
             await self._check_unsettled(task)  # it may have waited since it was looked for
@@ -85,7 +114,8 @@ class Attempts:
                 if alone is not None or self.agent.journals(rollout):
                     await self._open_journal(work, num_delivered, alone=bool(alone))
                 async with limit:
-                    verdict = await run_to_verdict(self.agent, rollout)
+                    with staleness.interrupting(work.interrupting(limit)) if staleness else nullcontext():
+                        verdict = await run_to_verdict(self.agent, rollout)
                 rollout.check_staleness()
                 return work.verified(verdict), work.journal
             except (BusError, Settled):
@@ -94,7 +124,7 @@ class Attempts:
                 return work.failure(error), None
             except (Exception, SystemExit) as error:
                 late = isinstance(error, TimeoutError) and limit.expired()  # else a time limit of the agent's own
-                failed = work.deadline_exceeded() if late else self._failed(error)
+                failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
             try:
                 if work.lacks_only_the_verdict(failed):
                     return work.unresolved(failed), work.journal
@@ -110,7 +140,7 @@ class Attempts:
 
     async def _staleness_limit(self, task: Task) -> StalenessLimit | None:
         model = self.agent.options.model_server
-        if task.max_staleness is None or model is None:
+        if model is None:
             return None
         return await self._staleness.limit(model.name, task.max_staleness)
 
@@ -157,18 +187,32 @@ class _Work:
         self._worker = worker
         self._started_at = time.time()
         self._attempt_started = 0.0
+        self.ended_by: Superseded | None = None  # the update of the policy that ended the attempt
         self._own_failures = 0
         self._lost_sessions = 0  # that others took with them
         self._interruptions = 0  # of the connection to NATS
 
     def start_attempt(self) -> None:
         """Begin to measure the next attempt."""
-        self.rollout = None
+        self.rollout = self.ended_by = None
         self._attempt_started = asyncio.get_running_loop().time()
+
+    def interrupting(self, limit: asyncio.Timeout) -> Callable[[Superseded], None]:
+        """Return what ends the attempt, through its time limit, when an update makes rollouts start over."""
+        rollout = self.rollout
+        assert rollout is not None
+
+        def interrupt(error: Superseded) -> None:
+            if rollout.has_begun and not limit.expired():
+                self.ended_by = error
+                limit.reschedule(asyncio.get_running_loop().time())
+
+        return interrupt
 
     def resume(self, journal: Journal) -> None:
         """Count the attempts that are in the journal of an earlier delivery."""
         assert self.rollout is not None
+        self.rollout.has_begun = journal.num_recorded > 0
         self.journal = journal
         self._own_failures += journal.attempt - self.attempt
         self.attempt = self.rollout.attempt = journal.attempt

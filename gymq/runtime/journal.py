@@ -83,6 +83,11 @@ class Journal:
         self.session: str | None = None  # where the rollout's session was moved to
         self.num_replayed = 0
 
+    @property
+    def num_recorded(self) -> int:
+        """Effects of an earlier delivery that were not replayed yet."""
+        return len(self._recorded)
+
     async def take_over(self, *, alone: bool = False) -> None:
         """Read the journal of an earlier delivery of the task, and fence off any process that may still be writing.
 

@@ -210,10 +210,11 @@ class ModelRunner:
                 # Many replies may come at once, as an engine's do that has batched them.
                 async with self._long_replies.take():
                     tokens.pack(response)
+            after = self.model.policy_version
+            versions = tokens.label(response, [version] if version == after else [version, after])
         except Exception as error:
             text = f"invalid response from model {self.model.name}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
-        versions = [version] if version == self.model.policy_version else [version, self.model.policy_version]
         return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
 
 

@@ -20,7 +20,7 @@ from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.rows import PARAMS
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.responses.tokens import ROUTED_EXPERTS
+from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 from gymq.trainer.groups import Row, SampleFailed, TrainerError
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
@@ -86,7 +86,7 @@ class MessageLogs:
             log += [asked, said]
         self._write_texts(items)
         for item in items:
-            for name in (*TOKEN_FIELDS, ROUTED_EXPERTS):
+            for name in (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS):
                 item.pop(name, None)
         return {"message_log": log, "input_message_log": log[:1], "full_result": full}
 

@@ -19,7 +19,7 @@ from typing import Self
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import is_running
 from gymq.data.rows import MaterialisedRow
-from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, WeightsMode
+from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Task
 from gymq.protocol.subjects import RolloutId
@@ -340,6 +340,7 @@ class TrainingRun:
         weights: bytes | Path | None = None,
         path: str | Path | None = None,
         mode: WeightsMode = "keep",
+        in_flight: InFlight = "continue",
         deadline_s: float = CONFIRM_S,
     ) -> Pushed:
         """Give all replicas of the model new weights; the arguments are those of `gymq.weights.pushing.push`.
@@ -355,7 +356,14 @@ class TrainingRun:
             await hook(policy_version)
         while True:
             pushed = await push(
-                self._bus, self.model, policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s
+                self._bus,
+                self.model,
+                policy_version,
+                weights=weights,
+                path=path,
+                mode=mode,
+                in_flight=in_flight,
+                deadline_s=deadline_s,
             )
             if pushed.confirmed or pushed.missing or not await is_running(self._bus, self.model, "models"):
                 break

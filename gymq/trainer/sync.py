@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gymq.bus.loop_thread import LoopThread
-from gymq.defaults import CONFIRM_S, WeightsMode
+from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
 from gymq.weights.pushing import Pushed
@@ -85,6 +85,7 @@ class SyncTrainingRun:
         weights: bytes | Path | None = None,
         path: str | Path | None = None,
         mode: WeightsMode = "keep",
+        in_flight: InFlight = "continue",
         deadline_s: float = CONFIRM_S,
     ) -> Pushed:
         """Update the weights as `TrainingRun.update_weights` does.
@@ -94,7 +95,9 @@ class SyncTrainingRun:
             BusError: NATS was away; it is unknown whether they were pushed.
         """
         return self._thread.run(
-            self._run.update_weights(policy_version, weights=weights, path=path, mode=mode, deadline_s=deadline_s)
+            self._run.update_weights(
+                policy_version, weights=weights, path=path, mode=mode, in_flight=in_flight, deadline_s=deadline_s
+            )
         )
 
 

@@ -22,10 +22,11 @@ import msgspec
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
 from gymq.bus.discovery import find_workers, is_running
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
-from gymq.defaults import CONFIRM_S, MAX_VERSIONS, WeightsMode
+from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Ping, Weights, decoder, encode
+from gymq.weights.holding import held, until_finished
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 _LOOK_S = 0.3  # how long replicas are given to answer each time they are asked
@@ -82,6 +83,7 @@ async def push(
     path: str | Path | None = None,
     weights: bytes | Path | None = None,
     mode: WeightsMode = "keep",
+    in_flight: InFlight = "continue",
     deadline_s: float = CONFIRM_S,
 ) -> Pushed:
     """Give all replicas of a model new weights; returns when each live one has loaded them or reported why not.
@@ -91,8 +93,10 @@ async def push(
         path: folder or file that every replica finds under this path, or
         weights: a file in the safetensors format, or its bytes; they travel over NATS.
         mode: what becomes of requests that run, see `gymq.WeightsUpdate`.
+        in_flight: what becomes of rollouts that run: they `continue` with the new weights, `restart`, or `finish`
+            under the old ones, for which the update waits.
         deadline_s: seconds for the replicas to load them. After that those that have not are reported as missing; they
-            keep trying.
+            keep trying. With `finish`, also the seconds for rollouts to finish, after which they start over.
 
     Raises:
         PushError: nothing was pushed.
@@ -113,28 +117,33 @@ async def push(
     except BadMessage as error:
         raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None
     replicas = await _replicas(bus, model, was_pushed_before=before is not None)
-    record = Weights(policy_version=policy_version, mode=mode, before=_before(before, policy_version), at=time.time())
-    after = 0 if replaced is None else replaced.sequence
-    if path is not None:
-        record = msgspec.structs.replace(record, path=str(path))
-        sequence = oldest = await _store_record(js, model, record, after)
-    else:
-        assert weights is not None
-        name = secrets.token_hex(12)
+    before_it = _before(before, policy_version)
+    record = Weights(policy_version=policy_version, mode=mode, in_flight=in_flight, before=before_it, at=time.time())
+    name = secrets.token_hex(12)
+    oldest = 0
+    async with contextlib.AsyncExitStack() as stack:
         try:
-            with _opened(weights) as file:
-                record, oldest = await _store_parts(bus, model, name, record, file)
-            sequence = await _store_record(js, model, record, after)
+            if weights is None:
+                record = msgspec.structs.replace(record, path=str(path))
+            else:
+                with _opened(weights) as file:
+                    record, oldest = await _store_parts(bus, model, name, record, file)
+            if in_flight != "continue":
+                await stack.enter_async_context(held(bus, model))
+            if in_flight == "finish":
+                await until_finished(bus, model, deadline_s)
+            sequence = await _store_record(js, model, record, 0 if replaced is None else replaced.sequence)
         except (Exception, asyncio.CancelledError):
-            with contextlib.suppress(BusError):
-                await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
+            if weights is not None:
+                with contextlib.suppress(BusError):
+                    await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
             raise
-    pushed = await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
+        pushed = await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
     if pushed.taken_back:
         await _take_back(js, model, record, replaced, sequence)
     else:
         # What came before is not needed; a replica that is still fetching it finds that there is something newer.
-        await _remove_parts(js, subjects.all_weights_parts(model), before=oldest)
+        await _remove_parts(js, subjects.all_weights_parts(model), before=oldest or sequence)
     return pushed
 
 

@@ -1,22 +1,25 @@
-"""Limits on how far the policy may advance during a rollout.
+"""What new weights mean for rollouts in flight: how stale they may become, and whether they continue.
 
 The newest version of a model, and those before it, are stored with its newest weights (stream WEIGHTS). A version that
-is not among them is older than all of them.
+is not among them is older than all of them. While an update waits for rollouts to finish, or makes them start over,
+its pusher holds back the first calls of rollouts (`gymq.weights.holding`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import Stored
+from gymq.defaults import InFlight
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, FailureClass, Stage, Weights, decoder
+from gymq.protocol.messages import BadMessage, FailureClass, Hold, Stage, Weights, decoder
 
 _decode = decoder(Weights)
+_decode_hold = decoder(Hold)
 
 
 class Stale(RolloutError):
@@ -27,11 +30,26 @@ class Stale(RolloutError):
         super().__init__(FailureClass.STALE, text, stage=Stage.MODEL)
 
 
+class Superseded(RolloutError):
+    """The rollout was started by a policy that was replaced, by an update that does not let rollouts continue."""
+
+    def __init__(self, versions: Sequence[str], newest: str, in_flight: InFlight) -> None:
+        begun = f"by the policy {versions[0]!r}" if versions else "before"
+        how = "restart" if in_flight == "restart" else "finish under one version"
+        super().__init__(
+            FailureClass.STALE, f"begun {begun}; with the update to {newest!r} rollouts {how}", stage=Stage.MODEL
+        )
+
+
 class _Versions:
     """The versions of one model."""
 
     def __init__(self) -> None:
         self.newest: str | None = None  # None: its weights are what they were at the start
+        self.in_flight: InFlight = "continue"  # what the newest update means for rollouts
+        self.on_restart: set[Callable[[Superseded], None]] = set()
+        self.held_until = 0.0  # on the event loop's clock
+        self._changed = asyncio.Event()
         self._updates: dict[str, int] = {}  # how many came after a version
         self._before_all = 0
         self._sequence = 0
@@ -50,15 +68,39 @@ class _Versions:
         versions = [*weights.before, weights.policy_version]
         self.newest, self._sequence, self._before_all = weights.policy_version, stored.sequence, len(versions)
         self._updates = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
+        self.in_flight = weights.in_flight
+        if weights.in_flight == "restart":
+            for interrupt in list(self.on_restart):
+                interrupt(Superseded((), weights.policy_version, "restart"))
+
+    @property
+    def is_held(self) -> bool:
+        """Whether an update holds rollouts back that have not begun."""
+        return self.held_until > asyncio.get_running_loop().time()
+
+    def hold(self, for_s: float) -> None:
+        """Hold rollouts back for so long from now on."""
+        self.held_until = asyncio.get_running_loop().time() + for_s
+        self._changed.set()
+
+    async def until_free(self, patience_s: float) -> None:
+        """Wait until no update holds rollouts back, for so many seconds at most."""
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + patience_s
+        while (now := loop.time()) < min(self.held_until, give_up):
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(self.held_until, give_up) - now):
+                    await self._changed.wait()
 
     def behind(self, version: str) -> int:
         return self._updates.get(version, self._before_all)
 
 
 class StalenessLimit:
-    """The staleness limit of one rollout."""
+    """What updates of the policy mean for one rollout."""
 
-    def __init__(self, versions: _Versions, limit: int) -> None:
+    def __init__(self, versions: _Versions, limit: int | None) -> None:
         self._versions = versions
         self._limit = limit
 
@@ -67,17 +109,37 @@ class StalenessLimit:
 
         Raises:
             Stale: the first of them is too many updates behind the newest.
+            Superseded: an update came that does not let rollouts continue.
         """
-        newest = self._versions.newest
+        newest, in_flight = self._versions.newest, self._versions.in_flight
         if newest is None or not policy_versions:
+            return
+        if in_flight != "continue" and (
+            len(policy_versions) > 1 or (in_flight == "restart" and policy_versions[0] != newest)
+        ):
+            raise Superseded(policy_versions, newest, in_flight)
+        if self._limit is None:
             return
         behind = self._versions.behind(policy_versions[0])
         if behind > self._limit:
             raise Stale(behind, self._limit, policy_versions[0], newest)
 
+    async def until_free(self, patience_s: float) -> None:
+        """Wait until no update holds rollouts back that have not begun, for so many seconds at most."""
+        await self._versions.until_free(patience_s)
+
+    @contextmanager
+    def interrupting(self, interrupt: Callable[[Superseded], None]) -> Iterator[None]:
+        """Call `interrupt` when an update comes with which rollouts restart."""
+        self._versions.on_restart.add(interrupt)
+        try:
+            yield
+        finally:
+            self._versions.on_restart.discard(interrupt)
+
 
 class Staleness:
-    """Knows the versions of the models that limits were asked for."""
+    """Knows the versions of the models of an agent."""
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -86,8 +148,22 @@ class Staleness:
         self._starting = asyncio.Lock()
         self._reading: asyncio.Task[None] | None = None
 
-    async def limit(self, model: str, max_staleness: int) -> StalenessLimit:
+    async def limit(self, model: str, max_staleness: int | None) -> StalenessLimit:
         """Return the limit for a rollout of this model.
+
+        Args:
+            max_staleness: updates that may come after its first reply; None: any number.
+
+        Raises:
+            BusError: the newest version cannot be read.
+        """
+        await self.follow(model)
+        if max_staleness is not None:
+            await self._read(model, self._models[model])
+        return StalenessLimit(self._models[model], max_staleness)
+
+    async def follow(self, model: str) -> None:
+        """Learn of the updates of a model from now on.
 
         Raises:
             BusError: the newest version cannot be read.
@@ -95,8 +171,11 @@ class Staleness:
         async with self._starting:
             if model not in self._models:
                 await self._follow(model)
-        await self._read(model, self._models[model])
-        return StalenessLimit(self._models[model], max_staleness)
+                await self._read(model, self._models[model])
+
+    def is_held(self, model: str) -> bool:
+        """Return whether an update of a model holds rollouts back."""
+        return model in self._models and self._models[model].is_held
 
     async def _follow(self, model: str) -> None:
         versions = _Versions()
@@ -104,11 +183,19 @@ class Staleness:
         async def on_push(_message: Msg) -> None:
             await self._read_with_retries(model, versions)
 
-        subscription = await self._bus.subscribe(subjects.pushed(model), on_push)
+        async def on_hold(message: Msg) -> None:
+            with suppress(BadMessage):
+                versions.hold(_decode_hold(message.data).for_s)
+
+        subscriptions = [
+            await self._bus.subscribe(subjects.pushed(model), on_push),
+            await self._bus.subscribe(subjects.hold(model), on_hold),
+        ]
         try:
             await self._bus.flush()
         except BusError:
-            await self._bus.unsubscribe(subscription)
+            for subscription in subscriptions:
+                await self._bus.unsubscribe(subscription)
             raise
         if not self._models:
             self._bus.on_reconnect(self._read_again)

@@ -22,6 +22,7 @@ from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from tests.support.waiting import until
 
+from .conftest import ACK_WAIT_S
 from .running_cluster import WORKERS, RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -78,17 +79,23 @@ class Place:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Place]:
     folder = tmp_path_factory.mktemp("weights")
-    references = {
-        "model_server": {"type": "responses_api_models", "name": "policy"},
-        "resources_server": {"type": "resources_servers", "name": "grader"},
-    }
+
+    def agent(name: str, environment: str) -> Instance:
+        references = {
+            "model_server": {"type": "responses_api_models", "name": "policy"},
+            "resources_server": {"type": "resources_servers", "name": environment},
+        }
+        return Instance(name, "agents", "simple_agent", references)
+
     options = {"folder": str(folder), "num_workers": 2}
     instances = [
         Instance("policy", "models", str(WORKERS / "weighted_model.py"), options),
         Instance("grader", "resources", str(WORKERS / "grader.py")),
-        Instance("asker", "agents", "simple_agent", references),
+        Instance("adding", "resources", str(WORKERS / "adding.py")),
+        agent("asker", "grader"),
+        agent("adder", "adding"),
     ]
-    async with Cluster(instances, folder=folder, drain_s=2.0) as cluster:
+    async with Cluster(instances, folder=folder, ack_wait_s=ACK_WAIT_S, drain_s=2.0) as cluster:
         bus = await Bus.connect(cluster.url, role="test", name="test")
         yield Place(RunningCluster(cluster, bus, folder), folder)
         await bus.close()
@@ -139,6 +146,32 @@ async def test_a_collection_with_a_limit_takes_no_rollout_of_an_older_policy(pla
     made = json.loads(output.read_text())
     assert (made["policy_version"], made["_ng_attempt_index"]) == ("new", 1)
     assert made["response"]["output"][0]["content"][0]["text"] == "new"
+
+
+@pytest.mark.parametrize("in_flight", ["finish", "restart"])
+async def test_an_agent_killed_while_an_update_waits_leaves_no_rollout_of_two_policies(
+    place: Place, run: str, in_flight: str
+) -> None:
+    await place.push(f"{run}-old", place.file("old"))
+    hold, held = place.folder / "hold", place.folder / "held"
+    held.unlink(missing_ok=True)
+    hold.touch()
+    await place.cluster.submit(run, "adder", [row(str(number), expected=1) for number in range(8)])
+    await until(held.exists)
+    pushing = asyncio.create_task(place.push(f"{run}-new", place.file("new"), "--in-flight", in_flight))
+    before = place.cluster.child("agents").restarts
+    place.cluster.kill("agents")
+    await place.cluster.until_restarted("agents", before)
+    hold.unlink()
+    status, _, err = await pushing
+    assert (status, err) == (0, "")
+    found = await place.cluster.outcomes(run, 8)
+    for outcome in found.values():
+        assert isinstance(outcome, VerifiedRollout)
+        assert outcome.reward == 1.0
+        said = {item["content"][0]["text"] for item in outcome.response["output"] if item["type"] == "message"}
+        assert [f"{run}-{text}" for text in said] == outcome.policy_versions
+    assert len(await place.cluster.stored(run)) == 8
 
 
 async def test_replicas_that_refuse_are_named_with_the_reason(place: Place) -> None:

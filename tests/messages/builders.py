@@ -21,6 +21,7 @@ from gymq.protocol.messages import (
     Generate,
     Generated,
     GenerateNext,
+    Hold,
     JournalEntry,
     Load,
     Message,
@@ -78,7 +79,10 @@ EXAMPLES: tuple[Message, ...] = (
     Generated(response={"output": []}, worker="w", policy_versions=["", "v1"], state="t"),
     NeedsPrefix(worker="w"),
     Load(worker="w", running=3, waiting=1, kv_cache_use=0.5),
-    Weights(policy_version="v1", push="p", parts=2, num_bytes=9, sha256="0" * 64, before=["v0"], at=1.5),
+    Weights(
+        policy_version="v1", push="p", parts=2, num_bytes=9, sha256="0" * 64, before=["v0"], at=1.5, in_flight="finish"
+    ),
+    Hold(for_s=5.0),
     Accepted(role="model", worker="w"),
     Fail(failure_class=FailureClass.SATURATED, message="full", retryable=True, curable=True),
     Cancel(call="0" * 32),

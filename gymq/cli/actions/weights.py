@@ -9,7 +9,7 @@ from gymq.bus import Bus
 from gymq.bus.credentials import may_take
 from gymq.cli.cluster import running_url
 from gymq.cluster.server.roles import OPERATOR, TRAINER
-from gymq.defaults import WeightsMode
+from gymq.defaults import InFlight, WeightsMode
 from gymq.render import printable
 from gymq.weights.pushing import Pushed
 from gymq.weights.pushing import push as push_weights
@@ -21,6 +21,7 @@ async def push_to_cluster(
     path: Path | None,
     file: Path | None,
     mode: WeightsMode,
+    in_flight: InFlight,
     deadline_s: float,
     nats: str | None,
 ) -> int:
@@ -35,6 +36,7 @@ async def push_to_cluster(
             path=path,
             weights=file,
             mode=mode,
+            in_flight=in_flight,
             deadline_s=deadline_s,
         )
     finally:

@@ -98,6 +98,7 @@ REPLICA = subjects.REPLICA.wildcard
 LOAD = subjects.LOAD.wildcard
 WEIGHTS = subjects.WEIGHTS.wildcard
 PUSHED = subjects.PUSHED.wildcard
+HOLD = subjects.HOLD.wildcard
 WEIGHTS_PARTS = subjects.WEIGHTS_PART.wildcard
 JUDGE = subjects.JUDGE.wildcard
 TASK_PARTS = subjects.TASK_PART.wildcard
@@ -162,7 +163,7 @@ ROLES: tuple[Role, ...] = (
         "does what a client does, and pushes new weights",
         publish=(
             *_CLIENT,
-            *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS),
+            *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS, HOLD),
             f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
         ),
         subscribe=(_inbox(TRAINER), DONE, CANCELLED, STEERING),
@@ -188,7 +189,7 @@ ROLES: tuple[Role, ...] = (
             _NEWEST_WEIGHTS,  # which policy is the newest
             *_replies("agent", "client", TRAINER, "bridge", OPERATOR),  # that ask who is there
         ),
-        subscribe=(_inbox("agent"), OPENED, CANCELLED, STEERING, LOAD, PUSHED, *_worker("agent")),
+        subscribe=(_inbox("agent"), OPENED, CANCELLED, STEERING, LOAD, PUSHED, HOLD, *_worker("agent")),
         never_publish=_consume(streams.TASKS, "intake"),
     ),
     Role(

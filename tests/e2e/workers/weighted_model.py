@@ -1,4 +1,4 @@
-"""A policy whose answer is its weights. It waits for as long as files are there, and notes in others what it does."""
+"""A policy whose answer is its weights, after a call of `add` if that is offered. Files make it wait and note it."""
 
 import asyncio
 import os
@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import gymq
-from gymq.testing import reply
+from gymq.responses import is_generated
+from gymq.testing import function_call, reply
 
 
 class WeightedModel(gymq.Model):
@@ -18,6 +19,8 @@ class WeightedModel(gymq.Model):
     weights = "as started"
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        if request.params.get("tools") and not any(is_generated(item) for item in request.params["input"]):
+            return reply(self.weights, function_call("add", {"amount": 1}))
         if (self.options.folder / "hold").exists():
             (self.options.folder / "held").touch()
         while (self.options.folder / "hold").exists():  # noqa: ASYNC110

@@ -281,6 +281,9 @@ class DirectChat:
             message["prompt_token_ids"] = array("i", prompt)
             message["generation_token_ids"] = generated
             message["generation_log_probs"] = _sampled_log_probs(output.logprobs)
+            if output.weight_versions:
+                stretches = [[one.version, one.end - one.start] for one in output.weight_versions]
+                message["generation_policy_versions"] = [one for one in stretches if one[1]]
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish_reason}
         if output.routed_experts is not None:
             choice["routed_experts"] = find("numpy2base64")(output.routed_experts)

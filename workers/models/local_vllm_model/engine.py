@@ -31,12 +31,14 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from gymq import ModelLoad, WeightsUpdate
 from gymq.errors import GymqError
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 log = logging.getLogger("gymq.local_vllm_model")
 
 CHAT = "/v1/chat/completions"
 _TOKENIZE = "/tokenize"
-_TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs", "routed_experts")
+_TOKEN_FIELDS = (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS)
 _LENGTHS = ("max_tokens", "max_completion_tokens")
 _OK = 200
 
@@ -85,6 +87,7 @@ class Engine:
         """
         loop = asyncio.get_running_loop()
         self._llm = llm = await loop.run_in_executor(self._thread, self._make)
+        await llm.update_weight_version("")  # until there is a push, the policy has no version
         tasks = await llm.get_supported_tasks()
         self._app = find("build_app")(self._args, tasks, llm.model_config)
         await find("init_app_state")(llm, self._app.state, self._args, tasks)

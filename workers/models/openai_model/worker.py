@@ -22,6 +22,7 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
+from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 # How endpoints report that prompt and reply do not fit into the model's context: an error code or a message.
 _CONTEXT_OVERFLOW = re.compile(
@@ -32,7 +33,7 @@ MAX_MODELS_NAMED = 5
 
 Dialect = Literal["responses", "chat"]
 
-_OURS = frozenset({*TOKEN_FIELDS, "routed_experts"})  # fields of items that foreign endpoints do not know
+_OURS = frozenset({*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS})  # fields of items that foreign endpoints do not know
 
 
 class OpenAIModel(EndpointModel):

@@ -8,7 +8,9 @@ from typing import Any
 
 import msgspec
 
+from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import is_generated, is_message
+from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 Item = dict[str, Any]
 
@@ -18,10 +20,8 @@ _NOT_SAID = frozenset(
         "id",
         "status",
         "type",
-        "prompt_token_ids",
-        "generation_token_ids",
-        "generation_log_probs",
-        "routed_experts",
+        *TOKEN_FIELDS,
+        *OPTIONAL_TOKEN_FIELDS,
     }
 )
 _NOT_SAID_IN_PARTS = frozenset({"annotations", "logprobs"})

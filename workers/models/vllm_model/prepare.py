@@ -11,8 +11,9 @@ from gymq.workers.models.vllm_model.options import VLLMOptions
 
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import InvalidRequest, Item, split_think_blocks
+from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
-_UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, "routed_experts"})
+_UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS})
 
 # What a prompt is made of; the rest of a body does not change its tokens.
 _PROMPT_MEMBERS = (

@@ -1,0 +1,95 @@
+"""Rollouts held back while a model is updated, as the pusher of new weights does it.
+
+Agents wait with the first calls of rollouts for as long as they hear that an update is in progress. If the pusher dies
+they continue seconds later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import msgspec
+
+from gymq.bus import Bus, BusError
+from gymq.bus.discovery import find_workers
+from gymq.protocol import subjects
+from gymq.protocol.messages import Hold, encode
+
+log = logging.getLogger("gymq.weights")
+
+REPEAT_S = 1.0
+EXPIRES_S = 5.0  # without a repetition
+LOOK_S = 0.3  # for agents to answer each time that they are asked
+
+
+class _Begun(msgspec.Struct):
+    """The rollouts of an agent that its model was asked for and that are in flight."""
+
+    model: str
+    num_begun: int
+    is_held: bool
+
+
+class _Data(msgspec.Struct):
+    begun: _Begun | None = None
+
+
+class _Endpoint(msgspec.Struct):
+    data: _Data = msgspec.field(default_factory=_Data)
+
+
+class _Stats(msgspec.Struct):
+    endpoints: list[_Endpoint]
+
+
+@asynccontextmanager
+async def held(bus: Bus, model: str) -> AsyncIterator[None]:
+    """Have agents begin no rollout of a model until the block ends.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+
+    async def repeat() -> None:
+        while True:
+            with suppress(BusError):  # it is published again
+                await bus.publish(subjects.hold(model), encode(Hold(for_s=EXPIRES_S)))
+            await asyncio.sleep(REPEAT_S)
+
+    await bus.publish(subjects.hold(model), encode(Hold(for_s=EXPIRES_S)))
+    await bus.flush()
+    repeating = asyncio.create_task(repeat())
+    try:
+        yield
+    finally:
+        repeating.cancel()
+        with suppress(BusError):
+            await bus.publish(subjects.hold(model), encode(Hold(for_s=0.0)))
+
+
+async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:
+    """Wait until the rollouts of a model that were begun have ended, for so many seconds at most.
+
+    Agents are asked until each has heard that rollouts are held back and has none in flight. One that dies meanwhile
+    is not waited for; a rollout of it that is resumed after the update starts over.
+    """
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + deadline_s
+    while loop.time() < give_up:
+        agents = [begun for stats in await find_workers(bus, wait_s=LOOK_S) if (begun := _begun_of(stats, model))]
+        if all(agent.is_held and not agent.num_begun for agent in agents):
+            return
+    log.warning("%s: rollouts have not finished within %g s; they start over", model, deadline_s)
+
+
+def _begun_of(stats: dict[str, Any], model: str) -> _Begun | None:
+    """Return what an agent of a model reports of its rollouts; None: it is not an agent of this model."""
+    try:
+        begun = msgspec.convert(stats, _Stats).endpoints[0].data.begun
+    except (msgspec.ValidationError, IndexError):
+        return None
+    return begun if begun is not None and begun.model == model else None
