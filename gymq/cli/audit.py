@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gymq.cli.parameters import ConfigFiles
+from gymq.cli.shared.parameters import ConfigFiles
 
 
 def audit(

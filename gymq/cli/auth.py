@@ -10,7 +10,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 
 Port = Annotated[int, Parameter(validator=Number(gte=1, lte=65535))]
 auth = App(

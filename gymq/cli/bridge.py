@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gymq.cli.parameters import ClusterUrl, ConfigFiles, LogLevel, Overrides, WorkerSources
+from gymq.cli.shared.parameters import ClusterUrl, ConfigFiles, LogLevel, Overrides, WorkerSources
 
 
 def bridge(
@@ -29,7 +29,7 @@ def bridge(
     """
     import gymq.bridge
     from gymq.cli.actions.bridge import serve
-    from gymq.cli.configuration import read_config
+    from gymq.cli.shared.configuration import read_config
     from gymq.cluster import event_loop
 
     if drop_in:

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NOWHERE, OF_THE_ROWS, LogLevel, NatsUrl, Sampling, WorkerSources
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS, LogLevel, NatsUrl, Sampling, WorkerSources
 from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
 
 
@@ -87,8 +87,8 @@ def collect(
         window_of,
     )
     from gymq.cli.actions.data import chosen_block, ready_rows
-    from gymq.cli.configuration import read_config
-    from gymq.cli.sampling import read_sampling
+    from gymq.cli.shared.configuration import read_config
+    from gymq.cli.shared.sampling import read_sampling
     from gymq.cluster import event_loop
     from gymq.config import fingerprint, record_instances
     from gymq.runs.collection.options import CollectOptions, default_output

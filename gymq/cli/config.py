@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NOWHERE, Overrides, WorkerSources
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import NOWHERE, Overrides, WorkerSources
 
 
 def config(
@@ -25,7 +25,7 @@ def config(
         json: print one JSON object.
     """
     from gymq.cli.actions.config import ACTIONS, check_config, show_config
-    from gymq.cli.configuration import read_config
+    from gymq.cli.shared.configuration import read_config
 
     if action not in ACTIONS:
         # `gymq config key=value` leaves the action out.

@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.parameters import NOWHERE, Overrides, WorkerSources
+from gymq.cli.shared.parameters import NOWHERE, Overrides, WorkerSources
 
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
@@ -56,7 +56,7 @@ def list_data(
         json: print one JSON object per line instead of a table.
     """
     from gymq.cli.actions.data import blocks_of, list_blocks
-    from gymq.cli.configuration import read_config
+    from gymq.cli.shared.configuration import read_config
 
     list_blocks(blocks_of(read_config(sources, overrides, check=False), sources), as_json=json)
     return 0

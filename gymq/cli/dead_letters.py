@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.parameters import ClusterUrl, StreamsUrl
+from gymq.cli.shared.parameters import ClusterUrl, StreamsUrl
 
 Limit = Annotated[int | None, Parameter(validator=Number(gte=0))]
 LetterNumber = Annotated[int, Parameter(validator=Number(gte=1))]

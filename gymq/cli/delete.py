@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import NatsUrl
+from gymq.cli.shared.parameters import NatsUrl
 
 
 def delete(

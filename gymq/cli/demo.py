@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import LogLevel, WorkerSources
+from gymq.cli.shared.parameters import LogLevel, WorkerSources
 
 
 def demo(*, num_repeats: int = 16, log_level: LogLevel = "warning") -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import ClusterUrl, LogLevel
+from gymq.cli.shared.parameters import ClusterUrl, LogLevel
 
 
 def env_server(

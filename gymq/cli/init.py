@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gymq.cli.errors import UsageError
 from gymq.cli.scaffold import Kind, make_worker
+from gymq.cli.shared.errors import UsageError
 
 
 def init(name: str, /, *, template: Kind = "single-turn", agent: bool = False, folder: Path = Path(".")) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-from gymq.cli.parameters import SearchFolders
+from gymq.cli.shared.parameters import SearchFolders
 from gymq.defaults import Kind
 
 

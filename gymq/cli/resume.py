@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import ClusterUrl
+from gymq.cli.shared.parameters import ClusterUrl
 
 
 def resume(*, run: str, nats: ClusterUrl = None) -> int:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.parameters import ClusterUrl
+from gymq.cli.shared.parameters import ClusterUrl
 
 
 def retune(
@@ -29,7 +29,7 @@ def retune(
     import asyncio
 
     from gymq.cli.actions.steer import steer_in_cluster
-    from gymq.cli.errors import UsageError
+    from gymq.cli.shared.errors import UsageError
     from gymq.protocol.messages import Priority
 
     changes: dict[str, object] = {} if share is None else {"share": share}

@@ -7,8 +7,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import StreamsUrl
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import StreamsUrl
 
 
 def rollouts(

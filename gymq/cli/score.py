@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import ConfigFiles, NatsUrl, Overrides, WorkerSources
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import ConfigFiles, NatsUrl, Overrides, WorkerSources
 from gymq.defaults import SCORE_CONCURRENCY
 
 AtLeastOne = Parameter(validator=Number(gte=1))
@@ -50,7 +50,7 @@ def score(
         json: print the summary as JSON.
     """
     from gymq.cli.actions.score import check_files, only_verifier, report, score_rollouts
-    from gymq.cli.configuration import JUDGE_IN_CONFIG, read_config
+    from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, read_config
     from gymq.cluster import event_loop
     from gymq.runs.score import ScoreOptions
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gymq.cli.parameters import ServerUrl
+from gymq.cli.shared.parameters import ServerUrl
 
 
 def status(

@@ -32,7 +32,7 @@ def submit(
         logs: folder for what the job prints.
     """
     from gymq.cli.actions.submit import SlurmJob, submit_to_slurm
-    from gymq.cli.errors import UsageError
+    from gymq.cli.shared.errors import UsageError
 
     if not slurm:
         raise UsageError("missing --slurm; there is no other place to submit to")

@@ -10,8 +10,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import ConfigFiles, Repeated
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import ConfigFiles, Repeated
 
 
 def test(

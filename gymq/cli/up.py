@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import NOWHERE, LogLevel, NatsUrl, Overrides, WorkerSources
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import NOWHERE, LogLevel, NatsUrl, Overrides, WorkerSources
 from gymq.defaults import ClusterPart
 
 
@@ -42,8 +42,8 @@ def up(
     import asyncio
 
     from gymq.cli.actions.up import run_cluster, workers_to_start
-    from gymq.cli.cluster import FOLDER
-    from gymq.cli.configuration import read_config
+    from gymq.cli.shared.cluster import FOLDER
+    from gymq.cli.shared.configuration import read_config
     from gymq.cluster.launch import Cluster
     from gymq.cluster.ray_launch import RayNodes
     from gymq.config.process_settings import RAY_ADDRESS, process_variables

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import ClusterUrl
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import ClusterUrl
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 
 weights = App(

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gymq.cli.configuration import check_instances, read_config
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.configuration import check_instances, read_config
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError, UnknownInstances
 from gymq.errors import GymqError
 from gymq.protocol.instances import KIND_OF

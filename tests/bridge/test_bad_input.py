@@ -15,8 +15,8 @@ from gymq.bridge import BridgeSettings
 from gymq.bridge.http import connections_log
 from gymq.bridge.http_server import PortTaken
 from gymq.bridge.settings import settings_of
-from gymq.cli.configured_bridge import read_settings
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.configured_bridge import read_settings
+from gymq.cli.shared.errors import UsageError
 from gymq.config import Config
 from gymq.testing import reply
 from tests.support.ports import free_port

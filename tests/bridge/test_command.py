@@ -13,8 +13,8 @@ import pytest
 
 import gymq.bridge
 from gymq.cli.bridge import bridge
-from gymq.cli.configured_bridge import bridge_for, read_settings
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.configured_bridge import bridge_for, read_settings
+from gymq.cli.shared.errors import UsageError
 from gymq.config import Config
 from tests.support.ports import free_port
 

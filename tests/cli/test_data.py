@@ -7,7 +7,7 @@ import pytest
 
 from gymq.cli import make_app
 from gymq.cli.actions.data import makers
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.data.token_counts import TokenizerNotFound, estimated_tokens, token_counter
 from gymq.runtime.loading.registry import find_class
 

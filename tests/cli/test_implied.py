@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gymq.cli.actions.collect import configured_window
-from gymq.cli.configuration import check_instances, read_config
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.configuration import check_instances, read_config
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import WorkerSources
 
 from .conftest import Command, write_environment
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from gymq.cli.actions.test import settings_of
-from gymq.cli.configuration import read_config
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.runtime.loading.worker_source import find_worker
 
 JUDGED = """

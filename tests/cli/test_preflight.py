@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.cli.configuration import read_config
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.failures import InvalidTask
 from gymq.protocol.instances import Instance
 from gymq.runs.collection.options import CollectError

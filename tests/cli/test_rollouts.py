@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import Bus
-from gymq.cli.cluster import running_url
+from gymq.cli.shared.cluster import running_url
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, encode
 from gymq.render import first_words, printable

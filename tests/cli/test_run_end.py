@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from gymq.bus.rpc.process_reports import TokenCount
-from gymq.cli.run_summary import RunSummary
-from gymq.cli.table import profile_table
+from gymq.cli.shared.run_summary import RunSummary
+from gymq.cli.shared.table import profile_table
 from gymq.data.run_files import RunFiles
 from gymq.defaults import VIEWER_URL
 from gymq.stats.files import read_statistics

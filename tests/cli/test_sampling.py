@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import Sampling
-from gymq.cli.sampling import read_sampling
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import Sampling
+from gymq.cli.shared.sampling import read_sampling
 from gymq.config import ConfigError
 from gymq.runs.collection.options import default_output
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gymq.authoring import OptionsError
-from gymq.cli.configuration import check_instances
+from gymq.cli.shared.configuration import check_instances
 from gymq.config import ConfigError, load
 from gymq.config.unknown import check_keys
 

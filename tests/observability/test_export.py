@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gymq.cli.actions.export import export_file
-from gymq.cli.errors import UsageError
 from gymq.cli.export import export
+from gymq.cli.shared.errors import UsageError
 from gymq.data.jsonl import JsonlError
 from gymq.testing import function_call, reply
 from tests.web.conftest import Web, failure, rollout, web, world

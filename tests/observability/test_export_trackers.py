@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
-from gymq.cli.errors import UsageError
 from gymq.cli.export import export
+from gymq.cli.shared.errors import UsageError
 from gymq.protocol import subjects
 from gymq.protocol.messages import FailureClass, Outcome, Run, Unresolved, encode
 from gymq.queue.outcome_store import OutcomeStore

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.errors import UsageError
 from gymq.cli.export import export
+from gymq.cli.shared.errors import UsageError
 from gymq.protocol.messages import Outcome
 from gymq.runs.export.training_sets import MAX_WAITING, TrainingSet, TrainingSetFile
 from gymq.testing import function_call, reply

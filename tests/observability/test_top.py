@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gymq.bus import Bus
 from gymq.cli.actions.top import Rates, screen, show_once
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.cli.top import top
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.overview import read_overview

@@ -15,7 +15,7 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.cli.actions.env_server import check_address
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
 from gymq.config import load
 from gymq.data.records import Record

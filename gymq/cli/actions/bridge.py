@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from gymq.cli.cluster import LOGS, running_url
-from gymq.cli.configured_bridge import bridge_for
-from gymq.cli.interrupts import until_interrupted
+from gymq.cli.shared.cluster import LOGS, running_url
+from gymq.cli.shared.configured_bridge import bridge_for
+from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
 from gymq.config import Config
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gymq.bus import Bus
-from gymq.cli.cluster import matching_runs, running_url
+from gymq.cli.shared.cluster import matching_runs, running_url
 from gymq.queue.client import QueueClient
 
 

@@ -16,10 +16,10 @@ import pydantic
 from gymq.authoring import first_problem
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cli.cluster import cluster_url
-from gymq.cli.errors import UsageError
-from gymq.cli.run_summary import RunSummary, summary_of
-from gymq.cli.table import profile_table
+from gymq.cli.shared.cluster import cluster_url
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.run_summary import RunSummary, summary_of
+from gymq.cli.shared.table import profile_table
 from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions

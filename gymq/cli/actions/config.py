@@ -11,8 +11,8 @@ from rich.console import Console
 from rich.syntax import Syntax
 
 from gymq.authoring import OptionsError
-from gymq.cli.configuration import check_instance
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.configuration import check_instance
+from gymq.cli.shared.errors import UsageError
 from gymq.config import Config, ConfigError, Instance, masked
 from gymq.protocol.subjects import BadToken
 from gymq.render import listing, listing_console, printable

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.cli.configuration import read_config
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block

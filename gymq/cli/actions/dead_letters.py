@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gymq.bus import Bus
-from gymq.cli.cluster import connected, running_url, stored_url
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.cluster import connected, running_url, stored_url
+from gymq.cli.shared.errors import UsageError
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task, decoder
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gymq.bus import Bus, streams
-from gymq.cli.cluster import connected, require_run, stored_url
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.cluster import connected, require_run, stored_url
+from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.roles import OPERATOR
 from gymq.protocol import subjects
 from gymq.runs.stored_runs import Runs

@@ -6,9 +6,9 @@ import secrets
 from urllib.parse import urlsplit
 
 from gymq.bridge.origin import is_loopback
-from gymq.cli.cluster import running_url
-from gymq.cli.errors import UsageError
-from gymq.cli.interrupts import until_interrupted
+from gymq.cli.shared.cluster import running_url
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
 from gymq.trainer import TrainingRun
 from gymq.trainer.env_server import EnvServer

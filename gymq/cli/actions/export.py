@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymq.bus import Bus
-from gymq.cli.cluster import connected, require_run, stored_url
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.cluster import connected, require_run, stored_url
+from gymq.cli.shared.errors import UsageError
 from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore

@@ -9,7 +9,7 @@ import msgspec
 from rich.console import Console
 
 from gymq.cli.actions.data import BENCHMARK
-from gymq.cli.configuration import POLICY, SIMULATED_MODEL
+from gymq.cli.shared.configuration import POLICY, SIMULATED_MODEL
 from gymq.config import load
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import dataset_blocks

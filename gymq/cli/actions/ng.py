@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.config import load
 from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, parse

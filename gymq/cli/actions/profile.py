@@ -16,9 +16,9 @@ from rich.live import Live
 from rich.text import Text
 
 from gymq.bus import Bus
-from gymq.cli.cluster import connected, require_run, running_url, stored_url
-from gymq.cli.errors import UsageError
-from gymq.cli.table import field_table, profile_table, rate_table
+from gymq.cli.shared.cluster import connected, require_run, running_url, stored_url
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.table import field_table, profile_table, rate_table
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.protocol.messages import Outcome, Run

@@ -14,8 +14,8 @@ from rich.progress import Progress
 from rich.text import Text
 
 from gymq.bus.rpc.calls import Calls
-from gymq.cli.cluster import STORE, connected
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.cluster import STORE, connected
+from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server import find_running
 from gymq.config import Config
 from gymq.data.run_files import RunFiles

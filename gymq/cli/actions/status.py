@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import msgspec
 from rich.text import Text
 
-from gymq.cli.cluster import STORE, connected, running_url
-from gymq.cli.table import run_table
+from gymq.cli.shared.cluster import STORE, connected, running_url
+from gymq.cli.shared.table import run_table
 from gymq.cluster.server import redact
 from gymq.cluster.server.store import Store
 from gymq.render import (

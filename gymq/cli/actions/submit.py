@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.cli import COMMANDS
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.config.errors import did_you_mean
 from gymq.redaction import redact
 

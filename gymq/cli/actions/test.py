@@ -8,9 +8,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gymq.cli.configuration import JUDGE_IN_CONFIG, POLICY, read_config
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, POLICY, read_config
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError
 from gymq.render import STATUS_STYLES, printable
 from gymq.runtime.loading.worker_source import WorkerSource

@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from gymq.cli.cluster import connected, running_url
+from gymq.cli.shared.cluster import connected, running_url
 from gymq.render import (
     Listing,
     listing,

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import get_args
 
-from gymq.cli.cluster import LOGS
-from gymq.cli.configuration import check_instances
-from gymq.cli.configured_bridge import bridge_for
-from gymq.cli.errors import UsageError
-from gymq.cli.health import health_at
-from gymq.cli.interrupts import until_interrupted
+from gymq.cli.shared.cluster import LOGS
+from gymq.cli.shared.configuration import check_instances
+from gymq.cli.shared.configured_bridge import bridge_for
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.health import health_at
+from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster.launch import Cluster
 from gymq.config import Config
 from gymq.defaults import VIEWER_URL, ClusterPart

@@ -13,10 +13,10 @@ from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.viewer import Viewer
 from gymq.bridge.web.export import ViewerExport
 from gymq.bus import Bus, streams
-from gymq.cli.cluster import LOGS, STORE, connected, require_run, stored_server
-from gymq.cli.errors import UsageError
-from gymq.cli.interrupts import until_interrupted
-from gymq.cli.rollout_import import import_rollouts
+from gymq.cli.shared.cluster import LOGS, STORE, connected, require_run, stored_server
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.interrupts import until_interrupted
+from gymq.cli.shared.rollout_import import import_rollouts
 from gymq.cluster import logs
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running
 from gymq.cluster.server.store import Store

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gymq.bus import Bus
 from gymq.bus.credentials import may_take
-from gymq.cli.cluster import running_url
+from gymq.cli.shared.cluster import running_url
 from gymq.cluster.server.roles import OPERATOR, TRAINER
 from gymq.defaults import InFlight, WeightsMode
 from gymq.render import printable

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from gymq.authoring import OptionsError
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import WorkerSources
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.cluster.host import build
 from gymq.config import Config, ConfigError, Instance, UnknownInstances, load
 from gymq.config.benchmarks import find_benchmark
@@ -89,7 +89,7 @@ def read_config(
         for warning in check_keys(settings):
             say(f"{warning}")
         if settings.tree.get("bridge") is not None:
-            from gymq.cli.configured_bridge import read_settings  # a web server, which no other command needs
+            from gymq.cli.shared.configured_bridge import read_settings  # a web server, which no other command needs
 
             read_settings(settings)
     return settings

@@ -14,7 +14,7 @@ from gymq.bridge import Bridge, BridgeSettings, settings_of
 from gymq.bridge.directory import config_of_workers, directory_of
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.cluster.host import raise_open_files
 from gymq.cluster.server.address import bracketed
 from gymq.config import Config

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gymq.bus import Bus
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.config import record_options
 from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
 from gymq.data.rows import (

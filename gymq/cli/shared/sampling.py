@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gymq.cli.errors import UsageError
-from gymq.cli.parameters import Sampling
+from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import Sampling
 from gymq.config.sampling import PARAMS, check_sampling, sampling_overrides
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from gymq.bridge.connections import Listener
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.errors import UsageError
 from gymq.cluster.host import raise_open_files
 from gymq.cluster.launch import Cluster
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from gymq.bus import Bus
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
-from gymq.cli.configuration import check_instance, check_instances
-from gymq.cli.errors import UsageError
+from gymq.cli.shared.configuration import check_instance, check_instances
+from gymq.cli.shared.errors import UsageError
 from gymq.cluster.host import WorkerFailed
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
@@ -70,7 +70,7 @@ async def cluster_url(
     async with cluster, AsyncExitStack() as stack:
         address = ClusterAddress(cluster.url)
         if config.tree.get("bridge") is not None:
-            from gymq.cli.configured_bridge import bridge_for  # a web server, which no other command needs
+            from gymq.cli.shared.configured_bridge import bridge_for  # a web server, which no other command needs
 
             bridge = await stack.enter_async_context(bridge_for(config, cluster.url, LOGS))
             address = ClusterAddress(cluster.url, bridge.viewer_url)

@@ -1,0 +1,1 @@
+"""What commands share: parameters, clusters and their configuration, tables and texts."""
