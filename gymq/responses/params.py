@@ -9,7 +9,7 @@ import msgspec
 
 from gymq.responses.dropped import MAX_NAME, warn_once
 from gymq.responses.errors import InvalidRequest, invalid_request
-from gymq.responses.schema import check_items
+from gymq.responses.schema import check_items, is_item_type
 
 
 class _ReasoningParams(msgspec.Struct):
@@ -34,15 +34,19 @@ class _FunctionTool(msgspec.Struct, forbid_unknown_fields=True):
 
 class _Params(msgspec.Struct):
     input: Any
+    access_programs: dict[str, Any] | None = None
     background: bool | None = None
+    background_options: dict[str, Any] | None = None
     context_management: list[dict[str, Any]] | None = None
     conversation: str | dict[str, Any] | None = None
+    image: dict[str, Any] | None = None
     include: list[str] | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
     max_tool_calls: int | None = None
     metadata: dict[str, str] | None = None
     model: str | None = None
+    moderation: dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     previous_response_id: str | None = None
     prompt: _Prompt | None = None
@@ -82,17 +86,27 @@ _NUMBERS_AND_FLAGS = frozenset(
 
 
 def known_params(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request of a foreign program without the fields that `validate_params` does not know.
+    """Return the request of a foreign program without the fields and items that `validate_params` does not know.
 
-    Such programs send the fields of later versions of the API and of their own. Each name is reported once, as a
+    Such programs send what later versions of the API have, and what is their own. Each name is reported once, as a
     warning in the log. Function tools may be without `strict` and `parameters`, as endpoints allow.
     """
     params = {name: value for name, value in body.items() if name in KNOWN}
     for name in body.keys() - KNOWN:
-        warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: the Responses API does not have it")
+        warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: it is not known here")
     if isinstance(params.get("tools"), list):
         params["tools"] = [_known_tool(tool) for tool in params["tools"]]
+    if isinstance(params.get("input"), list):
+        params["input"] = [item for item in params["input"] if _is_known(item)]
     return params
+
+
+def _is_known(item: Any) -> bool:
+    kind = item.get("type") if isinstance(item, dict) else None
+    if kind is None or is_item_type(kind):
+        return True
+    warn_once(f"items of type {str(kind)[:MAX_NAME]!r} are dropped: they are not known here")
+    return False
 
 
 def _known_tool(tool: Any) -> Any:
@@ -100,9 +114,7 @@ def _known_tool(tool: Any) -> Any:
         return tool
     known = {name: value for name, value in tool.items() if name in _FunctionTool.__struct_fields__}
     for name in tool.keys() - known.keys():
-        warn_once(
-            f"the field {str(name)[:MAX_NAME]!r} of function tools is dropped: the Responses API does not have it"
-        )
+        warn_once(f"the field {str(name)[:MAX_NAME]!r} of function tools is dropped: it is not known here")
     return {"strict": None, **known, "parameters": known.get("parameters") or {"type": "object", "properties": {}}}
 
 

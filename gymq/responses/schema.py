@@ -104,8 +104,8 @@ class _FunctionCall(msgspec.Struct):
     status: _Status | None = None
 
 
-class _FunctionCallOutput(msgspec.Struct):
-    call_id: str
+class _FunctionCallOutput(msgspec.Struct, kw_only=True):
+    call_id: str | None = None
     output: str | list[_InputText | _InputImage | _InputFile]
 
 
@@ -133,24 +133,42 @@ _ITEMS: dict[object, type[msgspec.Struct]] = {
     "reasoning": _Reasoning,
     **dict.fromkeys(
         (
+            "additional_tools",
+            "apply_patch_call",
+            "apply_patch_call_output",
             "code_interpreter_call",
+            "compaction",
+            "compaction_trigger",
             "computer_call",
             "computer_call_output",
+            "configuration_update",
             "custom_tool_call",
             "custom_tool_call_output",
             "file_search_call",
             "image_generation_call",
+            "item_reference",
             "local_shell_call",
             "local_shell_call_output",
             "mcp_approval_request",
             "mcp_approval_response",
             "mcp_call",
             "mcp_list_tools",
+            "program",
+            "program_output",
+            "shell_call",
+            "shell_call_output",
+            "tool_search_call",
+            "tool_search_output",
             "web_search_call",
         ),
         _Opaque,
     ),
 }
+
+
+def is_item_type(kind: object) -> bool:
+    """Return whether items may have this `type`."""
+    return kind == "message" or (isinstance(kind, str) and kind in _ITEMS)
 
 
 def check_items(items: object, path: str) -> list[Item]:
@@ -193,6 +211,8 @@ def _check_item(item: object) -> Item:
 
 def _schema_of(item: Item) -> type[msgspec.Struct]:
     kind = item.get("type")
+    if kind is None and item.keys() <= {"type", "id"} and isinstance(item.get("id"), str):
+        return _Opaque  # a reference to an item, whose type may be absent
     if kind is None or kind == "message":
         role = item.get("role")
         if role is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ _SAME_NAME = (
     "user",
 )
 _LEADING_ROLES = ("system", "developer")
+_OF_THE_CALL = ("type", "id", "call_id", "status")
 
 
 def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> dict[str, Any]:
@@ -31,8 +33,10 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
 
     The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
     without separator, calls. With `token_ids` that message carries the token fields of its last item that has them.
-    Fields of the request that chat has no place for (`truncation`, `include`, `text`, ...) are dropped. So are tools
-    other than functions and the choice of such a tool, with one warning for each kind.
+    Calls of tools other than functions, and their outputs, become those of functions. Fields of the request that chat
+    has no place for (`truncation`, `include`, `text`, ...) are dropped. So are tools other than functions, the choice
+    of such a tool, and items that are no part of a call, such as a search by the endpoint: with one warning for each
+    kind.
 
     Raises:
         Unsupported: chat has no form for an item or part of the request, or it chooses one function, which the peer
@@ -105,7 +109,10 @@ def _messages(items: str | Iterable[Item], *, token_ids: bool) -> list[dict[str,
         return [{"role": "user", "content": [{"type": "text", "text": items}]}]
     messages: list[dict[str, Any]] = []
     turn: _AssistantTurn | None = None
-    for index, item in enumerate(items):
+    for index, given in enumerate(items):
+        item = given if _is_of_chat(given) else _as_function(given)
+        if item is None:
+            continue
         try:
             message = _other_message(item)
             if message is None:
@@ -131,16 +138,44 @@ def _other_message(item: Item) -> dict[str, Any] | None:
         case "function_call_output":
             content = _content(item["output"], ("input_text",), "output")
             return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
-        case "message" | None:
-            role = item["role"]
-            if role == "assistant":
-                return None
-            if role == "tool":
-                content = _content(item["content"], ("input_text", "text"), "content")
-                return {"role": role, "tool_call_id": item["tool_call_id"], "content": content}
-            return {"role": role, "content": _content(item["content"], tuple(_PARTS), "content")}
-        case other:
-            raise Unsupported("type", f"items of type {other} cannot be converted to chat")
+    role = item["role"]
+    if role == "assistant":
+        return None
+    if role == "tool":
+        content = _content(item["content"], ("input_text", "text"), "content")
+        return {"role": role, "tool_call_id": item["tool_call_id"], "content": content}
+    return {"role": role, "content": _content(item["content"], tuple(_PARTS), "content")}
+
+
+def _is_of_chat(item: Item) -> bool:
+    match item.get("type"):
+        case "message" | "reasoning" | "function_call":
+            return True
+        case "function_call_output":
+            return item.get("call_id") is not None
+        case kind:
+            return kind is None and "role" in item
+
+
+def _as_function(item: Item) -> Item | None:
+    """Return an item of a tool other than a function as one of a function; None if chat has no place for it."""
+    kind, call_id = str(item.get("type") or "item_reference"), item.get("call_id")
+    rest = {name: value for name, value in item.items() if name not in _OF_THE_CALL}
+    if isinstance(call_id, str) and kind.endswith("_output"):
+        output = rest.get("output")
+        text = output if isinstance(output, str) else json.dumps(rest, ensure_ascii=False)
+        return {"type": "function_call_output", "call_id": call_id, "output": text}
+    if isinstance(call_id, str):
+        name = rest.pop("name", None)
+        named = name if isinstance(name, str) and name else kind.removesuffix("_call")
+        return {
+            "type": "function_call",
+            "call_id": call_id,
+            "name": named,
+            "arguments": json.dumps(rest, ensure_ascii=False),
+        }
+    warn_once(f"items of type {kind[:MAX_NAME]!r} are dropped: Chat Completions has no place for them")
+    return None
 
 
 def _content(content: str | list[Item], types: tuple[str, ...], path: str) -> str | list[dict[str, Any]]:

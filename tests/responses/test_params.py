@@ -85,7 +85,6 @@ def test_fields_of_items_that_nobody_reads_survive() -> None:
         ({"type": "function_call", "call_id": "c"}, "input[1]:"),
         (output(value=3), "input[1].output:"),
         (output(value=None), "input[1].output:"),
-        ({"type": "function_call_output", "output": "3"}, "input[1]:"),
         ({"type": "reasoning", "id": "rs"}, "input[1]:"),
         ({"type": "reasoning", "id": "rs", "summary": "hm"}, "input[1].summary:"),
     ],

@@ -8,7 +8,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from gymq.responses import InvalidRequest, Unsupported, responses_to_chat, validate_params
+from gymq.responses import InvalidRequest, Unsupported, dropped, responses_to_chat, validate_params
 
 from .builders import assistant, call, output, reasoning, tokens, tool, user
 
@@ -106,8 +106,6 @@ def test_chat_shaped_history_is_understood() -> None:
         ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "input[1].content[0].file_id"),
         ({"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]}, "input[1].content[0].type"),
         (output(value=[{"type": "input_image", "image_url": "u"}]), "input[1].output[0].type"),
-        ({"type": "web_search_call", "id": "w"}, "input[1].type"),
-        ({"type": "custom_tool_call_output", "output": "x"}, "input[1].type"),
     ],
 )
 def test_what_chat_cannot_say_is_unsupported(item: dict[str, Any], path: str) -> None:
@@ -115,6 +113,31 @@ def test_what_chat_cannot_say_is_unsupported(item: dict[str, Any], path: str) ->
         messages(user("a"), item)
 
     assert caught.value.path == path
+
+
+def test_a_call_of_another_tool_is_one_of_a_function() -> None:
+    custom = {"type": "custom_tool_call", "id": "c", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"}
+    shell = {"type": "shell_call", "call_id": "c2", "action": {"commands": ["ls"]}, "status": "completed"}
+    outputs = [
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done"},
+        {"type": "shell_call_output", "call_id": "c2", "output": [{"stdout": "a"}]},
+    ]
+    turn, first, second = messages(custom, shell, *outputs)
+    assert [call["function"] for call in turn["tool_calls"]] == [
+        {"name": "apply_patch", "arguments": '{"input": "*** Begin"}'},
+        {"name": "shell", "arguments": '{"action": {"commands": ["ls"]}}'},
+    ]
+    assert first == {"role": "tool", "tool_call_id": "c1", "content": "Done"}
+    assert second == {"role": "tool", "tool_call_id": "c2", "content": '{"output": [{"stdout": "a"}]}'}
+
+
+def test_what_is_no_part_of_a_call_is_dropped_with_one_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dropped, "_reported", set())
+    searched = {"type": "web_search_call", "id": "w", "status": "completed"}
+    assert messages(user("a"), searched, assistant("b"), searched) == messages(user("a"), assistant("b"))
+    assert caplog.messages == ["items of type 'web_search_call' are dropped: Chat Completions has no place for them"]
 
 
 @pytest.mark.parametrize(
