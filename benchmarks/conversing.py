@@ -31,6 +31,17 @@ GENERATIONS = [array("i", _random.choices(range(150_000), k=SAMPLED)) for _ in r
 LOG_PROBS = [array("f", [-_random.expovariate(2.0) for _ in range(SAMPLED)]) for _ in range(_NUM)]
 
 
+_all = array("i")  # the tokens of a conversation, as far as they were needed
+
+
+def prompt_of(turn: int) -> array[int]:
+    """The tokens before a turn, counted from 0, in one piece."""
+    while len(_all) <= turn * (BETWEEN + SAMPLED):
+        number = len(_all) // (BETWEEN + SAMPLED) % _NUM
+        _all.extend(PROMPTS[number] + GENERATIONS[number])
+    return _all[: turn * (BETWEEN + SAMPLED) + BETWEEN]
+
+
 class Pages:
     read = 0
 
@@ -52,12 +63,9 @@ class Book(gymq.Resources[gymq.Row, Pages]):
 
 
 class Reader(gymq.Model):
-    """Calls the tool until the last turn. With `token_ids` it says all of its prompt, as engines do."""
+    """Calls the tool until the last turn. With `token_ids` it says all of its prompt, as engines do, from no memory."""
 
     max_concurrency = 100_000
-
-    async def start(self) -> None:
-        self._so_far: dict[str, array[int]] = {}
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         asked = request.params["metadata"]
@@ -70,12 +78,7 @@ class Reader(gymq.Model):
         else:
             item |= {"type": "function_call", "call_id": f"i{turn}", "name": "read", "arguments": "{}"}
         if asked["token_ids"] == "yes":
-            so_far = self._so_far.setdefault(request.session, array("i"))
-            so_far.extend(PROMPTS[turn % _NUM])
-            item["prompt_token_ids"] = so_far[:]
+            item["prompt_token_ids"] = prompt_of(turn)
             item["generation_token_ids"] = GENERATIONS[turn % _NUM]
             item["generation_log_probs"] = LOG_PROBS[turn % _NUM]
-            so_far.extend(GENERATIONS[turn % _NUM])
-            if is_last:
-                del self._so_far[request.session]
         return response_of(item, BETWEEN, SAMPLED)

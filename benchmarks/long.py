@@ -42,7 +42,11 @@ class Cost:
     wire: float  # into the server, entries of journals and stored rollouts among it
     store: float
     file: float
-    peak_bytes: int  # proportional, of all processes together
+    peak: dict[str, int]  # of each process when all together had the most; bytes, proportional
+
+    @property
+    def peak_bytes(self) -> int:
+        return sum(self.peak.values())
 
     def line(self) -> str:
         return (
@@ -58,6 +62,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.memory:
         cost = _once(100, token_ids=True, rollouts=256, in_flight=256)
+        print(", ".join(f"{name} {size / 2**20:,.0f}" for name, size in cost.peak.items()))
         print(f"256 rollouts of 100 turns in flight: {cost.peak_bytes / 2**20:,.0f} MiB in all processes together")
         return
     turns = (TURNS[0], TURNS[-1]) if arguments.quick else TURNS
@@ -103,7 +108,9 @@ async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folde
         processes = family(os.getpid())
         stored, received = await _stored_bytes(bus), await _received_bytes(bus)
         output = folder / "rollouts.jsonl"
-        with _watched(processes) as peak:
+        names = {child.process.pid: child.name for child in cluster.children if child.process is not None}
+        names[os.getpid()] = "collection"
+        with _watched(processes) as sizes:
             cpu = cpu_s(processes)
             collection = await _collect(bus, data, output, rollouts, in_flight)
             cpu = cpu_s(processes) - cpu
@@ -113,7 +120,8 @@ async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folde
         raise RuntimeError(f"{collection.progress.failed} of {rollouts} failed")
     in_all = turns * rollouts
     file = output.stat().st_size
-    return Cost(turns, 1000 * cpu / in_all, received / in_all, stored / in_all, file / in_all, peak.value)
+    peak = {names.get(one.pid, "nats-server"): size for one, size in zip(processes, sizes, strict=True)}
+    return Cost(turns, 1000 * cpu / in_all, received / in_all, stored / in_all, file / in_all, peak)
 
 
 def _row(turns: int, token_ids: bool) -> bytes:
@@ -153,9 +161,9 @@ async def _received_bytes(bus: Bus) -> int:
 
 @contextmanager
 def _watched(processes: list[psutil.Process]) -> Iterator[Any]:
-    """Find the peak of the memory of processes, from one that is not measured: looking costs CPU time too."""
+    """Find the memory of processes at their peak, from one that is not measured: looking costs CPU time too."""
     context = multiprocessing.get_context("spawn")
-    peak, ready = context.Value("q", 0), context.Event()
+    peak, ready = context.Array("q", len(processes)), context.Event()
     watcher = context.Process(target=_watch, args=([process.pid for process in processes], peak, ready), daemon=True)
     watcher.start()
     try:
@@ -170,7 +178,9 @@ def _watched(processes: list[psutil.Process]) -> Iterator[Any]:
 def _watch(pids: list[int], peak: Any, ready: Any) -> None:
     processes = [psutil.Process(pid) for pid in pids]
     while True:
-        peak.value = max(peak.value, sum(process.memory_full_info().pss for process in processes))
+        sizes = [process.memory_full_info().pss for process in processes]
+        if sum(sizes) > sum(peak):
+            peak[:] = sizes
         ready.set()
         time.sleep(0.5)
 

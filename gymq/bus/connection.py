@@ -23,6 +23,7 @@ from nats.aio.subscription import Subscription as Subscription
 
 from gymq.bus import credentials, library, tls, unguessable
 from gymq.bus.client import MendedClient, TlsClient
+from gymq.bus.large_bodies import LargeBodies
 from gymq.errors import BusError as BusError
 from gymq.protocol import subjects
 from gymq.redaction import redact
@@ -77,6 +78,7 @@ class Connection:
         self._looking: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
         self.storing = asyncio.Semaphore(MOST_STORES)
+        self.large_bodies = LargeBodies()
         self.unstored: Counter[str] = Counter()  # messages that the server does not take for now, by the reason
         self.lost = asyncio.Event()  # set when the connection is closed for good
 

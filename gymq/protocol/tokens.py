@@ -189,18 +189,21 @@ def linked(items: list[Any]) -> list[Any]:
 
 
 class TokenChain:
-    """The tokens of a conversation so far, to find out which prompts continue them."""
+    """The tokens of a conversation so far, to find out which prompts continue them. It copies none."""
 
     def __init__(self, last: CallTokens | None) -> None:
         """Begin with the last call of a conversation."""
         self._last = last
-        self._packed = bytearray() if last is None else _packed_tokens(last)
-        self._num_bytes = len(self._packed)  # of this chain: replies to the same call share the beginning
+        self._pieces: list[array[int]] = []
+        if last is not None:
+            prompt = last.prompt.full() if isinstance(last.prompt, ContinuedPrompt) else last.prompt
+            self._pieces += (_ids(prompt), _ids(last.generation))
+        self._num_pieces = len(self._pieces)  # of this chain: replies to the same call share the beginning
 
     def after(self, output: list[Any]) -> tuple[TokenChain, list[Any]]:
         """Return the chain after a reply, and the reply's items: prompts that continue the chain are continued ones."""
         chain = TokenChain(None)
-        chain._last, chain._packed, chain._num_bytes = self._last, self._packed, self._num_bytes
+        chain._last, chain._pieces, chain._num_pieces = self._last, self._pieces, self._num_pieces
         items = list(output)  # a model may give the same items in another reply
         for position, item in enumerate(output):
             tokens = tokens_of(item)
@@ -210,34 +213,34 @@ class TokenChain:
 
     def _add(self, tokens: CallTokens) -> Sequence[int]:
         """Add the tokens of a call; return its prompt, continued if it continues the chain."""
-        if len(self._packed) != self._num_bytes:
-            self._packed = self._packed[: self._num_bytes]  # another reply to the same call was added to it
+        if len(self._pieces) != self._num_pieces:
+            self._pieces = self._pieces[: self._num_pieces]  # another reply to the same call was added to it
         prompt = tokens.prompt
         if isinstance(prompt, ContinuedPrompt) and not prompt.follows(self._last):
             prompt = prompt.full()
         if self._last is not None and isinstance(prompt, array) and self._begins(prompt):
-            length = len(self._packed) // prompt.itemsize
+            length = len(self._last.prompt) + len(self._last.generation)
             prompt = ContinuedPrompt(length, prompt[length:], self._last)
         if isinstance(prompt, ContinuedPrompt):
-            self._packed += prompt.suffix.tobytes()
-            self._packed += array("i", tokens.generation).tobytes()
+            self._pieces += (prompt.suffix, _ids(tokens.generation))
         else:
-            self._packed = _packed_tokens(CallTokens(prompt, tokens.generation))
-        self._num_bytes = len(self._packed)
+            self._pieces = [_ids(prompt), _ids(tokens.generation)]
+        self._num_pieces = len(self._pieces)
         self._last = CallTokens(prompt, tokens.generation)
         return prompt
 
     def _begins(self, prompt: array[int]) -> bool:
-        """Return whether a prompt begins with the tokens so far; compared as bytes, and without a copy."""
-        with memoryview(prompt) as ids, ids.cast("B") as data:
-            return len(data) >= self._num_bytes and self._packed.startswith(data[: self._num_bytes])
+        """Return whether a prompt begins with the tokens so far; each piece is compared as bytes."""
+        data, position = prompt.tobytes(), 0
+        for piece in self._pieces:
+            if not data.startswith(piece, position):  # it takes whatever has bytes
+                return False
+            position += len(piece) * piece.itemsize
+        return True
 
 
-def _packed_tokens(tokens: CallTokens) -> bytearray:
-    prompt = tokens.prompt.full() if isinstance(tokens.prompt, ContinuedPrompt) else array("i", tokens.prompt)
-    packed = bytearray(prompt.tobytes())
-    packed += array("i", tokens.generation).tobytes()
-    return packed
+def _ids(tokens: Sequence[int]) -> array[int]:
+    return tokens if isinstance(tokens, array) else array("i", tokens)
 
 
 def pack(response: dict[str, Any]) -> None:

@@ -57,9 +57,10 @@ class OutcomeStore:
             BadMessage: the outcome has no wire form.
         """
         subject = subjects.rollout(*outcome.rollout_id)
-        body = await blobs.shrink(self._bus, without_credentials(encode(outcome)), "rollout", outcome.rollout_id)
+        body, num_large = await self._bus.large_bodies.encoded(lambda: without_credentials(encode(outcome)))
         headers = {"Nats-Expected-Last-Subject-Sequence": str(replaces or 0)}
         try:
+            body = await blobs.shrink(self._bus, body, "rollout", outcome.rollout_id)
             await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
         except JetStreamError as error:
             if error.code != WRONG_LAST_SEQUENCE:
@@ -67,6 +68,8 @@ class OutcomeStore:
             # It may be our own, stored by a try whose acknowledgement was lost.
             stored = await self._js.last(streams.ROLLOUTS, subject)
             return stored is not None and stored.data == body
+        finally:
+            self._bus.large_bodies.give_back(num_large)
         return True
 
     async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:

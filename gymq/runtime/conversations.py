@@ -118,7 +118,7 @@ def _num_bytes(values: Iterable[object]) -> int:
         elif isinstance(value, list):
             total += _ITEM_BYTES + _num_bytes(value)
         elif isinstance(value, array):
-            total += 2 * len(value) * value.itemsize  # on its item and in the chain
+            total += len(value) * value.itemsize
         elif isinstance(value, tokens.ContinuedPrompt):
             total += _num_bytes([value.suffix])
     return total

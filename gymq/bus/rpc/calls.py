@@ -83,12 +83,13 @@ class _Worker(NamedTuple):
 
 
 class _Pending:
-    __slots__ = ("deadline", "future", "id", "reply", "subject", "timer", "worker")
+    __slots__ = ("deadline", "future", "id", "num_large", "reply", "subject", "timer", "worker")
 
     def __init__(self, subject: str, deadline: float, future: asyncio.Future[Message]) -> None:
         self.subject = subject
         self.deadline = deadline  # on the event loop's clock
         self.future = future
+        self.num_large = 0  # bytes of the request, if it is large and not known to have arrived
         self.reply = ""
         self.id = ""  # known once it is accepted
         self.timer: asyncio.TimerHandle | None = None
@@ -224,21 +225,12 @@ class Calls:
 
     async def _once(self, subject: str, request: Call, deadline: float) -> Message:
         loop = asyncio.get_running_loop()
-        try:
-            body = encode(request)
-            if len(body) > self._bus.max_body_bytes:
-                body = await blobs.shrink_call(self._bus, body, patience_s=deadline - loop.time())
-        except BadMessage as error:
-            raise RolloutError(
-                FailureClass.BAD_REQUEST, f"the request to {subject} has no wire form: {error}"
-            ) from None
-        except BusError as error:
-            raise CallLost(f"a large request could not be sent: {error}") from None
         pending = _Pending(subject, deadline, loop.create_future())
-        answered_by = subjects.answered_by(subject)
-        pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message), answered_by)
-        pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
         try:
+            body = await self._body(subject, request, pending)
+            answered_by = subjects.answered_by(subject)
+            pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message), answered_by)
+            pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
             await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
             reply = await pending.future
             if isinstance(reply, BlobRef):
@@ -266,7 +258,25 @@ class Calls:
             raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable, curable=reply.curable)
         return reply
 
+    async def _body(self, subject: str, request: Call, pending: _Pending) -> bytes:
+        """Return the body of a request; a large one waits for its room."""
+        try:
+            body, pending.num_large = await self._bus.large_bodies.encoded(lambda: encode(request), pending.deadline)
+            if len(body) <= self._bus.max_body_bytes:
+                return body
+            left_s = pending.deadline - asyncio.get_running_loop().time()
+            return await blobs.shrink_call(self._bus, body, patience_s=left_s)
+        except TimeoutError:
+            text = f"no room for a large request to {subject} before its deadline"
+            raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text) from None
+        except BadMessage as error:
+            text = f"the request to {subject} has no wire form: {error}"
+            raise RolloutError(FailureClass.BAD_REQUEST, text) from None
+        except BusError as error:
+            raise CallLost(f"a large request could not be sent: {error}") from None
+
     def _on_reply(self, pending: _Pending, message: Msg) -> None:
+        self._arrived(pending)
         if pending.future.done():  # cancelled in this turn of the event loop, or at its deadline
             self._on_late_reply(message)
             return
@@ -314,8 +324,15 @@ class Calls:
         if pending.worker is not None:
             self._cancel(pending.worker, pending.reply)
 
+    def _arrived(self, pending: _Pending) -> None:
+        """Make room for other large requests: somebody has this one."""
+        if pending.num_large:
+            self._bus.large_bodies.give_back(pending.num_large)
+            pending.num_large = 0
+
     def _forget(self, pending: _Pending) -> None:
         self._bus.forget(pending.reply)
+        self._arrived(pending)
         if pending.timer is not None:
             pending.timer.cancel()
         if pending.worker is not None:
