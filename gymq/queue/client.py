@@ -14,6 +14,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task, encode
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.queue.steering import steer
 from gymq.queue.tasks import cancelled_outcome, read_task
 
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
@@ -181,6 +182,8 @@ class QueueClient:
                     await streams.remove_message(self._js, streams.TASKS, sequence)
             except Denied:
                 may_settle = False  # a client with a role of its own: agents settle each as they come to it
+        if not may_settle and task_index is None:
+            await steer(self._bus, run, paused=False)  # of a paused run they would come to none
         return num_queued
 
 

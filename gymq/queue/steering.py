@@ -12,16 +12,30 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from gymq.bus import Bus, streams
 from gymq.bus.heard import Heard
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Steering, decoder, encode
+from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering, decoder, encode
 
 STEER_PATIENCE_S = 30.0
 
 _decode = decoder(Steering)
+
+
+class Retuning(msgspec.Struct, forbid_unknown_fields=True):
+    """What is to change of how a run in progress is taken; what is not given stays."""
+
+    share: Share | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    max_in_flight: Count | UnsetType | None = UNSET  # None: no limit
+
+    def given(self) -> dict[str, Any]:
+        """Return the changes, as `steer` takes them."""
+        fields = msgspec.structs.asdict(self)
+        return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 class Steered:

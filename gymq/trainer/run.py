@@ -14,16 +14,19 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
+
+import msgspec
 
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import is_running
 from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.protocol import subjects
-from gymq.protocol.messages import Outcome, Task
+from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
+from gymq.queue.steering import Retuning, steer
 from gymq.trainer.groups import Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
 from gymq.weights.pushing import Pushed, PushError, newest, push
 
@@ -322,6 +325,55 @@ class TrainingRun:
         versions = [*record.before, record.policy_version]
         behind = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
         return group.fresh(lambda version: behind.get(version, len(versions)), max_staleness)
+
+    # Steering ---------------------------------------------------------------------------------------------------------
+
+    async def pause(self) -> None:
+        """Have agents begin no rollout of this run until it is resumed, also after restarts; those in flight finish.
+
+        Raises:
+            BusError: it is not stored; call it again.
+        """
+        await steer(self._bus, self.run, paused=True)
+
+    async def resume(self) -> None:
+        """Have agents begin rollouts of this run again.
+
+        Raises:
+            BusError: it is not stored; call it again.
+        """
+        await steer(self._bus, self.run, paused=False)
+
+    async def retune(self, **changes: Any) -> Steering:
+        """Change how the tasks of this run are taken, from now on and until it is changed again.
+
+        Args:
+            changes: `share` of the workers, relative to other runs of the same class; `priority`: `urgent`, `normal` or
+                `background`; `max_in_flight`: rollouts of each agent, None for no limit. What is not given stays.
+
+        Returns:
+            How the run is steered now.
+
+        Raises:
+            TrainerError: a change is not one.
+            BusError: it is not stored; call it again.
+        """
+        try:
+            given = msgspec.convert(changes, Retuning).given()
+        except msgspec.ValidationError as error:
+            raise TrainerError(f"retune: {error}") from None
+        return await steer(self._bus, self.run, **given)
+
+    async def cancel(self) -> int:
+        """Cancel all rollouts of this run, for good; groups that are awaited end with the samples that they have.
+
+        Returns:
+            The number of rollouts that were queued or in flight.
+
+        Raises:
+            BusError: not all are cancelled; call it again.
+        """
+        return await self._queue.cancel(self.run)
 
     # Weights ----------------------------------------------------------------------------------------------------------
 

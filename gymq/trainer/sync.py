@@ -11,6 +11,7 @@ from typing import Any, Self, TypeVar
 
 from gymq.bus.loop_thread import LoopThread
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
+from gymq.protocol.messages import Steering
 from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
 from gymq.weights.pushing import Pushed
@@ -77,6 +78,22 @@ class SyncTrainingRun:
                 yield group
         finally:
             self._thread.run(_end(following))
+
+    def pause(self) -> None:
+        """Pause the run as `TrainingRun.pause` does."""
+        self._thread.run(self._run.pause())
+
+    def resume(self) -> None:
+        """Resume the run as `TrainingRun.resume` does."""
+        self._thread.run(self._run.resume())
+
+    def retune(self, **changes: Any) -> Steering:
+        """Change how the tasks of the run are taken, as `TrainingRun.retune` does."""
+        return self._thread.run(self._run.retune(**changes))
+
+    def cancel(self) -> int:
+        """Cancel all rollouts of the run, as `TrainingRun.cancel` does."""
+        return self._thread.run(self._run.cancel())
 
     def update_weights(
         self,

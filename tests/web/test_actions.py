@@ -11,6 +11,7 @@ from gymq.bridge.viewer import Viewer
 from gymq.protocol import subjects
 from gymq.protocol.messages import DeadLetter, FailureClass, Task, encode
 from gymq.queue.client import QueueClient
+from gymq.queue.steering import read_steering
 from gymq.runs.stored_runs import Runs
 
 from .conftest import Web, failure, rollout
@@ -55,6 +56,42 @@ async def test_a_run_is_cancelled_with_what_is_queued_of_it(web: Web, run: str) 
     (listed,) = (await web.get("runs", text=run))["runs"]
     assert listed["state"] == "cancelled"
     assert (await post(web, "runs/none-of-this-name/cancel"))[0] == 404
+
+
+async def test_a_run_is_paused_resumed_and_retuned_and_keeps_it_for_the_next_viewer(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=2)
+    status, paused = await post(web, f"runs/{run}/pause")
+    assert (status, paused["paused"]) == (200, True)
+    async with Viewer(web.world.bus, "127.0.0.1") as later, web.session.get(f"{later.url}api/runs/{run}") as answer:
+        assert (await answer.json())["state"] == "paused"
+    status, retuned = await post(web, f"runs/{run}/retune", {"share": 4, "priority": "urgent", "max_in_flight": 3})
+    assert (status, retuned["share"], retuned["priority"], retuned["max_in_flight"]) == (200, 4.0, "urgent", 3)
+    assert retuned["paused"]
+    status, resumed = await post(web, f"runs/{run}/resume")
+    assert status == 200
+    assert not resumed.get("paused")
+    steering = await read_steering(web.world.bus, run)
+    assert steering is not None
+    assert (steering.share, steering.priority, steering.max_in_flight, steering.paused) == (4.0, "urgent", 3, False)
+    await post(web, f"runs/{run}/retune", {"max_in_flight": None})
+    steering = await read_steering(web.world.bus, run)
+    assert steering is not None
+    assert (steering.share, steering.max_in_flight) == (4.0, None)
+
+
+@pytest.mark.parametrize("path", ["pause", "resume", "retune"])
+async def test_a_run_that_does_not_exist_cannot_be_steered(web: Web, path: str) -> None:
+    assert (await post(web, f"runs/none-of-this-name/{path}", {}))[0] == 404
+
+
+@pytest.mark.parametrize(
+    "body", [{"share": 0}, {"share": "much"}, {"priority": "high"}, {"max_in_flight": 0}, {"paused": True}, []]
+)
+async def test_a_change_of_a_run_that_is_not_one_is_refused(web: Web, run: str, body: Any) -> None:
+    await web.announce(run, num_rollouts=2)
+    async with web.session.post(f"{web.url}api/runs/{run}/retune", json=body) as answer:
+        assert answer.status == 422
+    assert await read_steering(web.world.bus, run) is None
 
 
 @pytest.mark.parametrize("path", ["runs/{}", "rollouts/{}/0/0"])

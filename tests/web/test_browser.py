@@ -16,6 +16,7 @@ from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import encode_configuration
 from gymq.protocol import subjects
 from gymq.protocol.messages import DeadLetter, FailureClass, Stage, Timing, Unresolved, encode
+from gymq.queue.steering import read_steering
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
 
@@ -508,6 +509,25 @@ async def test_a_run_is_described_and_cancelled_from_its_page(web: Web, run: str
     await page.shows("Press again to cancel it")
     await page.value(press.format("cancel it"))
     await page.until("document.querySelector('.badge.cancelled') !== null")
+
+
+async def test_a_run_is_paused_and_resumed_from_its_page(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=4)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    names = "[...document.querySelectorAll('.actions button')].map((one) => one.textContent)"
+    press = "[...document.querySelectorAll('.actions button')].find((one) => one.textContent === '{}').click()"
+    await page.until(f"{names}.includes('pause') && !{names}.includes('resume')")
+    await page.value(press.format("pause"))
+    await page.until("document.querySelector('.badge.paused') !== null")
+    await page.until(f"{names}.includes('resume') && {names}.includes('cancel') && !{names}.includes('pause')")
+    steering = await read_steering(web.world.bus, run)
+    assert steering is not None
+    assert steering.paused
+    await page.value(press.format("resume"))
+    await page.until("document.querySelector('.badge.paused') === null")
+    await page.until(f"{names}.includes('pause') && !{names}.includes('resume')")
 
 
 async def test_several_runs_are_marked_and_compared(web: Web, run: str, page: Page) -> None:

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Annotated, Any
 
 import msgspec
-from msgspec import UNSET, UnsetType
 
 from gymq.bridge.failures import BridgeError, not_found, run_not_found
 from gymq.bridge.web.run_views import MOST_SEARCHED
@@ -14,12 +13,12 @@ from gymq.bus import Bus
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.protocol import subjects
-from gymq.protocol.messages import Count, Outcome, Priority, Run, Share, Steering, VerifiedRollout, encode
+from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout, encode
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.steering import steer
+from gymq.queue.steering import Retuning, steer
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.requeue import NotRequeued, Requeuer, RequeueResult
 
@@ -34,14 +33,6 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
 
     note: Annotated[str, msgspec.Meta(max_length=4000)] = ""
     tags: Annotated[list[Tag], msgspec.Meta(max_length=20)] = []
-
-
-class Retuning(msgspec.Struct, forbid_unknown_fields=True):
-    """What is to change of a run that is in progress."""
-
-    share: Share | UnsetType = UNSET
-    priority: Priority | UnsetType = UNSET
-    max_in_flight: Count | UnsetType | None = UNSET  # None: no limit
 
 
 class Requeued(msgspec.Struct, frozen=True):
@@ -87,8 +78,7 @@ class RunActions:
             BridgeError: 404; there is no such run.
             BusError, BadToken
         """
-        given = {name: value for name in Retuning.__struct_fields__ if (value := getattr(changes, name)) is not UNSET}
-        return await self._steer(run, **given)
+        return await self._steer(run, **changes.given())
 
     async def _steer(self, run: str, **changes: Any) -> Steering:
         if not await self._runs.exists(run):

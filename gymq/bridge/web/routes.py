@@ -12,7 +12,7 @@ from aiohttp import web
 from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import BridgeError, invalid, not_found, run_not_found
 from gymq.bridge.http import JSON, read_body
-from gymq.bridge.web.actions import Description, Retuning, RunActions, refused_change
+from gymq.bridge.web.actions import Description, RunActions, refused_change
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList, Wanted
@@ -28,6 +28,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.queue.steering import Retuning
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_flight import tasks_in_flight
 from gymq.runs.outcome_fields import exact_record

@@ -1,4 +1,4 @@
-// What a reader may do with a run: describe it, take it along, requeue its failures, cancel it.
+// What a reader may do with a run: describe it, take it along, requeue its failures, pause, resume and cancel it.
 
 import { download, get, post } from "./api.js";
 import { address, el, show } from "./dom.js";
@@ -30,6 +30,14 @@ export function actionBar(run, site, signal) {
     const done = await post(["runs", run, "requeue"], {}, signal);
     return `${count(done.requeued)} requeued, ${count(done.rewarded)} had a reward by now, ${count(done.kept)} left${done.reasons.length ? `: ${done.reasons.join("; ")}` : ""}`;
   });
+  const pause = button("pause", async () => {
+    await post(["runs", run, "pause"], {}, signal);
+    return "paused: rollouts in flight finish, no other is started until the run is resumed";
+  });
+  const resume = button("resume", async () => {
+    await post(["runs", run, "resume"], {}, signal);
+    return "resumed";
+  });
   let isSure = false;
   const cancel = button("cancel", async () => {
     if (!isSure) {
@@ -48,8 +56,12 @@ export function actionBar(run, site, signal) {
     // Only what makes sense now is offered.
     update: (view) => {
       const failures = Object.keys(view.overview.failures).length;
-      const isOpen = ["queued", "running", "interrupted"].includes(view.state);
-      for (const [one, isOffered] of [[replay, failures && view.state !== "cancelled"], [cancel, isOpen]]) {
+      const isPaused = view.state === "paused";
+      const isOpen = isPaused || ["queued", "running", "interrupted"].includes(view.state);
+      const offers = [
+        [replay, failures && view.state !== "cancelled"], [pause, isOpen && !isPaused], [resume, isPaused], [cancel, isOpen],
+      ];
+      for (const [one, isOffered] of offers) {
         if (site.may_change && isOffered) { if (!one.isConnected) node.append(one); } else one.remove();
       }
     },
