@@ -74,7 +74,17 @@ class AgentHarness(Generic[AgentT_co]):
         self._processes.close()
 
     async def run(self, row: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
-        """Run one rollout of a row; return the verdict, and the response of all turns."""
+        """Run one rollout of a row.
+
+        Args:
+            row: as a line of a data set, with `responses_create_params`.
+
+        Returns:
+            The verdict, and the response of all turns.
+
+        Raises:
+            RolloutError: the rollout has no verdict.
+        """
         rollout = Rollout(
             self,
             rollout_id="test/0/0",

@@ -189,6 +189,15 @@ class RolloutError(GymqError):
         retryable: bool | None = None,
         curable: bool = False,
     ) -> None:
+        """Describe a failure.
+
+        Args:
+            failure_class: why there is no result.
+            message: one sentence for people; secrets in it are hidden.
+            stage: where it happened, if the caller knows.
+            retryable: whether a retry may succeed; None: as `RETRIES` says of the class.
+            curable: whether the set-up is at fault.
+        """
         super().__init__(redact(message))  # it is stored for everybody to read
         self.failure_class = failure_class
         self.stage = stage
@@ -197,6 +206,7 @@ class RolloutError(GymqError):
 
     @property
     def message(self) -> str:
+        """The sentence for people."""
         return str(self.args[0])
 
     @property
@@ -220,21 +230,24 @@ class SessionGone(RolloutError):
 
 
 class InvalidTask(RolloutError):
-    """The row, or the response to verify, does not fit."""
+    """The row, or the response to verify, does not fit; the rollout ends as `invalid_task`, without a retry."""
 
     def __init__(self, message: str) -> None:
         super().__init__(FailureClass.INVALID_TASK, message)
 
 
 class JudgeFailed(RolloutError):
-    """The judge model could not be asked, or gave no usable reply. Not a wrong answer."""
+    """The judge model could not be asked, or gave no usable reply. Not a wrong answer; the verdict is retried.
+
+    Pass `curable=True` if the set-up is at fault, such as a key that is refused.
+    """
 
     def __init__(self, message: str, *, curable: bool = False) -> None:
         super().__init__(FailureClass.JUDGE_FAILED, message, curable=curable)
 
 
 class ComponentFailed(RolloutError):
-    """A service the verifier depends on could not be asked. Not a wrong answer."""
+    """A service the verifier depends on could not be asked. Not a wrong answer; the verdict is retried."""
 
     def __init__(self, message: str) -> None:
         super().__init__(FailureClass.COMPONENT_FAILED, message)
@@ -243,7 +256,9 @@ class ComponentFailed(RolloutError):
 class ToolError(GymqError):
     """A tool refused a call. The model reads `message`; the rollout continues.
 
-    `status` follows HTTP: 400 session not seeded, 404 unknown tool, 422 arguments do not fit, 500 the tool failed.
+    Attributes:
+        status: as of HTTP: 400 session not seeded, 404 unknown tool, 422 arguments do not fit, 500 the tool failed.
+        message: one sentence for the model.
     """
 
     def __init__(self, status: int, message: str) -> None:

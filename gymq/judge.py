@@ -176,7 +176,12 @@ class Judge:
 
     @classmethod
     def of(cls, worker: Resources[Any], options: JudgeOptions) -> Judge:
-        """Return the judge that a verifier's options describe."""
+        """Return the judge that a verifier's options describe.
+
+        Args:
+            worker: the verifier.
+            options: its options, or the part of them that is about the judge.
+        """
         return cls(
             worker,
             options.judge_model_server.name,
@@ -187,6 +192,10 @@ class Judge:
 
     async def ask(self, prompt: str, read: Reader) -> Judgement:
         """Ask about one thing: the system message, if there is one, and the prompt as the user's message.
+
+        Args:
+            prompt: the whole text for the judge.
+            read: returns the verdict in its response, such as `Question.read`.
 
         Raises:
             JudgeFailed: it could not be asked.

@@ -50,7 +50,7 @@ class WeightsUpdate:
     policy_version: str
     path: str | None = None
     weights: bytes | None = None  # one file in the safetensors format
-    # What becomes of requests that run: they go on with the new weights, are finished first, or are ended.
+    # What becomes of requests that run: they continue with the new weights, are finished first, or are ended.
     mode: WeightsMode = "keep"
 
 

@@ -47,7 +47,11 @@ class Agent(Worker):
         return True
 
     async def run(self, rollout: Rollout) -> Verdict:
-        """Run the whole rollout: seed, converse, verify."""
+        """Run the whole rollout: seed, converse, verify.
+
+        Raises:
+            RolloutError: there is no verdict.
+        """
         async with rollout.session() as session:
             await self.converse(rollout, session)
             if self.options.skip_verification:
@@ -55,7 +59,15 @@ class Agent(Worker):
             return await session.verify(rollout.response)
 
     async def converse(self, rollout: Rollout, session: Session) -> None:
-        """Hold the conversation of model and tools, without seeding and verifying."""
+        """Hold the conversation of model and tools, without seeding and verifying.
+
+        Args:
+            rollout: the conversation: `respond` asks the model, `record` adds an item.
+            session: the environment of this rollout, seeded: `call` runs a tool.
+
+        Raises:
+            RolloutError: a call failed for good, which ends the rollout; let it pass.
+        """
         raise NotImplementedError
 
 

@@ -47,20 +47,27 @@ class StalenessCheck(Protocol):
 
 @dataclass(frozen=True)
 class Reply:
-    """The reply of the model to one call."""
+    """The reply of the model to one call.
+
+    Attributes:
+        response: the whole Responses object, checked.
+    """
 
     response: responses.Response
 
     @property
     def output(self) -> list[responses.OutputItem]:
+        """The items of the reply, in order."""
         return self.response["output"]
 
     @property
     def function_calls(self) -> list[responses.FunctionCall]:
+        """The calls in the reply, in order; `arguments` is text as the model wrote it."""
         return responses.function_calls(self.response)
 
     @property
     def has_message(self) -> bool:
+        """Whether the reply has a message to the user."""
         return any(item.get("type") == "message" and item.get("role") == "assistant" for item in self.output)
 
     @property
@@ -262,6 +269,7 @@ class Rollout(RolloutCalls):
 
     @property
     def has_response(self) -> bool:
+        """Whether the model has replied, so that there is something to verify."""
         return self._response is not None or self._envelope is not None
 
 

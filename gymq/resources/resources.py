@@ -102,6 +102,10 @@ class Resources(Worker, Generic[RowT, StateT]):
     async def compute(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a function of a module in a separate process, within the class's `compute_limits`.
 
+        Args:
+            function: one that can be pickled, as its arguments and its result can.
+            args, kwargs: its arguments.
+
         Raises:
             CpuTimeUsedUp: it used up its processor time; the reply is to blame.
             MemoryError: it took too much memory; so is the reply.
@@ -125,7 +129,12 @@ class Resources(Worker, Generic[RowT, StateT]):
         raise ToolError(400, "the session is not seeded")
 
     async def reseed(self, state: StateT, row: Any) -> StateT:
-        """Return the state after a session was seeded again. By default the session starts over."""
+        """Return the state after a session was seeded again. By default the session starts over.
+
+        Args:
+            state: of the session until now.
+            row: as that of `open`.
+        """
         await awaited(self.close(state))
         opened: StateT = await awaited(self.open(row))
         return opened
@@ -169,7 +178,11 @@ class Resources(Worker, Generic[RowT, StateT]):
             raise JudgeFailed(f"{model}: {error.message}", curable=error.curable) from None
 
     def parse_row(self, row: bytes | dict[str, Any], row_type: type[Row] | None = None) -> Any:
-        """Parse a row as the class's row type, or as another.
+        """Parse a row.
+
+        Args:
+            row: its JSON text, or an object.
+            row_type: what to parse it as; None: the class's row type.
 
         Raises:
             InvalidTask: a field is not valid; the error names it.

@@ -17,11 +17,17 @@ StateT_co = TypeVar("StateT_co", default=Any, covariant=True)
 
 @dataclass
 class VerifyRequest(Generic[RowT_co, StateT_co]):
-    """The input of a verifier."""
+    """The input of a verifier.
+
+    Attributes:
+        row: the row of the data set, as the class's row type.
+        response: the Responses object of the whole rollout, with the items of all turns.
+        state: the session's; None in one that was never seeded and never called.
+    """
 
     row: RowT_co
-    response: responses.Response  # of the whole rollout
-    state: StateT_co | None = None  # the session's; None in one that was never seeded and never called
+    response: responses.Response
+    state: StateT_co | None = None
 
     @property
     def reply_text(self) -> str:
@@ -40,6 +46,15 @@ class Verdict:
     __slots__ = ("fields", "reward")
 
     def __init__(self, reward: float, **fields: Any) -> None:
+        """Give a reward.
+
+        Args:
+            reward: within the `reward_range` of the environment.
+            fields: whatever explains it, as values of JSON; statistics are kept of those that are numbers.
+
+        Raises:
+            TypeError, ValueError: the reward is not a number.
+        """
         if isinstance(reward, str | bytes):
             raise TypeError(f"a reward must be a number, not {reward!r:.80}")
         self.reward = float(reward)

@@ -42,7 +42,15 @@ class HarnessSession:
         return answer
 
     async def verify(self, row: dict[str, Any], response: dict[str, Any]) -> Verdict:
-        """Score a response in this session."""
+        """Score a response in this session.
+
+        Args:
+            row: as a line of a data set, with `responses_create_params`.
+            response: a Responses object, such as `reply` makes.
+
+        Raises:
+            RolloutError: there is no verdict.
+        """
         self._calls += 1
         request = Verify(rollout="test", timeout_s=_TIMEOUT_S, number=self._calls, row=_json(row), response=response)
         answer = await self._send(request)
@@ -105,7 +113,7 @@ class Harness(Generic[ResourcesT_co]):
         return HarnessSession(self.worker, seeded.session)
 
     async def verify(self, row: dict[str, Any], response: dict[str, Any]) -> Verdict:
-        """Score a response in a fresh session of its own."""
+        """Score a response in a fresh session of its own; arguments and errors are those of `HarnessSession.verify`."""
         return await (await self.session(row)).verify(row, response)
 
 
