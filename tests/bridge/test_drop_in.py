@@ -81,7 +81,7 @@ def test_a_trainer_is_told_what_has_died(drop_in: None) -> None:
     helper = RunHelper()
     helper.start(GlobalConfigDictParserConfig(initial_global_config_dict=config(free_port("127.0.0.1"))))
     try:
-        process = helper._stack._process
+        process = helper._cluster._process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         with pytest.raises(ChildClusterFailed, match="gymq up"):
