@@ -21,7 +21,7 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import Run, Stage, Timing, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import Profiler
+from gymq.runtime.services.profiler import Profiler
 from gymq.testing import function_call, reply
 from tests.web.browser import Page, browser
 

@@ -23,7 +23,7 @@ from gymq.data.resume import Resume
 from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Run, Stage, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import read_profile
+from gymq.runtime.services.profiler import read_profile
 
 RUN = "million"
 REPEATS = 16

@@ -43,12 +43,12 @@ from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 from gymq.runtime.agent_runner import AgentRunner
-from gymq.runtime.intake import Intake
-from gymq.runtime.janitor import Janitor
 from gymq.runtime.loading import registry
 from gymq.runtime.model_runner import BusModels, ModelRunner
-from gymq.runtime.profiler import Profiler
 from gymq.runtime.resources_runner import ResourcesRunner
+from gymq.runtime.services.intake import Intake
+from gymq.runtime.services.janitor import Janitor
+from gymq.runtime.services.profiler import Profiler
 from gymq.weights.follower import WeightsFailed
 
 log = logging.getLogger("gymq.cluster.host")

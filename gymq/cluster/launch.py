@@ -28,7 +28,7 @@ from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.errors import GymqError
 from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import ROLE_OF, Instance
-from gymq.runtime.run_queues import RunQueues
+from gymq.runtime.services.run_queues import RunQueues
 
 log = logging.getLogger("gymq.launch")
 

@@ -12,7 +12,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Profile, Run, decoder
 from gymq.queue.client import QueueClient
 from gymq.queue.steering import read_steering
-from gymq.runtime.profiler import read_profile
+from gymq.runtime.services.profiler import read_profile
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
 _decode_run = decoder(Run)

@@ -15,7 +15,7 @@ from gymq.queue.cancel import Cancellations
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.tasks import read_task
-from gymq.runtime.intake import read_submission
+from gymq.runtime.services.intake import read_submission
 
 PATIENCE_S = 30.0
 

@@ -24,7 +24,7 @@ from gymq.data.run_files import RunFiles
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import read_profile
+from gymq.runtime.services.profiler import read_profile
 
 from .fault_injector import Fault, FaultInjector
 from .scenario import Scenario, instances

@@ -10,7 +10,7 @@ import pytest
 from gymq.bus import Bus
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import Profiler
+from gymq.runtime.services.profiler import Profiler
 
 from .conftest import Command
 

@@ -18,9 +18,9 @@ from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.agent_runner import AgentRunner
-from gymq.runtime.intake import Intake
-from gymq.runtime.janitor import Janitor
 from gymq.runtime.model_runner import ModelRunner
+from gymq.runtime.services.intake import Intake
+from gymq.runtime.services.janitor import Janitor
 from gymq.testing import prompt, reply
 from tests.support.waiting import DEADLINE_S
 

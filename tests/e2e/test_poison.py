@@ -13,7 +13,7 @@ from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
-from gymq.runtime.profiler import last_profile
+from gymq.runtime.services.profiler import last_profile
 from tests.support.waiting import until_answer
 
 from .running_cluster import RunningCluster, instances, row

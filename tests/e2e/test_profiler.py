@@ -15,7 +15,7 @@ from gymq.protocol.messages import Run, encode
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.profiler import last_profile, read_profile
+from gymq.runtime.services.profiler import last_profile, read_profile
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 from tests.support.waiting import until_answer

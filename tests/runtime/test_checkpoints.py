@@ -10,7 +10,7 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import Profiler, read_profile
+from gymq.runtime.services.profiler import Profiler, read_profile
 
 Connect = Callable[[str], Awaitable[Bus]]
 

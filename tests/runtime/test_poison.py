@@ -17,7 +17,7 @@ from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout, encode
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import profiled_totals
-from gymq.runtime.profiler import Profiler, last_profile, read_profile
+from gymq.runtime.services.profiler import Profiler, last_profile, read_profile
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 

@@ -11,8 +11,8 @@ from gymq.protocol.messages import Task
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.client import QueueClient
 from gymq.queue.steering import steer
-from gymq.runtime import run_queues
-from gymq.runtime.run_queues import RunQueues
+from gymq.runtime.services import run_queues
+from gymq.runtime.services.run_queues import RunQueues
 from tests.support.waiting import until_answer
 
 

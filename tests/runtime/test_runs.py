@@ -12,7 +12,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.profiler import Profiler, read_profile
+from gymq.runtime.services.profiler import Profiler, read_profile
 
 Connect = Callable[[str], Awaitable[Bus]]
 

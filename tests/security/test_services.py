@@ -12,8 +12,8 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Submission, Task, encode
 from gymq.queue.client import QueueClient
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.intake import Intake
-from gymq.runtime.janitor import Janitor
+from gymq.runtime.services.intake import Intake
+from gymq.runtime.services.janitor import Janitor
 from tests.support.waiting import DEADLINE_S, until_answer
 
 from .conftest import RawClients, RoleServer

@@ -13,7 +13,7 @@ from gymq.bus import Bus
 from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import Profiler
+from gymq.runtime.services.profiler import Profiler
 from gymq.testing import reply
 from tests.bridge.environments import Counter
 from tests.bridge.world import World

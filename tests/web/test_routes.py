@@ -16,7 +16,7 @@ from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
 from gymq.protocol.messages import DeadLetter, Stage, Timing, encode
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.profiler import read_profile
+from gymq.runtime.services.profiler import read_profile
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
 from tests.support.waiting import DEADLINE_S

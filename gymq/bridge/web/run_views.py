@@ -19,7 +19,7 @@ from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.run_states import RunState, read_queued, state_of
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.profiler import read_profile
+from gymq.runtime.services.profiler import read_profile
 from gymq.stats.running import RunningProfile, Slow
 
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often

@@ -24,7 +24,7 @@ from gymq.runs.export.training_sets import TrainingSet, TrainingSetFile
 from gymq.runs.export.trajectories import TrajectoryFile, TrajectoryForm
 from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.profiler import last_profile
+from gymq.runtime.services.profiler import last_profile
 from gymq.stats.running import RunningProfile
 
 PARQUET = ".parquet"

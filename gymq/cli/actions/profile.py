@@ -26,7 +26,7 @@ from gymq.queue.outcome_store import OutcomeStore
 from gymq.render import listing_console, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
+from gymq.runtime.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile

@@ -20,7 +20,7 @@ from gymq.render import Listing, first_words, listing, listing_console, shown_nu
 from gymq.responses import last_assistant_text
 from gymq.runs.outcome_fields import exact_record, output_tokens
 from gymq.runs.stored_runs import Runs, profiled_totals
-from gymq.runtime.profiler import read_profile
+from gymq.runtime.services.profiler import read_profile
 
 DEFAULT_LIMIT = 50
 

@@ -21,7 +21,7 @@ from gymq.cluster import logs
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running
 from gymq.cluster.server.store import Store
 from gymq.render import printable
-from gymq.runtime.profiler import Profiler
+from gymq.runtime.services.profiler import Profiler
 
 LOOK_EVERY_S = 0.5
 
