@@ -13,7 +13,7 @@
 # make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   a whole training by TRL (in .venv-trl) on that vLLM, killed and resumed
-# make test-verifiers   the environment server, asked by the client of verifiers (in .venv-verifiers)
+# make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
@@ -172,17 +172,21 @@ test-harnesses: $(VENV)/installed-dev
 VENV_HUBS ?= .venv-hubs
 HUBS_PINS := tests/hubs/requirements.txt
 
-# What is not there comes from the environment of the other tests.
+# What is not in such an environment comes from that of the other tests.
+define also_gymq
+	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
+		> $$($(1)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_gymq.pth
+endef
+
 $(VENV_HUBS)/installed: $(HUBS_PINS) $(VENV)/installed-dev
 	$(PYTHON) -m venv $(VENV_HUBS)
 	$(VENV_HUBS)/bin/python -m pip install --quiet --no-compile --requirement $(HUBS_PINS)
-	$(BIN)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib"))' \
-		> $$($(VENV_HUBS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_gymq.pth
+	$(call also_gymq,$(VENV_HUBS))
 	@touch $@
 
 test-hubs: $(VENV_HUBS)/installed
-	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest tests/hubs workers/resources/textarena workers/resources/openenv \
-		workers/models/litellm_model
+	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest tests/hubs/test_episodes.py workers/resources/textarena \
+		workers/resources/openenv workers/models/litellm_model
 
 VENV_TRL ?= .venv-trl
 BIN_TRL := $(VENV_TRL)/bin
@@ -202,14 +206,16 @@ test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
 VENV_VERIFIERS ?= .venv-verifiers
 BIN_VERIFIERS := $(VENV_VERIFIERS)/bin
 
-$(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt
+$(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/installed-dev
 	$(PYTHON) -m venv $(VENV_VERIFIERS)
 	$(BIN_VERIFIERS)/python -m pip install --quiet --requirement $<
+	$(call also_gymq,$(VENV_VERIFIERS))
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VERIFIERS)/python -W ignore -c 'import verifiers.v1'
 	@touch $@
 
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
 	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
+	GYMQ_REQUIRE_HUBS=1 $(BIN_VERIFIERS)/python -m pytest -W default tests/hubs/test_tasksets.py workers/resources/verifiers
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \

@@ -19,6 +19,9 @@ from gymq.redaction import may_name_secret
 VariableName = Annotated[str, pydantic.AfterValidator(check_name)]
 """The name of an environment variable that may be passed to a worker, as an option."""
 
+PackageName = Annotated[str, pydantic.StringConstraints(pattern=r"^[A-Za-z0-9][^\n]*$", max_length=200)]
+"""What pip is asked to install, such as `name==1.0`, as an option; never an option of pip."""
+
 
 _ENTRYPOINT_OF_NEMO_GYM = re.compile(r"(?:[A-Za-z0-9_]{1,64}_)?app\.py")
 
@@ -48,7 +51,8 @@ class WorkerOptions(pydantic.BaseModel):
     port: int | None = None
     datasets: list[dict[str, Any]] | None = None
     num_workers: pydantic.PositiveInt = 1  # processes that serve this instance
-    isolated: bool = False  # a process of its own, with a Python environment of its own
+    # A process of its own, with a Python environment of its own; a list names packages that it has besides.
+    isolated: bool | list[PackageName] = False
     # Environment variables for it, beside those that all of its kind are given; then it has a process of its own.
     pass_env: list[VariableName] = []
     max_concurrency: pydantic.PositiveInt | None = None  # calls at a time in one process; default: the worker's own

@@ -68,7 +68,7 @@ class _Thread:
         self.items: list[Item] = []  # the input of the last call
 
     def is_continued_by(self, items: list[Item]) -> bool:
-        return len(items) >= len(self.items) and all(map(responses.asks_the_same, self.items, items))
+        return len(items) > len(self.items) and all(map(responses.asks_the_same, self.items, items))
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ import shutil
 import sys
 import sysconfig
 import venv
+from collections.abc import Sequence
 from pathlib import Path
 
 from gymq.errors import GymqError
@@ -30,7 +31,7 @@ class CannotIsolate(GymqError):
     """An environment cannot be made; one sentence."""
 
 
-async def python_for(kind: Kind, implementation: str, folder: Path) -> str:
+async def python_for(kind: Kind, implementation: str, folder: Path, packages: Sequence[str] = ()) -> str:
     """Return the Python interpreter of a worker's own environment, which is created if needed.
 
     The environment has the packages that `requirements.txt` beside the worker lists, or else the extra of gymq with the
@@ -38,11 +39,13 @@ async def python_for(kind: Kind, implementation: str, folder: Path) -> str:
 
     Args:
         folder: folder that holds the environments.
+        packages: what it has besides, as pip is asked for it.
 
     Raises:
         CannotIsolate: the worker does not declare its requirements, or they cannot be installed.
     """
     wanted, content = _requirements(kind, implementation)
+    wanted += packages
     key = hashlib.sha256("\n".join([sys.executable, sys.version, *wanted, content]).encode()).hexdigest()[:12]
     place = folder / f"{Path(implementation.partition(':')[0]).stem}-{key}"
     return await asyncio.to_thread(_ensure, place.absolute(), wanted)

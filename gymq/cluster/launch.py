@@ -242,9 +242,12 @@ class Child:
             LaunchError: it says why it cannot, dies, or is not ready in time.
         """
         for instance in self.spec.instances:
-            if instance.options.get("isolated"):
+            if isolated := instance.options.get("isolated"):
+                packages = isolated if isinstance(isolated, list) else []
                 try:
-                    self._python = await python_for(instance.kind, instance.implementation, self._environments)
+                    self._python = await python_for(
+                        instance.kind, instance.implementation, self._environments, packages
+                    )
                 except CannotIsolate as error:
                     raise LaunchError(f"{self.name}: {error}") from None
         await self._spawn()

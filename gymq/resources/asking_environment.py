@@ -86,6 +86,10 @@ class Play:
     def waits_for_reply(self) -> bool:
         return self._open is not None
 
+    @property
+    def _failed(self) -> bool:
+        return self._running.done() and (self._running.cancelled() or self._running.exception() is not None)
+
     async def next_call(self) -> dict[str, Any] | None:
         """Return the parameters of the next call to the model; None if `play` has ended."""
         self.is_begun = True
@@ -156,6 +160,8 @@ class Play:
         for number, (between, said) in enumerate(_turns(output)):
             call = await self.next_call()
             if call is None:
+                if self._failed:
+                    return  # `result` says how
                 raise InvalidTask(f"{self._environment.name}: the response has more replies than were asked for")
             kept = self.num_kept(call)
             expected = [*prompt, *between] if number == 0 else between

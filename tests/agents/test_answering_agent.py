@@ -91,6 +91,18 @@ async def test_other_conversations_are_branches() -> None:
     assert len(verdict.fields["branches"]) == 2
 
 
+async def test_two_answers_to_one_question_are_branches() -> None:
+    class Twice(gymq.AskingEnvironment[gymq.Row]):
+        async def play(self, row: gymq.Row, policy: gymq.Policy) -> float:
+            said = [await policy.ask({"input": "Vote."}) for _ in range(2)]
+            return float(responses.output_text(said[1]))
+
+    async with AgentHarness(AnsweringAgent, Twice, says("0", "1")) as harness:
+        verdict, response = await harness.run({"responses_create_params": {"input": []}})
+    assert verdict.reward == 1.0
+    assert (len(response["output"]), len(verdict.fields["branches"])) == (1, 1)
+
+
 async def test_calls_of_tools_reach_the_environment() -> None:
     class Tools(gymq.AskingEnvironment[gymq.Row]):
         async def play(self, row: gymq.Row, policy: gymq.Policy) -> gymq.Verdict:

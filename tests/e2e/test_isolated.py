@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+import gymq
 from gymq.cluster.launch import Cluster, LaunchError
 from gymq.protocol.instances import Instance
 
@@ -58,6 +59,23 @@ async def test_each_sees_its_own_version(tmp_path: Path) -> None:
         assert {file.read_text() for file in record.values()} == {"1.0", "2.0"}
     environments = sorted(path.name for path in (tmp_path / "cluster" / "environments").iterdir() if path.is_dir())
     assert len(environments) == 2
+
+
+async def test_a_list_names_further_packages(tmp_path: Path) -> None:
+    file = worker_that_needs("1.0", tmp_path / "1.0")
+    (file.parent / "requirements.txt").write_text("")
+    record = tmp_path / "record"
+    options = {
+        "isolated": [f"tidbit @ {(file.parent / 'tidbit-1.0-py3-none-any.whl').as_uri()}"],
+        "record": str(record),
+    }
+    async with Cluster([Instance("teller", "resources", str(file), options)], folder=tmp_path / "cluster", drain_s=1.0):
+        assert record.read_text() == "1.0"
+
+
+def test_an_option_of_pip_is_no_package() -> None:
+    with pytest.raises(gymq.OptionsError, match="isolated"):
+        gymq.Resources({"isolated": ["--index-url=http://example.org"]})
 
 
 async def test_the_error_names_what_cannot_be_installed(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 LOCK = (ROOT / "requirements" / "locked.txt").read_text()
 # In environments of their own: tests/vllm/requirements.txt, tests/hubs/requirements.txt, those of isolated workers.
 # What reads logs of Inspect is not part of an image or of CI.
-OF_THEIR_OWN = {"vllm", "verifiers", "textarena", "litellm", "inspect"}
+OF_THEIR_OWN = {"vllm", "verifiers", "verifiers-tasksets", "textarena", "litellm", "inspect"}
 EXTRAS = sorted(set(PROJECT["optional-dependencies"]) - OF_THEIR_OWN)
 
 _spec = importlib.util.spec_from_file_location("for_extras", ROOT / "requirements" / "for_extras.py")

@@ -11,7 +11,7 @@ from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, Task, VerifiedRollout, encode
 from gymq.queue.outcome_store import OutcomeStore
-from tests.support.waiting import until, until_answer
+from tests.support.waiting import DEADLINE_S, until, until_answer
 
 LATENCY_S = 0.15  # of the model; leaves time to kill something
 
@@ -35,6 +35,7 @@ async def played(
     skill: float,
     kill: bool = False,
     agent: str = "gymnasium_agent",
+    deadline_s: float = DEADLINE_S,
     **options: Any,
 ) -> list[VerifiedRollout]:
     """Return the outcomes of rows, all of which are played at once.
@@ -45,6 +46,7 @@ async def played(
         kill: whether all processes of the environment are killed while the rows are played, so that each session is
             lost.
         agent: that plays them.
+        deadline_s: for each of the steps; an environment may import much.
         options: of the agent.
     """
     latency = {"latency_s": LATENCY_S if kill else 0.0}
@@ -68,12 +70,12 @@ async def played(
                     num_rollouts=1,
                     agent="player",
                     row=json.dumps(fields).encode(),
-                    timeout_s=120.0,
+                    timeout_s=max(120.0, deadline_s),
                 )
                 await bus.js.publish_with_retry(subjects.tasks("run", "player"), encode(task), {}, patience_s=30)
             if kill:
-                await _kill(bus, _children(cluster, environment), len(rows))
-            return await _outcomes(bus, len(rows))
+                await _kill(bus, _children(cluster, environment), len(rows), deadline_s)
+            return await _outcomes(bus, len(rows), deadline_s)
         finally:
             await bus.close()
 
@@ -83,27 +85,30 @@ def _children(cluster: Cluster, environment: Instance) -> list[Child]:
     return [child for child in children if environment.name in {served.name for served in child.spec.instances}]
 
 
-async def _kill(bus: Bus, children: list[Child], num_rollouts: int) -> None:
+async def _kill(bus: Bus, children: list[Child], num_rollouts: int, deadline_s: float) -> None:
     """Kill processes when their sessions are seeded and most have taken a step."""
     seed_observation_message_and_step = 4
     least = (seed_observation_message_and_step - 1) * num_rollouts + 1
-    await until_answer(lambda: _num_effects(bus), lambda effects: effects >= least)
+    await until_answer(lambda: _num_effects(bus), lambda effects: effects >= least, deadline_s=deadline_s)
     restarts = [child.restarts for child in children]
     for child in children:
         assert child.process is not None
         child.process.kill()
-    await until(lambda: all(child.restarts > before for child, before in zip(children, restarts, strict=True)))
+    await until(
+        lambda: all(child.restarts > before for child, before in zip(children, restarts, strict=True)),
+        deadline_s=deadline_s,
+    )
 
 
 async def _num_effects(bus: Bus) -> int:
     return sum((await bus.js.count_by_subject("JOURNAL", "gym.journal.>")).values())
 
 
-async def _outcomes(bus: Bus, count: int) -> list[VerifiedRollout]:
+async def _outcomes(bus: Bus, count: int, deadline_s: float) -> list[VerifiedRollout]:
     async def stored() -> list[Outcome]:
         return [outcome async for _, outcome in OutcomeStore(bus).read("run")]
 
-    found = await until_answer(stored, lambda outcomes: len(outcomes) >= count)
+    found = await until_answer(stored, lambda outcomes: len(outcomes) >= count, deadline_s=deadline_s)
     verified = [outcome for outcome in found if isinstance(outcome, VerifiedRollout)]
     assert len(verified) == count, [outcome for outcome in found if outcome not in verified]
     return sorted(verified, key=lambda outcome: outcome.task_index)

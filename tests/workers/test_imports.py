@@ -15,13 +15,14 @@ HEAVY = {
         "datasets",
         "docker",
         "httpx2",
+        "inspect_ai",
         "latex2sympy2_extended",
         "litellm",
         "math_verify",
         "minisweagent",
     ),
     *("nltk", "numpy", "openai", "pandas", "pyarrow", "rdkit", "ray", "reasoning_gym", "scipy", "sklearn", "sympy"),
-    *("tavily", "textarena", "tiktoken", "torch", "trafilatura", "transformers", "vllm"),
+    *("tavily", "textarena", "tiktoken", "torch", "trafilatura", "transformers", "verifiers", "vllm"),
 }
 
 # In a process of its own: says which packages importing all workers has brought.
