@@ -17,13 +17,24 @@ _RUNS_CODE = re.compile(
     r"\b(?:run_tac|run_cmd|run_elab|run_meta|by_elab|elab|elab_rules|macro|macro_rules|syntax|declare_syntax_cat|d?simproc"
     r"|d?simproc_decl|initialize|builtin_initialize|implemented_by|extern|unsafe|\w+_elab)\b|#(?:eval|exit)\b|@\[[^\]\n]{0,200}\binit\b"
 )
+# By which a proof stands on axioms, or leaves something out; looked for only where the compiler does not list axioms.
+_BRINGS_AXIOMS = re.compile(
+    r"\b(?:axiom|constant|opaque|native_decide|bv_decide|sorryAx|lcProof|lcUnreachable|trustCompiler|ofReduce\w*"
+    r"|reduceBool|reduceNat|set_option|import)\b|\+native\b"
+)
 _THEOREM = re.compile(r"^[ \t]*(?:@\[[^\]\n]{0,200}\][ \t]*)?(?:theorem|lemma)[ \t]+([^\s:({\[]+)", re.MULTILINE)
 _SCOPE = re.compile(r"^[ \t]*(namespace|section|end)\b[ \t]*([^\s-]*)", re.MULTILINE)
 
 
-def code_that_runs(proof: str) -> str | None:
-    """Return the first word of a proof that makes the compiler run code, or changes what commands mean, if any."""
-    found = _RUNS_CODE.search(_COMMENT.sub("", proof))
+def code_that_runs(proof: str, *, axioms: bool = True) -> str | None:
+    """Return the first word of a proof that makes the compiler run code, or changes what commands mean, if any.
+
+    Args:
+        axioms: whether the compiler lists those of the theorem. Otherwise words that bring some are found too.
+    """
+    # Where a comment may end within its line, or a text hold two hyphens, nothing is taken for a comment.
+    code = proof if "/-" in proof or '"' in proof else _COMMENT.sub("", proof)
+    found = _RUNS_CODE.search(code) or (None if axioms else _BRINGS_AXIOMS.search(code))
     return None if found is None else found[0]
 
 

@@ -29,10 +29,12 @@ from gymq.workers.resources.math_formal_lean.feedback import (
     has_errors,
 )
 from gymq.workers.resources.math_formal_lean.finish import Finish, code_that_runs, full_name
+from gymq.workers.resources.math_formal_lean.local_compiler import Local, LocalLean
 from gymq.workers.resources.math_formal_lean.program import Which, build_program
 
 import gymq
 from gymq.judge import PromptTemplate
+from gymq.sandbox import SandboxOptions
 
 FAILED_AT_THE_END = {"not_finished": NOT_FINISHED, "other_axioms": OTHER_AXIOMS}
 
@@ -52,6 +54,8 @@ class TheoremOptions(gymq.WorkerOptions):
     sandbox_port: int = 6000
     kimina_url: str | None = None  # instead of the sandbox
     kimina_api_key: str | None = None
+    local_lean: LocalLean | None = None  # instead of both: a compiler of this machine
+    sandbox: SandboxOptions = SandboxOptions()  # for it
     compilation_timeout: pydantic.PositiveFloat = 30.0
     max_output_characters: pydantic.NonNegativeInt = 1000  # of each stream that are kept in the result
     extract_code_mode: Which = "last"
@@ -59,6 +63,14 @@ class TheoremOptions(gymq.WorkerOptions):
     strip_theorem_from_proof: bool = True
     refinement_prompt_template: str | None = None
     hardened: bool = True  # False: what the compiler calls completed is a proof
+
+    @pydantic.model_validator(mode="after")
+    def _check_place(self) -> TheoremOptions:
+        if self.local_lean is not None and self.kimina_url is not None:
+            raise ValueError("set either `local_lean` or `kimina_url`")
+        if self.local_lean is not None and not self.local_lean.axioms and not self.hardened:
+            raise ValueError("local_lean: a compiler without `#print axioms` needs `hardened: true`")
+        return self
 
     @pydantic.field_validator("refinement_prompt_template")
     @classmethod
@@ -79,16 +91,22 @@ class FormalProofs(gymq.Resources[TheoremRow]):
     async def start(self) -> None:
         options = self.options
         self._template = _template(options.refinement_prompt_template)
+        self._sandbox = None if options.local_lean is None else await options.sandbox.started()
         headers = {"Authorization": f"Bearer {options.kimina_api_key}"} if options.kimina_api_key else {}
+        self._compiler: Compiler
+        if self._sandbox is not None and options.local_lean is not None:
+            self._compiler = local = Local(self._sandbox, options.sandbox, options.local_lean)
+            await local.check()
+        elif options.kimina_url is not None:
+            self._compiler = Kimina(options.kimina_url, self.post)
+        else:
+            self._compiler = Sandbox(f"http://{options.sandbox_host}:{options.sandbox_port}", self.post)
         self._http = Http(headers)
-        self._compiler: Compiler = (
-            Sandbox(f"http://{options.sandbox_host}:{options.sandbox_port}", self.post)
-            if options.kimina_url is None
-            else Kimina(options.kimina_url, self.post)
-        )
 
     async def stop(self) -> None:
         await self._http.close()
+        if self._sandbox is not None:
+            await self._sandbox.stop()
 
     async def post(self, url: str, body: dict[str, Any], timeout_s: float) -> tuple[int, str]:
         """See `compiler.Post`."""
@@ -108,11 +126,12 @@ class FormalProofs(gymq.Resources[TheoremRow]):
         if not options.hardened:
             output = await self._compiler.compile(program, options.compilation_timeout)
             return self._judged(row, proof_status(output), program, output, reply)
-        word = code_that_runs(program.removeprefix(row.header))
+        axioms = options.local_lean is None or options.local_lean.axioms
+        word = code_that_runs(program.removeprefix(row.header), axioms=axioms)
         if word is not None:
             return self._verdict(row, "runs_code", program, None, attempt=reply, error=RUNS_CODE.format(word=word))
         statement = row.formal_statement if options.restate_formal_statement else ""
-        finish = Finish.of(full_name(row.header, statement))
+        finish = Finish.of(full_name(row.header, statement) if axioms else None)
         output = await self._compiler.compile(finish.behind(program), options.compilation_timeout)
         status = hardened_status(output, finish)
         return self._judged(row, status, program, output._replace(stdout=finish.without(output.stdout)), reply)

