@@ -6,6 +6,8 @@ from pathlib import Path
 
 from cyclopts import App, Parameter
 
+from gymq.cli.shared.parameters import OF_THE_ROWS
+
 ng = App(
     name="ng",
     help="Run NeMo Gym's commands, with its own arguments such as `+config_paths=[...]`.",
@@ -33,12 +35,35 @@ def collect_rollouts(*settings: str) -> int:
     Args:
         settings: `+input_jsonl_fpath=` and `+output_jsonl_fpath=`; `+agent_name=`, `+limit=`, `+num_repeats=`,
             `+num_repeats_add_seed=`, `+num_samples_in_parallel=`, `+prompt_config=`, `+resume_from_cache=` and
-            `+responses_create_params={...}`; and changes to the configuration.
+            `+responses_create_params={...}`; and changes to the configuration. `+head_server.host=` and
+            `+head_server.port=` name the servers of a bridge, or of NeMo Gym, on another machine.
     """
-    from gymq.cli.actions.ng import collection_of
+    from gymq.cli.actions.ng import collection_of, head_server_of
     from gymq.cli.collect import collect
 
     overrides, options = collection_of(settings)
+    found = head_server_of(overrides)
+    if found is None:
+        return collect(*overrides, **options)
+    from gymq.cli.actions.ng_head_server import collect_from
+    from gymq.cli.shared.sampling import read_sampling
+
+    params, _ = read_sampling(overrides, OF_THE_ROWS)
+    return collect_from(found[0], {**options, "responses_create_params": params}, found[1])
+
+
+@ng.command
+def e2e_collect_rollouts(*settings: str) -> int:
+    """Roll out the data sets of a split, with workers of their own, as `ng_e2e_collect_rollouts` does.
+
+    Args:
+        settings: `+split=` train, validation or benchmark; `+reuse_existing_data_preparation=true`; and those of
+            `ng_collect_rollouts` but for the input.
+    """
+    from gymq.cli.actions.ng import end_to_end_of
+    from gymq.cli.collect import collect
+
+    overrides, options = end_to_end_of(settings)
     return collect(*overrides, **options)
 
 

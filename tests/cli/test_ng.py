@@ -66,6 +66,85 @@ def test_statistics_are_written_beside_the_rollouts(here: Path, rows: Path, gymq
     assert wrong.err == ("gymq: no setting allow_partial_rollout is known; did you mean allow_partial_rollouts?\n")
 
 
+def test_repeats_may_be_a_number_for_each_agent(here: Path, rows: Path, gymq: Command) -> None:
+    files = ["+agent_name=mcqa_simple_agent", "+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl"]
+    done = gymq("ng", "collect-rollouts", CONFIG, *files, "+num_repeats={mcqa_simple_agent: 3, _default: 1}")
+    assert done.status == 0, done.err
+    assert len((here / "out.jsonl").read_text().splitlines()) == 6
+    wrong = gymq("ng", "collect-rollouts", CONFIG, *files, "+num_repeats={mcqa_simple_agent: many}")
+    assert wrong.err == "gymq: num_repeats.mcqa_simple_agent must be a whole number, not 'many'\n"
+    missing = gymq("ng", "collect-rollouts", CONFIG, *files, "+num_repeats={other_agent: 2}")
+    assert missing.status == 2
+    assert "num_repeats has neither the row's agent 'mcqa_simple_agent' nor `_default`" in missing.err
+
+
+def test_the_data_sets_of_a_split_are_collected_end_to_end(here: Path, rows: Path, gymq: Command) -> None:
+    (here / "questions.jsonl").write_text('{"options": [{"A": "x"}, {"B": "y"}], "expected_answer": "B"}\n')
+    (here / "prompt.yaml").write_text("user: 'A or B? {expected_answer}'\n")
+    datasets = (
+        "++mcqa_simple_agent.responses_api_agents.simple_agent.datasets=["
+        "{name: one, type: train, jsonl_fpath: rows.jsonl, num_repeats: 2, license: Apache 2.0},"
+        "{name: two, type: train, jsonl_fpath: questions.jsonl, prompt_config: prompt.yaml, license: Apache 2.0},"
+        "{name: three, type: validation, jsonl_fpath: nowhere.jsonl, license: Apache 2.0}]"
+    )
+    output = "+output_jsonl_fpath=runs/out.jsonl"
+    done = gymq("ng", "e2e-collect-rollouts", CONFIG, datasets, "+split=train", output, "+num_repeats=2")
+    assert done.status == 0, done.err
+    results = [json.loads(line) for line in (here / "runs" / "out.jsonl").read_text().splitlines()]
+    keys = sorted((result["_ng_task_index"], result["_ng_rollout_index"]) for result in results)
+    assert keys == [*((task, repeat) for task in (0, 1) for repeat in range(4)), (2, 0), (2, 1)]
+    collated = (here / "runs" / "preprocessed_datasets" / "train.jsonl").read_text().splitlines()
+    assert len(collated) == 5
+    assert json.loads(collated[-1])["responses_create_params"]["input"][-1]["content"] == "A or B? B"
+    lacking = gymq("ng", "e2e-collect-rollouts", CONFIG, "+split=benchmark", output)
+    assert lacking.err == "gymq: split: no agent of the configuration has a data set of the type benchmark\n"
+
+
+def test_rows_go_to_a_head_server_elsewhere(
+    rows: Path, gymq: Command, programs: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    here, elsewhere = rows.parent, tmp_path_factory.mktemp("elsewhere")
+    environment = {name: value for name, value in os.environ.items() if name != "GYMQ_NATS"}
+    port = free_port("127.0.0.1")
+    head = ["+head_server.host=127.0.0.1", f"+head_server.port={port}"]
+    files = ["+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl"]
+    command = ["ng", "collect-rollouts", *head, *files]
+    away = gymq(*command, "+agent_name=mcqa_simple_agent")
+    assert away.status == 2
+    assert away.err.startswith(f"gymq: the head server http://127.0.0.1:{port} cannot be asked: ")
+    with (elsewhere / "log").open("wb") as log:
+        server = subprocess.Popen(
+            [programs / "ng_run", CONFIG, *head], cwd=elsewhere, env=environment, stdout=subprocess.PIPE, stderr=log
+        )
+    try:
+        assert server.stdout is not None
+        assert f"http://127.0.0.1:{port}".encode() in server.stdout.readline()
+        done = gymq(*command, "+agent_name=mcqa_simple_agent", "+num_repeats=3", "+num_samples_in_parallel=2")
+        assert done.status == 0, done.err
+        lines = (here / "out.jsonl").read_text().splitlines()
+        assert len(lines) == 6
+        (here / "out.jsonl").write_text("".join(f"{line}\n" for line in lines[:4]))
+        resume = ["+agent_name=mcqa_simple_agent", "+num_repeats=3", "+resume_from_cache=true"]
+        again = gymq(*command, *resume, "+responses_create_params={temperature: 0.5}")
+        assert again.status == 0, again.err
+        unknown = gymq(*command, "+agent_name=other_agent")
+        (here / "bad.jsonl").write_text(json.dumps(ROW) + '\n{"responses_create_params": {"input": 3}}\n')
+        bad = ["+input_jsonl_fpath=bad.jsonl", "+output_jsonl_fpath=bad_out.jsonl", "+agent_name=mcqa_simple_agent"]
+        failed = gymq("ng", "collect-rollouts", *head, *bad)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.communicate(timeout=60)
+    results = [json.loads(line) for line in (here / "out.jsonl").read_text().splitlines()]
+    keys = {(result["_ng_task_index"], result["_ng_rollout_index"]) for result in results}
+    assert keys == {(task, repeat) for task in (0, 1) for repeat in range(3)}
+    assert [result["responses_create_params"].get("temperature") for result in results] == [None] * 4 + [0.5] * 2
+    assert len((here / "out_reward_profiling.jsonl").read_text().splitlines()) == 2
+    assert (failed.status, len((here / "bad_out.jsonl").read_text().splitlines())) == (3, 1)
+    assert "gymq: failed: 422: " in failed.err
+    assert "1 rollout failed; the same command with +resume_from_cache=true tries again" in failed.err
+    assert f"gymq: http://127.0.0.1:{port} lists no agent other_agent; there are: mcqa_simple_agent" in unknown.err
+
+
 def test_an_entrypoint_names_a_worker(here: Path, gymq: Command) -> None:
     assert gymq("ng", "test", "+entrypoint=resources_servers/none_such").status == 2
     assert "+entrypoint" in gymq("ng", "test").err

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
+from gymq.cli.actions.collect import read_prompt
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
@@ -19,6 +21,8 @@ from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block
 from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX
 from gymq.data.jsonl import atomic_write, parse_object
+from gymq.data.prompt import RowPrompt
+from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.token_counts import token_counter
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
@@ -117,6 +121,33 @@ def ready_rows(block: DatasetBlock) -> Path:
         PreparationError, ConfigError, HubError
     """
     return asyncio.run(prepare(block))
+
+
+def collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
+    """Write the rows of data sets to one file, each with its agent and its prompt, as often as its block says.
+
+    Raises:
+        PreparationError, ConfigError, HubError, JsonlError, PromptError: rows cannot be had or used.
+        UsageError: the file cannot be written.
+    """
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(output) as file:
+            for block in blocks:
+                template = block.prompt()
+                prompt = None if template is None else read_prompt(template)
+                for line in Dataset(ready_rows(block)):
+                    file.write(_of_block(line, block, prompt) * block.num_repeats)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from None
+
+
+def _of_block(line: bytes, block: DatasetBlock, prompt: RowPrompt | None) -> bytes:
+    fields: dict[str, Any] = dict(parse_object(line))
+    if prompt is not None:
+        params = msgspec.json.decode(fields.get(PARAMS, b"{}"), type=dict[str, msgspec.Raw])
+        fields[PARAMS] = {**params, "input": prompt.messages(fields)}
+    return msgspec.json.encode({**fields, AGENT_REF: {"name": block.agent}}) + b"\n"
 
 
 def list_blocks(blocks: Sequence[DatasetBlock], *, as_json: bool) -> None:

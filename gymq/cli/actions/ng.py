@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import sys
@@ -9,15 +10,20 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gymq.cli.actions.data import blocks_of, collate
+from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS
+from gymq.cli.shared.sampling import read_sampling
 from gymq.config import load
 from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, parse
+from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.config.unknown import CONCURRENCY
 from gymq.protocol.instances import KIND_OF
 from gymq.render import counted, say
 
-PROGRAMS = ("run", "collect_rollouts", "test", "reward_profile", "status", "dump_config")
+PROGRAMS = ("run", "collect_rollouts", "e2e_collect_rollouts", "test", "reward_profile", "status", "dump_config")
 """The programs, without the `ng_` of their names."""
 
 COLLECTION = (
@@ -36,6 +42,7 @@ COLLECTION = (
 NOT_USED = ("disable_aggregation", "upload_rollouts_to_wandb")
 """Settings of `ng_collect_rollouts` that change nothing here."""
 
+HEAD_SERVER = "head_server"
 _MADE_BY = "# Written by `gymq ng install`.\n"
 
 
@@ -43,6 +50,41 @@ def bridge_overrides(settings: Sequence[str]) -> list[str]:
     """Return overrides by which the cluster serves HTTP, as servers of NeMo Gym do, rollouts without token ids too."""
     bridge = load([], settings).tree.get("bridge") or {}
     return [] if "on_untrainable" in bridge else ["++bridge.on_untrainable=allow"]
+
+
+def head_server_of(settings: Sequence[str]) -> tuple[dict[str, Any], str | None] | None:
+    """Return host and port of the head server that the settings name, and its key if any; None: they name none.
+
+    Raises:
+        UsageError, ConfigError: it has no host or port, or a value of another type.
+    """
+    if not any(override.keys[0] == HEAD_SERVER for override in parse(settings)):
+        return None
+    tree = load([], [text for text in settings if _key_of(text) in (HEAD_SERVER, "bridge")]).tree
+    head = {"host": "127.0.0.1", "port": DEFAULT_HEAD_PORT, **(tree.get(HEAD_SERVER) or {})}
+    if not isinstance(head["host"], str) or not isinstance(head["port"], int):
+        raise UsageError(f"head_server needs a host and a port, not {head['host']!r} and {head['port']!r}")
+    return head, (tree.get("bridge") or {}).get("api_key")
+
+
+def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+    """Return what `collection_of` does, for the data sets of a split that the configuration has, put into one file.
+
+    Raises:
+        UsageError, ConfigError, PreparationError, HubError: a setting or a data set is missing, or cannot be used.
+    """
+    given, others = _taken(settings, ("split", "reuse_existing_data_preparation"))
+    split = _text(given, "split", "ng_e2e_collect_rollouts")
+    _, of_workers = read_sampling(_taken(others, (*COLLECTION, *NOT_USED))[1], OF_THE_ROWS)
+    config = read_config(NOWHERE, of_workers)
+    blocks = [block for block in blocks_of(config, NOWHERE) if block.kind == split]
+    if not blocks:
+        raise UsageError(f"split: no agent of the configuration has a data set of the type {split}")
+    output = Path(_text(_taken(others, COLLECTION)[0], "output_jsonl_fpath", "ng_e2e_collect_rollouts"))
+    collated = output.parent / "preprocessed_datasets" / f"{split}.jsonl"
+    if not (_flag(given, "reuse_existing_data_preparation") and collated.exists()):
+        collate(blocks, collated)
+    return collection_of([*others, f"++input_jsonl_fpath={json.dumps(str(collated))}"])
 
 
 def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
@@ -59,7 +101,7 @@ def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         "input": Path(_text(tree, "input_jsonl_fpath", "ng_collect_rollouts")),
         "output": output,
         "agent": tree.get("agent_name"),
-        "num_repeats": _number(tree, "num_repeats"),
+        "num_repeats": _repeats(tree),
         "num_repeats_add_seed": _flag(tree, "num_repeats_add_seed"),
         "limit": _number(tree, "limit"),
         "prompt_config": None if prompt is None else Path(prompt),
@@ -157,6 +199,21 @@ def _number(tree: dict[str, Any], name: str) -> int | None:
     if value is not None and (not isinstance(value, int) or isinstance(value, bool)):
         raise UsageError(f"{name} must be a whole number, not {value!r}")
     return value
+
+
+def _repeats(tree: dict[str, Any]) -> int | dict[str, int] | None:
+    """Return a number of rollouts per row, or one for each agent; `_default` is that of the others."""
+    value = tree.get("num_repeats")
+    if not isinstance(value, dict):
+        return _number(tree, "num_repeats")
+    for name, number in value.items():
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise UsageError(f"num_repeats.{name} must be a whole number, not {number!r}")
+    return value
+
+
+def _key_of(setting: str) -> str:
+    return str(parse([setting])[0].keys[0])
 
 
 def _flag(tree: dict[str, Any], name: str) -> bool:
