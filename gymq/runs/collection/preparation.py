@@ -28,7 +28,7 @@ _LIMITS = Limits(
 )
 _INSIDE = "/prepare"
 _RUNNER = Path(__file__).with_name("prepare_runner.py")
-_DROP_IN = Path(__file__).parents[1] / "bridge" / "drop_in" / "nemo_gym"
+_DROP_IN = Path(__file__).parents[2] / "bridge" / "drop_in" / "nemo_gym"
 _NAMES_OF_NEMO_GYM = ("__init__.py", "global_config.py")
 _SPLITS = {"train": "train", "validation": "validation"}
 
