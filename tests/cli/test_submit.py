@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.compatibility import record
 from tests.support.slurm import one_node
 from tests.support.waiting import until
 
@@ -65,6 +66,8 @@ async def test_a_collection_is_stopped_and_submitted_again(
     assert "pass@k in %" in printed[second], printed
     indices = [json.loads(line)["_ng_rollout_index"] for line in out.read_text().splitlines()]
     assert sorted(indices) == list(range(100))
+    result = "a collection as a job, stopped by Slurm and submitted again: every rollout once"
+    record("Slurm: `gymq submit`", "Debian's packages", "a cluster of one node", result)
 
 
 def test_the_job_runs_the_command_on_each_node_in_this_folder(

@@ -25,7 +25,7 @@ START_S = 600.0  # for the compiler to say its version: one in WebAssembly is tr
 
 # The build for WebAssembly reports on itself, first with the beginning of the program. A comment in front of it keeps
 # the program out of that report: what stands there is taken for what the program printed.
-PADDING = f"/-{'-' * 252}-/"
+PADDING = f"/- {'x' * 250} -/ "
 _REPORT = re.compile(r"^(?:\[DEBUG:[^\n]*|  mainModule\? = [a-z]+|  - /[^\n]*\.olean)\n", re.MULTILINE)
 
 _WHAT_IT_SEES = "a sandbox sees what is below /usr, and the option's `folder` as /home/lean"

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gymq.workers.resources.math_formal_lean.local_compiler import INSIDE
+from gymq.workers.resources.math_formal_lean.local_compiler import INSIDE, PADDING
 from gymq.workers.resources.math_formal_lean.worker import FormalProofs
 
 import gymq
@@ -78,6 +78,12 @@ async def test_feedback_names_the_line_and_not_the_report(options):
         verdict = await env.verify(ROW, proof("wrong"))
     assert "Error 1, line 2, column 2:" in verdict.fields["error_feedback"]
     assert "DEBUG" not in verdict.fields["error_feedback"] + verdict.fields["compiler_output"]["stdout"]
+
+
+def test_the_padding_is_a_plain_comment_of_one_line():
+    # Lean takes `/--` for the description of what follows.
+    assert (PADDING[:3], PADDING[-4:], PADDING.count("-"), PADDING.count("\n")) == ("/- ", " -/ ", 2, 0)
+    assert len(PADDING) > 200
 
 
 @pytest.mark.parametrize("command", [["/no/such/lean"], [sys.executable, f"{INSIDE}/no_such.py"], ["/bin/true"]])
