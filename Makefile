@@ -12,7 +12,7 @@
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
-# make test-trainers   a whole training by TRL (in .venv-trl) on that vLLM, killed and resumed
+# make test-trainers   whole trainings by TRL (in .venv-trl) and by our own loop, on that vLLM, killed and resumed
 # make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
@@ -201,7 +201,7 @@ $(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
 
 # With GYMQ_WRITE_GOLDEN=1 the curves of the documents are drawn again.
 test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
-	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trl_training.py
+	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trl_training.py tests/trainer/test_own_training.py
 
 VENV_VERIFIERS ?= .venv-verifiers
 BIN_VERIFIERS := $(VENV_VERIFIERS)/bin

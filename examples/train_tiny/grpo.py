@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from processes import average_gradients
 from transformers import PreTrainedModel
 
 from gymq.data.records import Record
@@ -50,6 +51,7 @@ def update(
     loss = -(torch.minimum(ratio * gain, clipped * gain) * mask).sum() / mask.sum()
     optimizer.zero_grad()
     loss.backward()
+    average_gradients(model)
     torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
     optimizer.step()
     with torch.no_grad():

@@ -4,8 +4,8 @@ python examples/train_tiny/train.py
 
 Rollouts are made by gymq's agents, verifiers and vLLM; this program holds the policy and its gradient. New weights go
 to the engine over NATS. While the policy is updated, the rollouts of the next steps are made, so they are as many
-updates old as there are steps ahead. The same command resumes a training that was killed, from the last step in its
-folder.
+updates old as there are steps ahead; with `--ahead 4`, use a learning rate of 4e-4. Several processes share the tasks
+of a step. The same command resumes a training that was killed, from the last step in its folder.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import statistics
 import time
 from collections import defaultdict, deque
@@ -25,6 +26,7 @@ from typing import Any
 import torch
 from curve import LiveCurve, save_png
 from grpo import Update, advantages, update
+from processes import mean_of_all, meet, start_others, wait_for_all
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import save
@@ -58,8 +60,9 @@ class Result:
 class Training:
     """A policy, and the rollouts that it is trained on."""
 
-    def __init__(self, run: TrainingRun, given: argparse.Namespace) -> None:
+    def __init__(self, run: TrainingRun, given: argparse.Namespace, rank: int) -> None:
         self._run = run
+        self._rank = rank  # which of the processes this is; the first one pushes, evaluates and saves
         self._given = given
         self._tasks = Tasks(given.seed)
         self._model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32).eval()
@@ -74,20 +77,25 @@ class Training:
             self._resume()
         result, steps = self._result, self._given.steps
         done_before = len(result.rewards)
-        await self._push(done_before)
-        if not result.before:
-            result.before = await self._evaluate(0)
+        if self._rank == 0:
+            await self._push(done_before)
+            result.before = result.before or await self._evaluate(0)
+        await asyncio.to_thread(wait_for_all)
         with LiveCurve(console) as curve:
             batches = self._roll_out_ahead(done_before)
             for step in range(done_before + 1, steps + 1):
                 started = time.monotonic()
                 records, gains, rewards = await _samples(next(batches))
                 done = await asyncio.to_thread(update, self._model, self._optimizer, records, gains)
-                await self._push(step)
-                result.rewards.append(statistics.fmean(rewards))
-                self._save()
-                curve.show(result.rewards, self._line(result.rewards, len(rewards), done, time.monotonic() - started))
-        result.after = await self._evaluate(steps + 1)
+                reward, num_rollouts = await asyncio.to_thread(mean_of_all, rewards)
+                result.rewards.append(reward)
+                if self._rank == 0:
+                    await self._push(step)
+                    self._save()
+                    line = self._line(result.rewards, num_rollouts, done, time.monotonic() - started)
+                    curve.show(result.rewards, line)
+        if self._rank == 0:
+            result.after = await self._evaluate(steps + 1)
         return result
 
     def _roll_out_ahead(self, done_before: int) -> Iterator[Batch]:
@@ -103,7 +111,7 @@ class Training:
 
     def _roll_out(self, tasks: list[Row], step: int) -> Batch:
         return self._run.run_rollouts(
-            _numbered(tasks, step),
+            _numbered(tasks, step)[self._rank :: self._given.processes],
             num_samples=self._given.samples,
             straggler_s=STRAGGLER_S,
             max_staleness=self._given.ahead,
@@ -184,13 +192,39 @@ async def run(given: argparse.Namespace, console: Console) -> Result:
     folder: Path = given.output
     async with cluster_at(given, console) as url:
         training_run = await TrainingRun.connect(url, RUN)
+        meeting = folder / f"processes-{os.getpid()}"
+        others = start_others(run_other, given.processes, given, url, meeting)
         try:
-            result = await Training(training_run, given).train(console)
+            await asyncio.to_thread(meet, meeting, 0, given.processes)
+            result = await Training(training_run, given, 0).train(console)
         finally:
             await training_run.close()
+            for other in others:
+                other.kill()
     (folder / "result.json").write_text(json.dumps(vars(result), indent=2) + "\n", encoding="utf-8")
     save_png(folder / "curve.png", result.rewards, mean(result.before), mean(result.after))
     return result
+
+
+def run_other(rank: int, given: argparse.Namespace, url: str, meeting: Path) -> None:
+    """Train beside the first process."""
+
+    async def train() -> None:
+        training_run = await TrainingRun.connect(url, RUN)
+        try:
+            await Training(training_run, given, rank).train(Console(quiet=True))
+        finally:
+            await training_run.close()
+
+    prepare(given)
+    meet(meeting, rank, given.processes)
+    asyncio.run(train())
+
+
+def prepare(given: argparse.Namespace) -> None:
+    torch.manual_seed(given.seed)
+    torch.set_num_threads(1)
+    disable_progress_bar()
 
 
 def mean(rewards: dict[str, float]) -> float:
@@ -214,6 +248,7 @@ def main() -> None:
     parser.add_argument(
         "--ahead", type=int, default=1, help="steps whose rollouts are made ahead: updates they may be old"
     )
+    parser.add_argument("--processes", type=int, default=1, help="that train, each with a part of the tasks of a step")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--nats", help="URL of a cluster that serves examples/demo_vllm/config.yaml; default: its own")
     parser.add_argument("--seed", type=int, default=0)
@@ -221,14 +256,14 @@ def main() -> None:
     given: Any = parser.parse_args()
     if given.steps < 1 or given.prompts < 1 or given.samples < 2:
         parser.error("at least one step, one task and two samples of it are needed")
+    if not 1 <= given.processes <= given.prompts:
+        parser.error(f"--processes {given.processes}: there are 1 to {given.prompts}, one for each task of a step")
     if given.ahead < 0:
         parser.error(f"--ahead {given.ahead}: rollouts are made 0 or more steps ahead")
     if (given.output / "result.json").exists():
         parser.error(f"{given.output} has a finished training")
     given.output.mkdir(parents=True, exist_ok=True)
-    torch.manual_seed(given.seed)
-    torch.set_num_threads(1)
-    disable_progress_bar()
+    prepare(given)
     console = Console()
     report(asyncio.run(run(given, console)), given.output, console)
 

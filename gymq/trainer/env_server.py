@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import json
 import logging
 import secrets
 import time
@@ -18,10 +17,10 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from gymq.data.jsonl import parse_object
-from gymq.data.rows import PARAMS, TASK_INDEX
+from gymq.data.rows import TASK_INDEX
 from gymq.errors import GymqError
 from gymq.redaction import redact
+from gymq.trainer.env_requests import CancelRequest, RunRequest, row_of
 from gymq.trainer.episodes import episode, failed_episode, task_of
 from gymq.trainer.groups import OnUntrainable, Row, TrainerError
 from gymq.trainer.run import Batch, TrainingRun
@@ -34,28 +33,7 @@ MAX_FRAME_BYTES = 64 * 2**20  # of a request; ZeroMQ ends the connection that se
 STOP_S = 10.0  # for rollouts to be cancelled, and their callers informed
 LINGER_MS = 1000  # for answers to leave
 
-# Parameters of verifiers that a row has under another name, or not at all: workers ask for log probs themselves.
-_NAMES = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}
-_NOT_SAMPLING = ("logprobs", "reasoning_effort")
-
 _encode = msgspec.msgpack.Encoder().encode
-
-
-class _Client(msgspec.Struct):
-    type: str = "eval"  # `train` if its episodes are trained on
-
-
-class _Request(msgspec.Struct):
-    """A request for a rollout. The endpoint that it names is not asked: the cluster's model answers."""
-
-    task_data: dict[str, Any]
-    client: _Client
-    model: str
-    sampling: dict[str, Any]
-
-
-class _Cancel(msgspec.Struct):
-    request_id: str
 
 
 class _Caller(NamedTuple):
@@ -153,7 +131,7 @@ class EnvServer:
         if method == b"health":
             return {"success": True, "error": None}
         if method == b"cancel":
-            asked = msgspec.msgpack.decode(body, type=_Cancel).request_id.encode()
+            asked = msgspec.msgpack.decode(body, type=CancelRequest).request_id.encode()
             return {"success": True, "error": None, "cancelled": self._cancel(_Caller(caller.connection, asked))}
         if method != b"run":
             raise TrainerError(f"unknown method {method[:40]!r}; there are health, run and cancel")
@@ -161,11 +139,11 @@ class EnvServer:
             raise TrainerError("a request with this id is in flight")
         if len(self._in_flight) >= MOST_IN_FLIGHT:
             raise TrainerError(f"{MOST_IN_FLIGHT} rollouts are in flight; repeat the request later")
-        request = msgspec.msgpack.decode(body, type=_Request)
+        request = msgspec.msgpack.decode(body, type=RunRequest)
         task = task_of(request.task_data)
         on_untrainable: OnUntrainable = "error" if request.client.type == "train" else "allow"
         self._next_index += 1
-        row = _row(request) | {TASK_INDEX: self._next_index}
+        row = row_of(request) | {TASK_INDEX: self._next_index}
         batch = self._training.run_rollouts([row], on_untrainable=on_untrainable)
         self._in_flight[caller] = batch
         answering = asyncio.create_task(self._answer(caller, batch, request, task))
@@ -181,7 +159,7 @@ class EnvServer:
             batch.cut()
         return batch is not None
 
-    async def _answer(self, caller: _Caller, batch: Batch, request: _Request, task: Row) -> None:
+    async def _answer(self, caller: _Caller, batch: Batch, request: RunRequest, task: Row) -> None:
         """Send a rollout when it is done: its trace, and the episode."""
         submitted_at = time.time()
         traces: list[Row] = []
@@ -209,42 +187,6 @@ class EnvServer:
 
     async def _send(self, caller: _Caller, kind: bytes, message: Row) -> None:
         await self._socket.send_multipart([*caller, kind, _encode(message)], copy=False)
-
-
-def _row(request: _Request) -> Row:
-    """Return the row of a request, with its sampling parameters.
-
-    Raises:
-        TrainerError, JsonlError, msgspec.MsgspecError: there is none.
-    """
-    text = request.task_data.get("row")
-    if not isinstance(text, str):
-        raise TrainerError("task_data.row must be the text of a row, as the taskset gymq_rows sends it")
-    row: Row = dict(parse_object(text.encode()))
-    if PARAMS not in row:
-        raise TrainerError(f"task_data.row has no `{PARAMS}`")
-    params = _with_sampling(msgspec.json.decode(row[PARAMS], type=dict[str, Any]), request.sampling)
-    instructions = request.task_data.get("system_prompt")  # of prime-rl's configuration
-    row[PARAMS] = params if instructions is None else params | {"instructions": instructions}
-    return row
-
-
-def _with_sampling(params: Row, sampling: Row) -> Row:
-    """Return parameters with those of a request; what the Responses API lacks goes where vLLM's workers look for it."""
-    given = {name: value for name, value in sampling.items() if value is not None}
-    params |= {_NAMES[name]: value for name, value in given.items() if name in _NAMES}
-    if "reasoning_effort" in given:
-        params["reasoning"] = {**(params.get("reasoning") or {}), "effort": given["reasoning_effort"]}
-    others = {name: value for name, value in given.items() if name not in _NAMES and name not in _NOT_SAMPLING}
-    if others:
-        try:
-            metadata = msgspec.convert(params.get("metadata") or {}, dict[str, Any])
-            body = msgspec.json.decode(metadata.get("extra_body") or "{}", type=dict[str, Any])
-        except (msgspec.MsgspecError, TypeError):
-            place = f"task_data.row: `{PARAMS}.metadata.extra_body`"
-            raise TrainerError(f"{place} must be the text of a JSON object, to which {', '.join(others)} go") from None
-        params["metadata"] = {**metadata, "extra_body": json.dumps({**body, **others})}
-    return params
 
 
 def _refusal(error: Exception) -> Row:

@@ -13,17 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
-from gymq import responses
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.protocol.messages import FailureClass
 from gymq.responses.tokens import GENERATION_TOKEN_IDS
 from gymq.trainer.groups import Row, Sample, SampleFailed
+from gymq.trainer.messages import is_models, message, turns
 
 TRACE_VERSION = 1
 TASK_TYPE = "GymqTask"  # name of the class of tasks; see examples/trainers/prime_rl
 _LARGEST_INT = 2**53  # that a float has exactly
-_GIVEN_ROLES = ("user", "system", "developer", "tool")  # of messages that no model wrote
 _NO_METRICS = ("reward", "mask_sample", TASK_INDEX, ROLLOUT_INDEX)
 
 
@@ -105,14 +104,14 @@ class _Graph:
         if params.get("instructions"):
             given.insert(0, {"role": "system", "content": params["instructions"]})
         parent = None
-        for turn in _turns(given):
-            parent = self._add(parent, _message(turn))
-        for turn in _turns(output):
-            if not _is_models(turn[0]):
-                parent = self._add(parent, _message(turn))
+        for turn in turns(given):
+            parent = self._add(parent, message(turn))
+        for turn in turns(output):
+            if not is_models(turn[0]):
+                parent = self._add(parent, message(turn))
                 continue
             has_tokens = any(item.get(GENERATION_TOKEN_IDS) for item in turn)
-            parent = self._add(parent, _message(turn), next(tokens) if has_tokens else {"usage": None})
+            parent = self._add(parent, message(turn), next(tokens) if has_tokens else {"usage": None})
         if self.calls and self.calls[-1]["usage"] is None:
             self.calls[-1]["usage"] = _usage(self._response.get("usage"))
         if self.calls and (self._response.get("incomplete_details") or {}).get("reason") == "max_output_tokens":
@@ -151,56 +150,6 @@ def _usage(given: Mapping[str, Any] | None) -> Row | None:
     if not given:
         return None
     return {"prompt_tokens": given["input_tokens"], "completion_tokens": given["output_tokens"]}
-
-
-def _turns(items: Sequence[Row]) -> Iterator[list[Row]]:
-    """Yield the items of each message. A message of the model has the tokens of one call at most."""
-    turn: list[Row] = []
-    for item in items:
-        begins_call = item.get(GENERATION_TOKEN_IDS) and any(one.get(GENERATION_TOKEN_IDS) for one in turn)
-        if turn and (begins_call or not (_is_models(item) and _is_models(turn[0]))):
-            yield turn
-            turn = []
-        turn.append(item)
-    if turn:
-        yield turn
-
-
-def _is_models(item: Row) -> bool:
-    return item.get("role") not in _GIVEN_ROLES and not str(item.get("type")).endswith("_output")
-
-
-def _message(items: Sequence[Row]) -> Row:
-    item = items[0]
-    if _is_models(item):
-        thoughts = [part.get("text") or "" for one in items for part in one.get("summary") or ()]
-        calls = [
-            {"id": call["call_id"], "name": call["name"], "arguments": call.get("arguments") or ""}
-            for call in items
-            if call.get("type") == "function_call"
-        ]
-        text = responses.assistant_text({"output": items}) or None
-        reasoning = "\n".join(thoughts) or None
-        return {"role": "assistant", "content": text, "reasoning_content": reasoning, "tool_calls": calls or None}
-    if "role" not in item or item["role"] == "tool":
-        call_id = str(item.get("call_id") or item.get("tool_call_id") or "")
-        return {"role": "tool", "tool_call_id": call_id, "content": _content(item.get("output", item.get("content")))}
-    return {"role": "user" if item["role"] == "user" else "system", "content": _content(item.get("content"))}
-
-
-def _content(given: Any) -> str | list[Row]:
-    if not isinstance(given, list):
-        return given if isinstance(given, str) else json.dumps(given)
-    return [_part(part) for part in given]
-
-
-def _part(part: Row) -> Row:
-    if isinstance(part.get("text"), str):
-        return {"type": "text", "text": part["text"]}
-    url = part.get("image_url")
-    if isinstance(url, str):
-        return {"type": "image_url", "image_url": {"url": url}}
-    return {"type": "text", "text": json.dumps(part)}
 
 
 def _metrics(result: Row, row: Row) -> dict[str, float]:

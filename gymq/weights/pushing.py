@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import hashlib
 import io
 import secrets
@@ -112,7 +113,8 @@ async def push(
         raise PushError("a policy version must have 1 to 200 printable characters")
     js = bus.js
     try:
-        replaced = await js.last(streams.WEIGHTS, subjects.weights(model))
+        last = functools.partial(js.last, streams.WEIGHTS, subjects.weights(model))
+        replaced = await bus.retry_read(last, patience_s=STORE_PATIENCE_S)
         before = None if replaced is None else _decode(replaced.data)
     except BadMessage as error:
         raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None

@@ -37,6 +37,7 @@ def test_a_command_line_that_does_not_fit_is_told_in_one_line(tmp_path: Path) ->
     for arguments, message in (
         (["--samples", "1"], "two samples"),
         (["--ahead", "-1"], "0 or more steps ahead"),
+        (["--processes", "33"], "there are 1 to 32"),
         (["--output", str(tmp_path)], "has a finished training"),
     ):
         done = subprocess.run([sys.executable, str(TRAIN), *arguments], capture_output=True, text=True, check=False)

@@ -1,0 +1,41 @@
+"""Sampling parameters of a trainer, in the row that is rolled out."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from gymq.data.rows import PARAMS
+from gymq.trainer.groups import Row, TrainerError
+
+# Parameters that a row has under another name, or not at all: workers ask for log probs themselves.
+_NAMES = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}
+_NOT_SAMPLING = ("logprobs", "reasoning_effort")
+
+
+def with_sampling(params: Row, sampling: Row) -> Row:
+    """Return parameters with those of a trainer; what the Responses API lacks goes where vLLM's workers look for it.
+
+    Args:
+        params: `responses_create_params` of a row.
+        sampling: by vLLM's names, as trainers have them; values that are None are not given.
+
+    Raises:
+        TrainerError: the row's `metadata.extra_body` is not the text of a JSON object.
+    """
+    given = {name: value for name, value in sampling.items() if value is not None}
+    params |= {_NAMES[name]: value for name, value in given.items() if name in _NAMES}
+    if "reasoning_effort" in given:
+        params["reasoning"] = {**(params.get("reasoning") or {}), "effort": given["reasoning_effort"]}
+    others = {name: value for name, value in given.items() if name not in _NAMES and name not in _NOT_SAMPLING}
+    if others:
+        try:
+            metadata = msgspec.convert(params.get("metadata") or {}, dict[str, Any])
+            body = msgspec.json.decode(metadata.get("extra_body") or "{}", type=dict[str, Any])
+        except (msgspec.MsgspecError, TypeError):
+            place = f"row: `{PARAMS}.metadata.extra_body`"
+            raise TrainerError(f"{place} must be the text of a JSON object, to which {', '.join(others)} go") from None
+        params["metadata"] = {**metadata, "extra_body": json.dumps({**body, **others})}
+    return params

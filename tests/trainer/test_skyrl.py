@@ -1,0 +1,113 @@
+"""SkyRL's generator: its input becomes groups of rollouts, and its own functions take what comes back."""
+
+import importlib.util
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer.skyrl import GymqGenerator
+from tests.bridge.world import World
+
+HAS_SKYRL = importlib.util.find_spec("skyrl") is not None
+
+if HAS_SKYRL:
+    from skyrl.train.generators.base import BatchMetadata, TrajectoryID
+else:  # of the same form, so that the generator is tested where SkyRL is missing
+
+    @dataclass
+    class TrajectoryID:
+        instance_id: str
+        repetition_id: int
+
+    @dataclass
+    class BatchMetadata:
+        global_step: int
+        training_phase: str
+
+
+Batch = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def batch(world: World) -> Batch:
+    """A `GeneratorInput`: so many prompts, each so many times, as SkyRL's `prepare_generator_input` makes it."""
+
+    def make(num_prompts: int, num_samples: int, *, step: int | None = 1, **members: Any) -> dict[str, Any]:
+        rows = [world.row(f"say {number}", **members) for number in range(num_prompts)]
+        repeated = [(at, repetition) for at in range(num_prompts) for repetition in range(num_samples)]
+        return {
+            "prompts": [rows[at]["responses_create_params"]["input"] for at, _ in repeated],
+            "env_classes": ["gymq"] * len(repeated),
+            "env_extras": [{"row": json.dumps(rows[at])} for at, _ in repeated],
+            "sampling_params": {"temperature": 0.5, "top_p": 0.9, "max_generate_length": 64, "top_k": -1, "min_p": 0.0},
+            "trajectory_ids": [TrajectoryID(f"prompt-{at}", repetition) for at, repetition in repeated],
+            "batch_metadata": None if step is None else BatchMetadata(step, "train"),
+        }
+
+    return make
+
+
+async def test_trajectories_come_in_order_with_tokens_log_probs_and_rewards(
+    training: TrainingRun, world: World, batch: Batch
+) -> None:
+    asked = batch(3, 2)
+    output = await GymqGenerator(training).generate(asked)
+    assert output["trajectory_ids"] == asked["trajectory_ids"]
+    assert output["rewards"] == [1.0] * 6
+    for response, mask, log_probs in zip(
+        output["response_ids"], output["loss_masks"], output["rollout_logprobs"], strict=True
+    ):
+        assert len(response) == len(mask) == len(log_probs) > 0
+        assert set(mask) == {1}
+    assert output["prompt_token_ids"][0] == output["prompt_token_ids"][1] != output["prompt_token_ids"][2]
+    assert len(world.engine.requests) == 6
+    sampled = {(one["temperature"], one["top_p"], one.get("top_k")) for one in world.engine.requests}
+    assert sampled == {(0.5, 0.9, None)}
+
+
+async def test_a_step_that_is_asked_for_again_is_answered_from_the_store(
+    training: TrainingRun, world: World, batch: Batch
+) -> None:
+    generator = GymqGenerator(training)
+    first = await generator.generate(batch(2, 2))
+    assert await generator.generate(batch(2, 2)) == first
+    assert len(world.engine.requests) == 4
+    await generator.generate(batch(2, 2, step=2))
+    await generator.generate(batch(2, 2, step=None))
+    assert len(world.engine.requests) == 12
+
+
+async def test_a_masked_trajectory_keeps_its_reward_and_is_not_trained_on(training: TrainingRun, batch: Batch) -> None:
+    output = await GymqGenerator(training).generate(batch(1, 2, verdict={"mask_sample": True}))
+    assert output["rewards"] == [1.0, 1.0]
+    assert {one for mask in output["loss_masks"] for one in mask} == {0}
+
+
+async def test_a_trajectory_that_cannot_be_made_is_an_error_and_no_reward(training: TrainingRun, batch: Batch) -> None:
+    with pytest.raises(TrainerError, match=r"no trajectory in 3 tries: invalid_task: as told"):
+        await GymqGenerator(training).generate(batch(1, 2, verdict={"fails": {"class": "invalid_task"}}))
+
+
+@pytest.mark.parametrize("extras", [None, [{}], [{"row": "no json"}], [{"row": "{}"}], [{"row": "[]"}], [None]])
+async def test_a_data_set_without_rows_is_refused(training: TrainingRun, batch: Batch, extras: Any) -> None:
+    with pytest.raises(TrainerError, match="row"):
+        await GymqGenerator(training).generate({**batch(1, 1), "env_extras": extras})
+
+
+@pytest.mark.skipif(not HAS_SKYRL, reason="SkyRL is not installed here")
+async def test_functions_of_skyrl_accept_the_output(training: TrainingRun, batch: Batch) -> None:
+    from skyrl.train.generators.utils import concatenate_generator_outputs, get_metrics_from_generator_output
+    from skyrl.train.utils.trainer_utils import validate_generator_output
+
+    generator = GymqGenerator(training)
+    outputs: list[Any] = [await generator.generate(batch(4, 2, step=step)) for step in (1, 2)]
+    for output in outputs:
+        validate_generator_output(8, output)
+    joined = concatenate_generator_outputs(outputs)
+    uids = [one.instance_id for one in joined["trajectory_ids"] or ()]
+    metrics = get_metrics_from_generator_output(joined, uids)
+    assert metrics["avg_score"] == 1.0
