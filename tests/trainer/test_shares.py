@@ -17,7 +17,7 @@ from gymq.protocol import subjects
 from gymq.queue.steering import steer
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
-from gymq.runtime.intake import Intake
+from gymq.runtime.services.intake import Intake
 from gymq.testing import reply
 from gymq.trainer import TrainingRun
 from tests.bridge.environments import Grader
