@@ -1,5 +1,6 @@
 """SkyRL's generator: its input becomes groups of rollouts, and its own functions take what comes back."""
 
+import importlib
 import importlib.util
 import json
 from collections.abc import Callable
@@ -14,20 +15,23 @@ from tests.bridge.world import World
 
 HAS_SKYRL = importlib.util.find_spec("skyrl") is not None
 
-if HAS_SKYRL:
-    from skyrl.train.generators.base import BatchMetadata, TrajectoryID
-else:  # of the same form, so that the generator is tested where SkyRL is missing
 
-    @dataclass
-    class TrajectoryID:
-        instance_id: str
-        repetition_id: int
+@dataclass
+class _TrajectoryID:
+    instance_id: str
+    repetition_id: int
 
-    @dataclass
-    class BatchMetadata:
-        global_step: int
-        training_phase: str
 
+@dataclass
+class _BatchMetadata:
+    global_step: int
+    training_phase: str
+
+
+# Types of the same form let the generator be tested where SkyRL is missing.
+_base: Any = importlib.import_module("skyrl.train.generators.base") if HAS_SKYRL else None
+TrajectoryID: Any = _base.TrajectoryID if HAS_SKYRL else _TrajectoryID
+BatchMetadata: Any = _base.BatchMetadata if HAS_SKYRL else _BatchMetadata
 
 Batch = Callable[..., dict[str, Any]]
 
@@ -100,14 +104,13 @@ async def test_a_data_set_without_rows_is_refused(training: TrainingRun, batch: 
 
 @pytest.mark.skipif(not HAS_SKYRL, reason="SkyRL is not installed here")
 async def test_functions_of_skyrl_accept_the_output(training: TrainingRun, batch: Batch) -> None:
-    from skyrl.train.generators.utils import concatenate_generator_outputs, get_metrics_from_generator_output
-    from skyrl.train.utils.trainer_utils import validate_generator_output
-
+    utils: Any = importlib.import_module("skyrl.train.generators.utils")
+    checks: Any = importlib.import_module("skyrl.train.utils.trainer_utils")
     generator = GymqGenerator(training)
     outputs: list[Any] = [await generator.generate(batch(4, 2, step=step)) for step in (1, 2)]
     for output in outputs:
-        validate_generator_output(8, output)
-    joined = concatenate_generator_outputs(outputs)
+        checks.validate_generator_output(8, output)
+    joined = utils.concatenate_generator_outputs(outputs)
     uids = [one.instance_id for one in joined["trajectory_ids"] or ()]
-    metrics = get_metrics_from_generator_output(joined, uids)
+    metrics = utils.get_metrics_from_generator_output(joined, uids)
     assert metrics["avg_score"] == 1.0
