@@ -14,6 +14,7 @@
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   whole trainings by TRL (in .venv-trl) and by our own loop, on that vLLM, killed and resumed
 # make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
+# make test-harbor   trajectories in ATIF, checked by Harbor (in .venv-harbor; Python 3.12 or newer)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
@@ -21,7 +22,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check nightly test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check nightly test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -187,6 +188,7 @@ $(VENV_HUBS)/installed: $(HUBS_PINS) $(VENV)/installed-dev
 test-hubs: $(VENV_HUBS)/installed
 	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest tests/hubs/test_episodes.py workers/resources/textarena \
 		workers/resources/openenv workers/models/litellm_model
+	$(VENV_HUBS)/bin/python -m pytest -W default workers/resources/inspect_ai
 
 VENV_TRL ?= .venv-trl
 BIN_TRL := $(VENV_TRL)/bin
@@ -215,7 +217,20 @@ $(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/in
 
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
 	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
-	GYMQ_REQUIRE_HUBS=1 $(BIN_VERIFIERS)/python -m pytest -W default tests/hubs/test_tasksets.py workers/resources/verifiers
+	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers
+
+VENV_HARBOR ?= .venv-harbor
+PYTHON_HARBOR ?= python3.13
+
+# Of the package only the models of trajectories are used, which need pydantic alone.
+$(VENV_HARBOR)/installed: tests/hubs/requirements-harbor.txt
+	$(PYTHON_HARBOR) -m venv $(VENV_HARBOR)
+	$(VENV_HARBOR)/bin/python -m pip install --quiet --no-deps --requirement $<
+	$(VENV_HARBOR)/bin/python -m pip install --quiet pydantic
+	@touch $@
+
+test-harbor: $(VENV)/installed-dev $(VENV_HARBOR)/installed
+	GYMQ_HARBOR_PYTHON=$(abspath $(VENV_HARBOR))/bin/python $(BIN)/python -m pytest tests/hubs/test_atif.py
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
@@ -228,4 +243,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_LOCK) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_HARBOR) $(VENV_LOCK) .gymq runs

@@ -216,8 +216,13 @@ def _add(steps: list[dict[str, Any]], item: Item) -> None:
     kind = item.get("type") or "message"
     last = steps[-1] if steps and steps[-1]["source"] == "agent" else None
     if kind == "function_call_output":
-        result = {"source_call_id": item.get("call_id"), "content": _parts_text(item.get("output"))}
-        owner = last if last is not None else _new(steps, "system")
+        call = item.get("call_id")
+        result: dict[str, Any] = {"content": _parts_text(item.get("output"))}
+        owner = next((step for step in reversed(steps) if _has_call(step, call)), None)
+        if owner is not None:
+            result = {"source_call_id": call, **result}  # only a call of the same step may be named
+        else:
+            owner = _new(steps, "system")
         owner.setdefault("observation", {"results": []})["results"].append(result)
         return
     if kind == "message" and item.get("role") != "assistant":
@@ -235,6 +240,10 @@ def _add(steps: list[dict[str, Any]], item: Item) -> None:
         text = _parts_text(item.get("content"))
         step["message"] = f"{step['message']}\n{text}" if step["message"] else text
     _measure(step, item)
+
+
+def _has_call(step: Mapping[str, Any], call: object) -> bool:
+    return any(one["tool_call_id"] == call for one in step.get("tool_calls", ()))
 
 
 def _new(steps: list[dict[str, Any]], source: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import math
 from collections.abc import Mapping
@@ -46,6 +47,7 @@ class Environments(gymq.AskingEnvironment[TaskRow]):
             reason = first_problem(error) if isinstance(error, pydantic.ValidationError) else _in_one_line(error)
             text = f"environment: {self.options.environment!r} cannot be loaded: {reason}"
             raise gymq.OptionsError(f"{self.name}: {text}") from error
+        self._loading = asyncio.Lock()
         self._tasks: list[Any] = []
         self._more = self._environment.tasks()
 
@@ -53,13 +55,13 @@ class Environments(gymq.AskingEnvironment[TaskRow]):
         await self._open.aclose()
 
     async def play(self, row: TaskRow, policy: gymq.Policy) -> gymq.Verdict:
-        reward, fields = await self._environment.play(self._task(row.task), policy)
+        reward, fields = await self._environment.play(await self._task(row.task), policy)
         if not isinstance(reward, int | float) or not math.isfinite(reward):
             text = f"{self.options.environment} gave the reward {reward!r}"
             raise gymq.RolloutError(FailureClass.VERIFIER_FAILED, text)
         return gymq.Verdict(float(reward), **fields)
 
-    def _task(self, number: int) -> Any:
+    async def _task(self, number: int) -> Any:
         """Return a task by its number; those before it are loaded too.
 
         Raises:
@@ -67,7 +69,9 @@ class Environments(gymq.AskingEnvironment[TaskRow]):
             ComponentFailed: they cannot be loaded.
         """
         try:
-            self._tasks += itertools.islice(self._more, max(0, number + 1 - len(self._tasks)))
+            async with self._loading:
+                missing = itertools.islice(self._more, max(0, number + 1 - len(self._tasks)))
+                self._tasks += await asyncio.to_thread(list, missing)  # it may download
         except Exception as error:  # such as a hub that is down
             self._tasks, self._more = [], self._environment.tasks()  # one that failed has nothing more
             text = f"the tasks of {self.options.environment} cannot be loaded: {_in_one_line(error)}"
