@@ -43,14 +43,23 @@ async def test_weights_that_come_as_bytes_answer(model: LocalVLLMModel, checkpoi
 
 
 @pytest.mark.parametrize("mode", ["keep", "wait", "abort"])
-async def test_requests_that_run_are_answered_in_full(model: LocalVLLMModel, mode: WeightsMode) -> None:
+async def test_requests_that_run_are_answered_in_full_and_tell_which_weights_sampled_each_token(
+    model: LocalVLLMModel, mode: WeightsMode
+) -> None:
+    await restore(model)
     extra = {"extra_body": json.dumps({"ignore_eos": True})}
     tasks = [
         asyncio.create_task(model.respond(asked(QUESTION, max_output_tokens=300, metadata=extra))) for _ in range(8)
     ]
     await until(lambda: (load := model.load()) is not None and load.running >= 8)
     await model.load_weights(gymq.WeightsUpdate("1", path=str(POLICY), mode=mode))
-    assert [reply["usage"]["output_tokens"] for reply in await asyncio.gather(*tasks)] == [300] * 8
+    replies = await asyncio.gather(*tasks)
+    assert [reply["usage"]["output_tokens"] for reply in replies] == [300] * 8
+    expected = {"keep": ["0", "1"], "wait": ["0"], "abort": ["1"]}[mode]
+    for reply in replies:
+        stretches = reply["output"][-1]["generation_policy_versions"]
+        assert [version for version, _ in stretches] == expected
+        assert sum(count for _, count in stretches) == 300
 
 
 async def test_the_cache_of_the_old_weights_is_not_used(model: LocalVLLMModel, checkpoint: Path) -> None:
