@@ -41,6 +41,7 @@ class ModelLoad:
     running: int  # requests it works on
     waiting: int  # requests it has not begun
     kv_cache_use: float = 0.0  # share of the KV cache that is taken, 0 to 1
+    kv_cache_tokens: int = 0  # that the KV cache holds, also between calls; 0: unknown, or it keeps no prefixes
 
 
 @dataclass(frozen=True)

@@ -134,7 +134,9 @@ class Host:
         model: ModelRunner | None = None
         if isinstance(worker, Agent):
             routed = RoutedCalls(calls, routes)
-            runner = AgentRunner(bus, routed, worker, worker=self.worker, quarantine=self._quarantine)
+            runner = AgentRunner(
+                bus, routed, worker, worker=self.worker, quarantine=self._quarantine, admission=routes.admission
+            )
             await runner.start()
             self._agents.append(runner)
             await self._list(

@@ -360,6 +360,8 @@ class Load(Message, tag="load.v1", kw_only=True):
     running: Index
     waiting: Index
     kv_cache_use: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
+    kv_cache_tokens: Index = 0  # that its cache holds between calls; 0: it does not say, or keeps none
+    num_callers: Index = 0  # processes that asked it lately
 
 
 class Weights(Message, tag="weights.v1", kw_only=True):

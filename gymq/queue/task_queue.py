@@ -40,7 +40,13 @@ class TaskQueue:
     """Hands tasks to `handle`, as many at once as there are slots; urgent ones find slots of their own."""
 
     def __init__(
-        self, bus: Bus, agent: str, slots: int, handle: Callable[[Task, Delivery], Coroutine[Any, Any, None]]
+        self,
+        bus: Bus,
+        agent: str,
+        slots: int,
+        handle: Callable[[Task, Delivery], Coroutine[Any, Any, None]],
+        *,
+        room: Callable[[], int | None] = lambda: None,
     ) -> None:
         """Prepare to take the tasks of one agent instance.
 
@@ -48,12 +54,14 @@ class TaskQueue:
             slots: most tasks at once, beside the urgent ones.
             handle: works on a task and acknowledges its delivery. If it is cancelled, the task is requeued at once; if
                 it ends otherwise without an acknowledgement, the task is delivered again after a while.
+            room: returns how many more tasks may start for now; None: as many as there are slots.
         """
         self._bus = bus
         self._agent = agent
         self._slots = slots
         self._urgent_slots = max(1, slots // URGENT_SHARE)  # beyond the others
         self._handle = handle
+        self._room = room
         self._running: dict[asyncio.Task[None], Delivery] = {}
         self._sequences: set[int] = set()  # of the tasks running
         self._num_urgent = 0  # of the tasks running
@@ -247,7 +255,10 @@ class TaskQueue:
         for lane in self._lanes.values():
             asked[lane.is_urgent] += lane.pull.outstanding
         urgent = self._num_urgent + asked[True]
-        return SlotsLeft(self._slots - len(self._running) + self._num_urgent - asked[False], self._urgent_slots, urgent)
+        free, room = self._slots - len(self._running) + self._num_urgent, self._room()
+        if room is not None:
+            free = min(free, room)
+        return SlotsLeft(free - asked[False], self._urgent_slots, urgent)
 
     def _plan(self, now: float) -> list[tuple[Lane, int, float]]:
         """Return what to ask for: of which queue, how many tasks, and for how many seconds."""

@@ -13,6 +13,7 @@ from gymq.agent import Agent, Caller
 from gymq.bus import Bus
 from gymq.bus.jetstream import Delivery
 from gymq.bus.rpc import tracing
+from gymq.bus.rpc.admission import KvBudget, KvBudgets
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
 from gymq.failures import RolloutError
@@ -37,12 +38,20 @@ class AgentRunner:
     """Takes tasks of one agent instance from the queue."""
 
     def __init__(
-        self, bus: Bus, calls: Caller, agent: Agent, *, worker: str, quarantine: Quarantine | None = None
+        self,
+        bus: Bus,
+        calls: Caller,
+        agent: Agent,
+        *,
+        worker: str,
+        quarantine: Quarantine | None = None,
+        admission: KvBudgets | None = None,
     ) -> None:
         """Prepare to run the tasks of an agent.
 
         Args:
             quarantine: that of the whole process, where several agents share it.
+            admission: the same, of the models that `calls` asks.
         """
         self.num_done = 0
         self.num_failed = 0
@@ -55,7 +64,9 @@ class AgentRunner:
         self._quarantine = quarantine or Quarantine()
         self._worker = worker
         self._slots = agent.options.max_concurrency or agent.max_concurrency
-        self._queue = TaskQueue(bus, agent.name, self._slots, self._handle)
+        model = agent.options.model_server
+        self._budget = KvBudget() if admission is None or model is None else admission.of(model.name)
+        self._queue = TaskQueue(bus, agent.name, self._slots, self._handle, room=self._budget.room)
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -67,9 +78,13 @@ class AgentRunner:
         }
 
     def held_back(self) -> dict[str, int]:
-        """Return how many tasks wait for a slot, by the limit that holds them back."""
-        reason = limit_reached(self._attempts.agent.name, self._slots, "rollouts")
-        return {reason: count} if (count := self._queue.num_held_back) else {}
+        """Return how many tasks wait for a slot, or rollouts for their next turn, by the limit that holds them back."""
+        agent = self._attempts.agent
+        count = self._queue.num_held_back + self._budget.num_paused
+        reason = limit_reached(agent.name, self._slots, "rollouts")
+        if agent.options.model_server is not None and self._budget.room() == 0:
+            reason = f"{agent.options.model_server.name}: the KV cache is full"
+        return {reason: count} if count else {}
 
     async def start(self) -> None:
         """Begin to take tasks.
@@ -145,11 +160,13 @@ class AgentRunner:
             str(task.rollout_id), agent=task.agent, worker=self._worker, delivered=delivery.num_delivered
         ) as span:
             self._in_flight[me] = task
+            self._budget.start(str(task.rollout_id))
             try:
                 async with self._quarantine.suspect() if suspect else self._quarantine.trusted() as alone:
                     yield alone, span
             finally:
                 del self._in_flight[me]
+                self._budget.end(str(task.rollout_id))
                 self.busy_s += time.monotonic() - started
 
     async def _store(self, task: Task, outcome: Outcome) -> Outcome:

@@ -140,8 +140,14 @@ class ModelRunner:
         try:
             load = self.model.load()
             if load is not None:
-                use = min(1.0, max(0.0, float(load.kv_cache_use)))
-                published = Load(worker=self._worker, running=load.running, waiting=load.waiting, kv_cache_use=use)
+                published = Load(
+                    worker=self._worker,
+                    running=load.running,
+                    waiting=load.waiting,
+                    kv_cache_use=min(1.0, max(0.0, float(load.kv_cache_use))),
+                    kv_cache_tokens=load.kv_cache_tokens,
+                    num_callers=self._services[0].num_callers if load.kv_cache_tokens else 0,
+                )
                 return msgspec.convert(msgspec.to_builtins(published), Load)  # its numbers are an author's
         except Exception as error:
             if not self._load_hook_failed:

@@ -75,6 +75,28 @@ async def test_tasks_that_find_no_slot_are_counted(bus: Bus, run: str) -> None:
         await queue.drain(DEADLINE_S)
 
 
+async def test_no_more_tasks_start_than_there_is_room_for(bus: Bus, run: str) -> None:
+    await queue_tasks(bus, run, 5)
+    most, go = 2, asyncio.Event()
+
+    async def handle(task: Task, delivery: Delivery) -> None:
+        await go.wait()
+        await delivery.ack()
+
+    queue = TaskQueue(bus, run, 8, handle, room=lambda: max(0, most - queue.load))
+    await queue.start()
+    try:
+        await until(lambda: queue.load == 2)
+        assert queue.num_held_back == 3
+        most = 3
+        await until(lambda: queue.load == 3)
+        assert queue.num_held_back == 2
+        go.set()
+        await until(lambda: queue.load == 0 and not queue.num_held_back)
+    finally:
+        await queue.drain(DEADLINE_S)
+
+
 class Agents:
     """Processes of one agent whose tasks end when the test says so."""
 

@@ -13,7 +13,9 @@ from typing import Any, cast
 import msgspec
 
 from gymq.bus import Bus, Msg
+from gymq.bus.rpc.admission import KvBudgets
 from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.process_reports import tokens_used
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.conversation import ConversationItems, HeldConversation
@@ -39,24 +41,32 @@ _decode = decoder(Load)
 
 
 class _Replica:
-    __slots__ = ("heard_at", "is_full", "load", "worker")
+    __slots__ = ("heard_at", "is_full", "kv_cache_tokens", "load", "num_callers", "worker")
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
         self.heard_at = 0.0
         self.load = 0  # as it said, and the calls sent to it since
         self.is_full = False
+        self.kv_cache_tokens = 0
+        self.num_callers = 0
 
     def update(self, load: Load, now: float) -> None:
         self.heard_at = now
         self.load = load.running + load.waiting
+        self.kv_cache_tokens, self.num_callers = load.kv_cache_tokens, load.num_callers
         self.is_full = load.waiting > 0 and (load.kv_cache_use >= KV_CACHE_FULL or load.waiting >= load.running)
 
 
 class Routes:
-    """The replicas of all models and the places of sessions, as far as this process knows them."""
+    """The replicas of all models and the places of sessions, as far as this process knows them.
+
+    Attributes:
+        admission: how many tokens of their caches this process may use.
+    """
 
     def __init__(self, bus: Bus) -> None:
+        self.admission = KvBudgets()
         self._bus = bus
         self._loop = asyncio.get_running_loop()
         self._models: dict[str, dict[str, _Replica]] = {}
@@ -72,10 +82,13 @@ class Routes:
         except BadMessage:
             return
         now = self._loop.time()
-        replicas = self._models.setdefault(message.subject.rpartition(".")[2], {})
+        model = message.subject.rpartition(".")[2]
+        replicas = self._models.setdefault(model, {})
         replicas.setdefault(load.worker, _Replica(load.worker)).update(load, now)
         for worker in [one.worker for one in replicas.values() if now - one.heard_at > EXPIRES_S]:
             del replicas[worker]
+        num_tokens = sum(one.kv_cache_tokens for one in replicas.values())
+        self.admission.heard(model, num_tokens, max(one.num_callers for one in replicas.values()))
 
     def choose(self, model: str, session: str) -> str:
         """Choose the replica to ask first; empty: any of the group may take the call.
@@ -125,10 +138,16 @@ class RoutedCalls:
         if not isinstance(request, Generate):
             return await self._calls.call(subject, request)
         model = subject.rpartition(".")[2]
+        budget = self._routes.admission.of(model)
+        await budget.turn(request.rollout)
         conversation = request.params.get("input")
         if isinstance(conversation, ConversationItems):
-            return await self._continue(subject, model, request, conversation)
-        return await self._ask(subject, model, request)
+            reply = await self._continue(subject, model, request, conversation)
+        else:
+            reply = await self._ask(subject, model, request)
+        if budget.limit is not None and isinstance(reply, Generated):
+            budget.answered(request.rollout, tokens_used(reply.response).total)
+        return reply
 
     async def _continue(self, subject: str, model: str, request: Generate, conversation: ConversationItems) -> Message:
         """Send what is new in a conversation, and all of it to a worker that does not keep the rest."""

@@ -44,6 +44,7 @@ log = logging.getLogger("gymq.serving")
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
 STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
+CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
 _decode_ping = decoder(Ping)
 _decode_cancel = decoder(Cancel)
@@ -96,6 +97,7 @@ class Service:
         self._handler = handler
         self._failure_class = failure_class
         self._subscriptions: list[Subscription] = []
+        self._callers: dict[str, float] = {}  # when each called last, by its box
         self._waiting: deque[_Job] = deque()
         self._starter = Starter(self._start_one)
         self._running = 0
@@ -111,6 +113,13 @@ class Service:
     def held_back(self) -> int:
         """Calls that wait because as many run as may."""
         return len(self._waiting) if self._running >= self.limit else 0
+
+    @property
+    def num_callers(self) -> int:
+        """Processes that called lately."""
+        since = self._server.loop.time() - CALLER_S
+        self._callers = {box: at for box, at in self._callers.items() if at >= since}
+        return len(self._callers)
 
     async def join(self) -> None:
         """Take calls, unless it already does or is leaving permanently."""
@@ -150,7 +159,10 @@ class Service:
                 self._server.in_background(self._server.send(reply, failure, self._failure_class))
             return
         job = _Job(self, message.subject, reply, request, (message.headers or {}).get("traceparent", ""))
-        job.deadline = self._server.loop.time() + getattr(request, "timeout_s", 3600.0)
+        now = self._server.loop.time()
+        if reply:
+            self._callers[reply.split(".", 3)[2]] = now
+        job.deadline = now + getattr(request, "timeout_s", 3600.0)
         self._server.jobs[reply or id(job)] = job
         job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
         self._waiting.append(job)

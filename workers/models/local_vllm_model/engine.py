@@ -133,7 +133,12 @@ class Engine:
         """As of the engine's last step; requests that were aborted since are not counted."""
         unfinished = self._llm.output_processor.get_num_unfinished_requests()
         running = min(self.recorder.running, unfinished)
-        return ModelLoad(running, unfinished - running, self.recorder.kv_cache_use)
+        return ModelLoad(running, unfinished - running, self.recorder.kv_cache_use, self._kv_cache_tokens())
+
+    def _kv_cache_tokens(self) -> int:
+        config = self._llm.vllm_config
+        of_rank = config.cache_config.kv_cache_size_tokens if config.cache_config.enable_prefix_caching else None
+        return int(of_rank or 0) * int(config.parallel_config.data_parallel_size)
 
     async def post(
         self, path: str, body: Mapping[str, Any], _session: str = "", num_known: int = 0

@@ -97,6 +97,7 @@ class RayEngine:
         self._groups: list[Any] = []
         self._in_flight = 0
         self._cache_use = 0.0
+        self._cache_tokens = 0  # as an actor stated, times the number of them
         self._epoch = 0
         self._update: list[Any] = []
         self._max_num_seqs = 1
@@ -165,7 +166,7 @@ class RayEngine:
     def load(self) -> ModelLoad:
         """Return the requests of this worker, and the use of the cache as last reported by an actor."""
         running = min(self._in_flight, self._max_num_seqs)
-        return ModelLoad(running, self._in_flight - running, self._cache_use)
+        return ModelLoad(running, self._in_flight - running, self._cache_use, self._cache_tokens)
 
     async def post(
         self, path: str, body: Mapping[str, Any], session: str, num_known: int = 0
@@ -179,6 +180,7 @@ class RayEngine:
         finally:
             self._in_flight -= 1
         self._cache_use = load.kv_cache_use
+        self._cache_tokens = load.kv_cache_tokens * len(self._actors)
         return status, answer
 
     async def load_weights(self, update: WeightsUpdate) -> None:

@@ -66,16 +66,16 @@ class Output:
         """Add the token by which an engine ends a turn."""
         self._add(_END_OF_TURN)
 
-    def response(self, params: dict[str, Any], cache: PrefixCache | None, *, incomplete: bool) -> dict[str, Any]:
+    def response(
+        self, params: dict[str, Any], cache: PrefixCache | None, num_cached_tokens: int, *, incomplete: bool
+    ) -> dict[str, Any]:
         """Return the Responses object; `incomplete`: the limit of output tokens truncated it."""
-        num_cached_tokens = 0
         if self._sampled is None and cache is None:
             num_input_tokens = num_tokens(len(encode(params["input"])))
         else:
-            prompt = _prompt_ids(params)
+            prompt = prompt_ids(params)
             num_input_tokens = len(prompt)
         if cache is not None:
-            num_cached_tokens = cache.num_cached(prompt)
             cache.keep(prompt if self._sampled is None else prompt + self._sampled.ids)
         if self._sampled is not None:
             last = self.items[-1]
@@ -119,7 +119,7 @@ class Output:
             self._sampled.log_probs.extend(made_of.log_probs)
 
 
-def _prompt_ids(params: dict[str, Any]) -> array[int]:
+def prompt_ids(params: dict[str, Any]) -> array[int]:
     """The ids of the conversation: those of the last reply that has some, unchanged, then what came after it."""
     items = params["input"]
     for position in range(len(items) - 1, -1, -1):

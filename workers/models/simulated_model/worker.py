@@ -15,8 +15,8 @@ import pydantic
 from gymq.workers.models.simulated_model.chance import Chance, exponential, lognormal, skill_of_task, uniforms
 from gymq.workers.models.simulated_model.filler import Filler
 from gymq.workers.models.simulated_model.invention import BadSchema, invent
-from gymq.workers.models.simulated_model.prefix_cache import PrefixCache
-from gymq.workers.models.simulated_model.reply import Output, encode
+from gymq.workers.models.simulated_model.prefix_cache import BLOCK_TOKENS, PrefixCache
+from gymq.workers.models.simulated_model.reply import Output, encode, prompt_ids
 from gymq.workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
 
 import gymq
@@ -40,6 +40,7 @@ class SimulatedModel(gymq.Model):
         tool_use: Probability = 0.0  # without a script: how likely the first turn calls a tool
         token_ids: bool = False
         cache_blocks: pydantic.NonNegativeInt = 0  # of 16 tokens, in the prefix cache; 0: there is none
+        prefill_tokens_per_s: pydantic.NonNegativeFloat = 0.0  # of those not in the cache; 0: they take no time
         failure_rate: Probability = 0.0  # of the replies, so many are failures
         hang_rate: Probability = 0.0  # so many never come
         empty_rate: Probability = 0.0  # so many are messages without text
@@ -56,6 +57,15 @@ class SimulatedModel(gymq.Model):
         self._chance = Chance(self.options.seed)
         self._filler = Filler()
         self._cache = PrefixCache(self.options.cache_blocks) if self.options.cache_blocks else None
+        self._prefilling = asyncio.Lock()  # one prompt after another
+        self._num_waiting = 0  # prompts
+        self._running: list[int] = []  # tokens of the prompts of calls that do not wait
+
+    def load(self) -> gymq.ModelLoad | None:
+        if self._cache is None:
+            return None
+        num_tokens = self.options.cache_blocks * BLOCK_TOKENS
+        return gymq.ModelLoad(len(self._running), self._num_waiting, sum(self._running) / num_tokens, num_tokens)
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options, params = self.options, request.params
@@ -71,8 +81,12 @@ class SimulatedModel(gymq.Model):
         if fate < options.hang_rate:
             await asyncio.sleep(request.timeout_s)
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, "no answer, as the option hang_rate asks for")
-        if options.latency_s:
-            await asyncio.sleep(self._latency_s(latency))
+        latency_s = self._latency_s(latency) if options.latency_s else 0.0
+        num_cached = 0
+        if self._cache is not None:
+            num_cached = await self._compute(self._cache, params, latency_s)
+        elif latency_s:
+            await asyncio.sleep(latency_s)
         if fate < failing:
             raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "failed, as the option failure_rate asks for")
 
@@ -94,10 +108,33 @@ class SimulatedModel(gymq.Model):
 
         limit = params.get("max_output_tokens")
         if limit is None or output.num_tokens <= limit:
-            return output.response(params, self._cache, incomplete=False)
+            return output.response(params, self._cache, num_cached, incomplete=False)
         cut = Output(turn[:16].hex(), token_ids=options.token_ids)
         cut.add_message(*self._filler.cut(words, limit))
-        return cut.response(params, self._cache, incomplete=True)
+        return cut.response(params, self._cache, num_cached, incomplete=True)
+
+    async def _compute(self, cache: PrefixCache, params: dict[str, Any], latency_s: float) -> int:
+        """Wait as long as a reply takes, and the tokens of the prompt that are not cached; return how many are."""
+        prompt = prompt_ids(params)
+        self._num_waiting += 1
+        try:
+            await self._prefilling.acquire()
+        finally:
+            self._num_waiting -= 1
+        self._running.append(len(prompt))
+        try:
+            try:
+                num_cached = cache.num_cached(prompt)
+                if self.options.prefill_tokens_per_s:
+                    await asyncio.sleep((len(prompt) - num_cached) / self.options.prefill_tokens_per_s)
+                cache.keep(prompt)
+            finally:
+                self._prefilling.release()
+            if latency_s:
+                await asyncio.sleep(latency_s)
+            return num_cached
+        finally:
+            self._running.remove(len(prompt))
 
     def _succeeds(self, session: bytes, task: bytes) -> bool:
         """The rollout's luck against the task's difficulty: the same in every turn."""

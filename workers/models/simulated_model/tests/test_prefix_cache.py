@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from array import array
 from typing import Any
 
@@ -11,6 +12,7 @@ from gymq.workers.models.simulated_model.worker import SimulatedModel
 
 import gymq
 from gymq.testing import prompt
+from tests.support.waiting import until
 
 
 def ids(*blocks: int, more: int = 1) -> array[int]:
@@ -79,3 +81,22 @@ async def test_without_a_cache_nothing_is_cached() -> None:
     for _ in range(2):
         reply = await worker.respond(gymq.ModelRequest(params, "s", "r", timeout_s=5.0))
         assert reply["usage"]["input_tokens_details"]["cached_tokens"] == 0
+
+
+async def test_prompts_are_computed_one_after_another_and_counted_in_the_load() -> None:
+    worker = SimulatedModel({"cache_blocks": 100, "prefill_tokens_per_s": 1.0})
+    await worker.start()
+    assert worker.load() == gymq.ModelLoad(0, 0, 0.0, kv_cache_tokens=1600)
+    params = {"input": [{"role": "user", "content": "x" * 1000}]}
+    calls = [
+        asyncio.create_task(worker.respond(gymq.ModelRequest(params, f"s{number}", "r", timeout_s=60.0)))
+        for number in range(3)
+    ]
+    await until(lambda: worker.load() != gymq.ModelLoad(0, 0, 0.0, kv_cache_tokens=1600))
+    load = worker.load()
+    assert load is not None
+    assert (load.running, load.waiting, load.kv_cache_use > 0.1) == (1, 2, True)
+    for call in calls:
+        call.cancel()
+    await asyncio.wait(calls)
+    assert worker.load() == gymq.ModelLoad(0, 0, 0.0, kv_cache_tokens=1600)

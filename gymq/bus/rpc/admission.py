@@ -1,0 +1,128 @@
+"""Hold rollouts back while the KV caches of a model's replicas are full.
+
+The next turn of a rollout costs little only while its conversation is in the cache. Where more rollouts take turns than
+fit, each evicts the others, and every turn computes a whole conversation again. So the oldest rollouts that fit into
+the caches together take turns. The younger ones pause at the end of a turn, none is started, and each resumes when
+enough of those before it have ended. The oldest one never waits, so every rollout becomes the oldest and ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+FILL = 0.9  # of the caches; the rest is for replies in the making, and for blocks that are not full
+FIRST_TOKENS = 4096.0  # that a rollout is taken to need, until some have answered
+FOLLOW = 1 / 64  # of the difference: how fast the mean follows new replies
+
+
+class KvBudget:
+    """The rollouts of one process that ask one model, and the tokens of its caches that they may use.
+
+    Attributes:
+        limit: tokens; None: any number.
+        mean_tokens: of a conversation after a reply, as of the last hundred replies or so.
+    """
+
+    def __init__(self) -> None:
+        self.limit: int | None = None
+        self._tokens: dict[str, float] = {}  # that each rollout is taken to need, the oldest first
+        self._total = 0.0
+        self.mean_tokens = FIRST_TOKENS
+        self._paused: dict[str, list[asyncio.Future[None]]] = {}
+
+    @property
+    def num_paused(self) -> int:
+        """Rollouts that wait at the end of a turn."""
+        return len(self._paused)
+
+    def room(self) -> int | None:
+        """Return how many more rollouts may start; None: any number."""
+        if self.limit is None:
+            return None
+        if not self._tokens:
+            return max(1, int(self.limit / self.mean_tokens))
+        return 0 if self._paused else max(0, int((self.limit - self._total) / self.mean_tokens))
+
+    def start(self, rollout: str) -> None:
+        """Count a rollout from now on, with as many tokens as others have on average."""
+        self._tokens[rollout] = self.mean_tokens
+        self._total += self.mean_tokens
+
+    def answered(self, rollout: str, tokens: int) -> None:
+        """Follow a rollout's conversation, whose tokens its last reply states."""
+        before = self._tokens.get(rollout)
+        if not tokens or before is None:
+            return
+        self.mean_tokens += FOLLOW * (tokens - self.mean_tokens)
+        needed = max(tokens, self.mean_tokens)  # a young rollout will grow
+        self._total += needed - before
+        self._tokens[rollout] = needed
+        if needed < before:
+            self.resume()
+
+    def end(self, rollout: str) -> None:
+        """Forget a rollout, and resume those that fit now."""
+        self._total -= self._tokens.pop(rollout, 0.0)
+        self.resume()
+
+    async def turn(self, rollout: str) -> None:
+        """Wait until a rollout fits together with those that are older. One that was not started does not wait."""
+        while not self._fits(rollout):
+            resumed = asyncio.get_running_loop().create_future()
+            self._paused.setdefault(rollout, []).append(resumed)
+            try:
+                await resumed
+            finally:
+                waiting = self._paused.get(rollout, [])
+                if resumed in waiting:  # it was cancelled
+                    waiting.remove(resumed)
+                    if not waiting:
+                        del self._paused[rollout]
+
+    def resume(self) -> None:
+        """Resume the rollouts that fit, after the limit or what counts towards it has changed."""
+        if not self._paused:
+            return
+        for rollout in self._fitting():
+            for resumed in self._paused.pop(rollout, ()):
+                if not resumed.done():
+                    resumed.set_result(None)
+
+    def _fits(self, rollout: str) -> bool:
+        if self.limit is None or self._total <= self.limit or rollout not in self._tokens:
+            return True
+        return any(rollout == fitting for fitting in self._fitting())
+
+    def _fitting(self) -> Iterator[str]:
+        """Yield the oldest rollouts that fit together; the very oldest also where it does not."""
+        total = 0.0
+        for number, (rollout, tokens) in enumerate(self._tokens.items()):
+            total += tokens
+            if number and self.limit is not None and total > self.limit:
+                return
+            yield rollout
+
+
+class KvBudgets:
+    """The budgets of the models that a process asks."""
+
+    def __init__(self) -> None:
+        self._budgets: dict[str, KvBudget] = {}
+
+    def of(self, model: str) -> KvBudget:
+        """Return the budget of a model; it has no limit until the model's replicas state what they hold."""
+        return self._budgets.setdefault(model, KvBudget())
+
+    def heard(self, model: str, num_tokens: int, num_callers: int) -> None:
+        """Follow what the replicas of a model state.
+
+        Args:
+            num_tokens: that all their caches hold; 0: they do not say.
+            num_callers: processes that ask them, this one among them; each gets the same part.
+        """
+        budget = self.of(model)
+        limit = int(FILL * num_tokens / max(1, num_callers)) or None
+        if limit != budget.limit:
+            budget.limit = limit
+            budget.resume()
