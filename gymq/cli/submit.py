@@ -35,5 +35,5 @@ def submit(
     from gymq.cli.shared.errors import UsageError
 
     if not slurm:
-        raise UsageError("missing --slurm; there is no other place to submit to")
+        raise UsageError("missing --slurm: commands are submitted to Slurm only")
     return submit_to_slurm(SlurmJob(command, nodes=nodes, time=time, options=option, logs=logs))

@@ -148,7 +148,7 @@ def _phase(metadata: Any) -> str:
 
 
 def _index(metadata: Any, instance: str) -> int:
-    """Return the index of a group: the same for a step and an instance, and one of its own where there is no step."""
+    """Return the index of a group: the same for a step and an instance, and a separate one for each without a step."""
     place = secrets.token_hex(8) if metadata is None else f"{metadata.training_phase}/{metadata.global_step}"
     digest = hashlib.sha256(f"{place}/{instance}".encode()).digest()
     return int.from_bytes(digest[:_INDEX_BYTES], "big")

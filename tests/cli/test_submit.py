@@ -1,4 +1,4 @@
-"""Commands as jobs of Slurm: with a real cluster of one node, and with an sbatch that tells what it was given."""
+"""Commands as jobs of Slurm: with a real cluster of one node, and with an sbatch that prints what it was given."""
 
 import asyncio
 import json

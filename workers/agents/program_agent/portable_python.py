@@ -41,7 +41,7 @@ exec "$here/libraries/{loader}" --inhibit-cache --library-path "$here/libraries"
 
 
 class NoPortablePython(GymqError):
-    """There is no Python that could be copied; one sentence."""
+    """No Python here can be copied; one sentence."""
 
 
 def make(folder: Path, requirements: Path, *, install_s: float) -> None:

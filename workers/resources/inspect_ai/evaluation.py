@@ -207,7 +207,7 @@ def _number(name: str, value: Any) -> float:
             pass
     elif isinstance(value, bool | int | float):
         return float(value)
-    raise gymq.RolloutError(FailureClass.VERIFIER_FAILED, f"score: {name} is {value!r:.100}, which is no number")
+    raise gymq.RolloutError(FailureClass.VERIFIER_FAILED, f"score: {name} is {value!r:.100}, which is not a number")
 
 
 def _shown(score: Score) -> dict[str, Any]:

@@ -55,7 +55,9 @@ class Tasks(gymq.AskingEnvironment[SampleRow]):
         scores, fields = await self._evaluation.run(row.sample, policy)
         name, value = self._chosen(scores)
         if not math.isfinite(value):
-            raise gymq.RolloutError(FailureClass.VERIFIER_FAILED, f"score: {name} is {value}, which is no reward")
+            raise gymq.RolloutError(
+                FailureClass.VERIFIER_FAILED, f"score: {name} is {value}, which is not a finite number"
+            )
         return gymq.Verdict(value, score=name, **fields)
 
     def _chosen(self, scores: dict[str, float]) -> tuple[str, float]:

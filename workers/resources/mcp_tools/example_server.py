@@ -27,7 +27,7 @@ def notes_server() -> MCPServer:
     def read_note(name: str) -> str:
         """The text of a note."""
         if name not in notes:
-            raise ToolError(f"there is no note {name!r}")
+            raise ToolError(f"no note has the name {name!r}")
         return notes[name]
 
     return server
