@@ -107,6 +107,7 @@ class Agents:
         self._url = url
         self._agent = agent
         self._queues: list[TaskQueue] = []
+        self._is_stopping = False
 
     async def start(self, slots: int) -> TaskQueue:
         queue = TaskQueue(await self._connect(self._url), self._agent, slots, self._handle)
@@ -118,7 +119,8 @@ class Agents:
         end = asyncio.Event()
         self.started.append(task.run)
         self.running.append((task.run, end))
-        await end.wait()
+        if not self._is_stopping:
+            await end.wait()
         await delivery.ack()
 
     def end_one(self) -> None:
@@ -134,10 +136,10 @@ class Agents:
         return Counter(self.started[first:])
 
     async def stop(self) -> None:
+        self._is_stopping = True
         for _, end in self.running:
             end.set()
-        for queue in self._queues:
-            await queue.drain(DEADLINE_S)
+        await asyncio.gather(*(queue.drain(DEADLINE_S) for queue in self._queues))
 
 
 @pytest.fixture
