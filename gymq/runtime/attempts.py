@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gymq.agent import Agent, Caller, Rollout, run_to_verdict
@@ -83,60 +83,66 @@ class Attempts:
             Fenced: another agent process has the task by now.
             Settled: another agent process has stored an outcome.
         """
+        with self._working_on(task) as work:
+            staleness = await self._staleness_limit(task)
+            if num_delivered > 1:
+                await self._check_unsettled(task)  # it may have waited since it was looked for
+            while True:
+                reconnects = self._bus.reconnects
+                limit = asyncio.timeout_at(work.deadline + DEADLINE_GRACE_S)
+                try:
+                    rollout = self._start_attempt(work, staleness)
+                    if alone is not None or self.agent.journals(rollout):
+                        await self._open_journal(work, num_delivered, alone=bool(alone))
+                    async with limit:
+                        with staleness.interrupting(work.interrupting(limit)) if staleness else nullcontext():
+                            verdict = await run_to_verdict(self.agent, rollout)
+                    rollout.check_staleness()
+                    return work.verified(verdict), work.journal
+                except (BusError, Settled):
+                    raise
+                except PoisonTask as error:
+                    return work.failure(error), None
+                except (Exception, SystemExit) as error:
+                    late = isinstance(error, TimeoutError) and limit.expired()  # else a time limit of the agent's own
+                    failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
+                try:
+                    if work.lacks_only_the_verdict(failed):
+                        return work.unresolved(failed), work.journal
+                except RolloutError as stale:
+                    failed = stale
+                interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
+                pause_s = work.pause_s(failed, interrupted=interrupted)
+                if pause_s is None:
+                    return work.failure(failed), work.journal
+                log.info("retrying after %s: %s", failed.failure_class, failed.message)
+                await asyncio.sleep(pause_s)
+                work.attempt += 1
+
+    @contextmanager
+    def _working_on(self, task: Task) -> Iterator[_Work]:
+        """Count a rollout among those in flight, and give all its calls its deadline."""
         work = _Work(task, self._worker, asyncio.get_running_loop().time() + task.timeout_s)
         current_call.set(CurrentCall(work.rollout_id, work.deadline))
         self._at_work.add(work)
         try:
-            return await self._outcome_of(work, num_delivered, alone)
+            yield work
         finally:
             self._at_work.discard(work)
 
-    async def _outcome_of(self, work: _Work, num_delivered: int, alone: bool | None) -> tuple[Outcome, Journal | None]:
-        task = work.task
-        staleness = await self._staleness_limit(task)
-        if num_delivered > 1:
-            await self._check_unsettled(task)  # it may have waited since it was looked for
-        while True:
-            reconnects = self._bus.reconnects
-            work.start_attempt()
-            limit = asyncio.timeout_at(work.deadline + DEADLINE_GRACE_S)
-            try:
-                work.rollout = rollout = Rollout(
-                    self._calls,
-                    rollout_id=work.rollout_id,
-                    row=task.row,
-                    options=self.agent.options,
-                    deadline=work.deadline,
-                    attempt=work.attempt,
-                    stateless=self._stateless,
-                    staleness=staleness,
-                )
-                if alone is not None or self.agent.journals(rollout):
-                    await self._open_journal(work, num_delivered, alone=bool(alone))
-                async with limit:
-                    with staleness.interrupting(work.interrupting(limit)) if staleness else nullcontext():
-                        verdict = await run_to_verdict(self.agent, rollout)
-                rollout.check_staleness()
-                return work.verified(verdict), work.journal
-            except (BusError, Settled):
-                raise
-            except PoisonTask as error:
-                return work.failure(error), None
-            except (Exception, SystemExit) as error:
-                late = isinstance(error, TimeoutError) and limit.expired()  # else a time limit of the agent's own
-                failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
-            try:
-                if work.lacks_only_the_verdict(failed):
-                    return work.unresolved(failed), work.journal
-            except RolloutError as stale:
-                failed = stale
-            interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
-            pause_s = work.pause_s(failed, interrupted=interrupted)
-            if pause_s is None:
-                return work.failure(failed), work.journal
-            log.info("retrying after %s: %s", failed.failure_class, failed.message)
-            await asyncio.sleep(pause_s)
-            work.attempt += 1
+    def _start_attempt(self, work: _Work, staleness: StalenessLimit | None) -> Rollout:
+        work.start_attempt()
+        work.rollout = Rollout(
+            self._calls,
+            rollout_id=work.rollout_id,
+            row=work.task.row,
+            options=self.agent.options,
+            deadline=work.deadline,
+            attempt=work.attempt,
+            stateless=self._stateless,
+            staleness=staleness,
+        )
+        return work.rollout
 
     async def _staleness_limit(self, task: Task) -> StalenessLimit | None:
         model = self.agent.options.model_server
