@@ -160,7 +160,7 @@ async def test_each_rollout_has_a_folder_of_its_own_with_copies_of_the_files(tmp
 @pytest.mark.parametrize(
     ("files", "why"),
     [
-        (["no_such_file.py"], "mine: files: there is no no_such_file.py in "),
+        (["no_such_file.py"], "mine: files: no_such_file.py does not exist in "),
         ([EXAMPLE, EXAMPLE], "the name example_program.py is taken"),
     ],
 )

@@ -120,7 +120,16 @@ def test_nothing_is_installed_beside_the_lock(file: str, count: int) -> None:
         for command in commands
         if (command.startswith("$(PIP_LOCKED)") or "pip install" in command)
         and not command.startswith(
-            ("PIP_LOCKED =", "$(BIN_VLLM)", "$(BIN_TRL)", "$(BIN_VERIFIERS)", "$(VENV_HUBS)", "$(VENV_LOCK)", "#")
+            (
+                "PIP_LOCKED =",
+                "$(BIN_VLLM)",
+                "$(BIN_TRL)",
+                "$(BIN_VERIFIERS)",
+                "$(VENV_HARBOR)",
+                "$(VENV_HUBS)",
+                "$(VENV_LOCK)",
+                "#",
+            )
         )
     ]
     assert len(installs) == count
