@@ -2,6 +2,7 @@
 # make check   the inner loop: linters, types and the tests that start no cluster; two minutes on two cores
 # make test   linters, types and the test-suite, against a real NATS server
 # make nightly   the slow tests that `make test` leaves out
+# make nightly-vllm   those that `make test-vllm` leaves out
 # make golden   tests/golden again, after a change of messages, subjects, result files, statistics or help that is wanted
 # make coverage TESTS=tests/cli   lines and branches that tests run, in worker processes too
 # make site   the documents as a site, in site/
@@ -22,7 +23,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check nightly test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -163,7 +164,10 @@ WITH_VLLM := tests/vllm workers/models/local_vllm_model \
 	tests/trainer/test_ray.py tests/trainer/test_nemo_rl.py tests/trainer/test_train_tiny.py
 
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest -W default $(WITH_VLLM)
+	$(BIN_VLLM)/python -m pytest -W default -m "not nightly" $(WITH_VLLM)
+
+nightly-vllm: $(VENV_VLLM)/installed-train
+	$(BIN_VLLM)/python -m pytest -W default -m nightly $(WITH_VLLM)
 
 HARNESSES ?= real or harbor
 

@@ -57,6 +57,7 @@ async def test_an_engine_that_fits_nowhere_is_told_with_what_it_needs(placed: Lo
         await worker.start()
 
 
+@pytest.mark.nightly
 async def test_a_lost_actor_comes_back_with_its_requests_and_its_weights(
     placed: LocalVLLMModel, checkpoint: Path
 ) -> None:
