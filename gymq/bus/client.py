@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 import nats.aio.client
 import nats.errors
@@ -152,6 +153,17 @@ class MendedClient(Client):
             await self._flush_pending(force_flush=True)
         elif self._flush_queue is not None and self._flush_queue.empty():
             await self._flush_pending()
+
+    async def _flush_pending(self, force_flush: bool = False) -> Any:
+        try:
+            return await super()._flush_pending(force_flush)
+        except (RuntimeError, OSError) as error:
+            # The transport is closed and the client has not noticed it yet: its flusher has ended, so it writes here,
+            # which uvloop refuses with a RuntimeError. What is pending is sent after the reconnect.
+            log.info("nats: not sent before the reconnect: %s", error)
+            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            nothing.set_result(None)
+            return nothing
 
     async def flush(self, timeout: int = 10) -> None:
         # Its PING is written past the commands that still wait to be sent. A flush would end before the server has

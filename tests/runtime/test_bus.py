@@ -413,3 +413,23 @@ async def test_a_closed_connection_ends_a_reader_at_once(other_bus: Bus) -> None
 
     with pytest.raises(BusError, match="closed; start it again"):
         await other_bus.retry_read(read, hint="start it again")
+
+
+async def test_what_is_published_on_a_closed_transport_is_sent_later(bus: Bus, run: str) -> None:
+    """When the server is killed, a moment passes in which the transport is closed and the client still connected."""
+    heard: list[bytes] = []
+    await bus.listen(f"test.{run}", lambda message: heard.append(message.data))
+    await bus.flush()
+    client = bus._nc
+    assert client._flusher_task is not None
+    client._flusher_task.cancel()
+    await until(client._flusher_task.done)
+
+    def closed(payload: list[bytes]) -> None:
+        raise RuntimeError("unable to perform operation; the handler is closed")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client._transport, "writelines", closed)
+        await bus.publish(f"test.{run}", b"first")
+    await bus.publish(f"test.{run}", b"second")
+    await until(lambda: heard == [b"first", b"second"])
