@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -22,6 +22,8 @@ from gymq.protocol.instances import ROLE_OF
 
 RUNNING_PATIENCE_S = 5.0
 VERBS = ("PING", "INFO", "STATS")
+
+ReportT = TypeVar("ReportT")
 
 
 class _Identity(msgspec.Struct):
@@ -129,6 +131,14 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list
         for reply in replies:
             bus.forget(reply)
     return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
+
+
+def reported(stats: dict[str, Any], name: str, form: type[ReportT]) -> ReportT | None:
+    """Return what a worker reports of itself under a name; None: nothing of that form."""
+    try:
+        return msgspec.convert(stats["endpoints"][0]["data"][name], form)
+    except (LookupError, TypeError, msgspec.ValidationError):
+        return None
 
 
 async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNNING_PATIENCE_S) -> bool:

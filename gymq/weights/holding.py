@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gymq.bus import Bus, BusError
-from gymq.bus.discovery import find_workers
+from gymq.bus.discovery import find_workers, reported
 from gymq.protocol import subjects
 from gymq.protocol.messages import Hold, encode
 
@@ -32,18 +32,6 @@ class _Begun(msgspec.Struct):
     model: str
     num_begun: int
     is_held: bool
-
-
-class _Data(msgspec.Struct):
-    begun: _Begun | None = None
-
-
-class _Endpoint(msgspec.Struct):
-    data: _Data = msgspec.field(default_factory=_Data)
-
-
-class _Stats(msgspec.Struct):
-    endpoints: list[_Endpoint]
 
 
 @asynccontextmanager
@@ -88,8 +76,5 @@ async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:
 
 def _begun_of(stats: dict[str, Any], model: str) -> _Begun | None:
     """Return what an agent of a model reports of its rollouts; None: it is not an agent of this model."""
-    try:
-        begun = msgspec.convert(stats, _Stats).endpoints[0].data.begun
-    except (msgspec.ValidationError, IndexError):
-        return None
+    begun = reported(stats, "begun", _Begun)
     return begun if begun is not None and begun.model == model else None

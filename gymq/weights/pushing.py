@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
-from gymq.bus.discovery import find_workers, is_running
+from gymq.bus.discovery import find_workers, is_running, reported
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
@@ -44,18 +44,6 @@ class _State(msgspec.Struct):
     loaded: int
     refused: int
     problem: str
-
-
-class _Data(msgspec.Struct):
-    weights: _State | None = None
-
-
-class _Endpoint(msgspec.Struct):
-    data: _Data = msgspec.field(default_factory=_Data)
-
-
-class _Stats(msgspec.Struct):
-    endpoints: list[_Endpoint]
 
 
 class PushError(GymqError):
@@ -338,6 +326,6 @@ def _weights_of(stats: dict[str, Any]) -> _State | None:
     """Return the state of the weights that a worker reports; None if it loads none, or is not a worker."""
     try:
         subjects.token(stats["id"], "worker")
-        return msgspec.convert(stats, _Stats).endpoints[0].data.weights
-    except (msgspec.ValidationError, subjects.BadToken, IndexError):
+    except subjects.BadToken:
         return None
+    return reported(stats, "weights", _State)

@@ -92,7 +92,7 @@ class KvBudget:
     def _fits(self, rollout: str) -> bool:
         if self.limit is None or self._total <= self.limit or rollout not in self._tokens:
             return True
-        return any(rollout == fitting for fitting in self._fitting())
+        return rollout in self._fitting()
 
     def _fitting(self) -> Iterator[str]:
         """Yield the oldest rollouts that fit together; the very oldest also where it does not."""
