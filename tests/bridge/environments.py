@@ -14,7 +14,7 @@ class Grader(gymq.Resources[gymq.Row]):
         members: dict[str, Any] = dict((request.row.model_extra or {}).get("verdict") or {})
         fails = members.pop("fails", None)
         if fails is not None:
-            raise gymq.RolloutError(gymq.FailureClass(fails["class"]), "as told", retryable=fails.get("retryable"))
+            raise gymq.RolloutError(gymq.FailureClass(fails["class"]), "as the row asks", retryable=fails.get("retryable"))
         if members.pop("raises", False):
             raise ValueError("a bug")
         await asyncio.sleep(members.pop("seconds", 0))

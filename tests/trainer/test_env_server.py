@@ -382,7 +382,7 @@ async def test_failures_are_errors_and_never_rewards(world: World, server: EnvSe
     assert (failed["ok"], failed["traces"]) == (False, [])
     (error,) = failed["errors"]
     assert (error["type"], error["status_code"]) == ("invalid_task", 422)
-    assert "as told" in error["message"]
+    assert "as the row asks" in error["message"]
     # In the baseline of its group, and out of the loss.
     (trace,) = masked["traces"]
     assert (trace["trainable"], trace["has_error"], trace["reward"], trace["num_turns"]) == (True, False, 1.0, 1)

@@ -92,7 +92,7 @@ async def test_a_masked_trajectory_keeps_its_reward_and_is_not_trained_on(traini
 
 
 async def test_a_trajectory_that_cannot_be_made_is_an_error_and_no_reward(training: TrainingRun, batch: Batch) -> None:
-    with pytest.raises(TrainerError, match=r"no trajectory in 3 tries: invalid_task: as told"):
+    with pytest.raises(TrainerError, match=r"no trajectory in 3 tries: invalid_task: as the row asks"):
         await GymqGenerator(training).generate(batch(1, 2, verdict={"fails": {"class": "invalid_task"}}))
 
 

@@ -60,5 +60,5 @@ async def test_a_masked_sample_is_not_trained_on(agent_loop: Any, world: World) 
 
 async def test_a_sample_that_cannot_be_made_ends_with_the_reason(agent_loop: Any, world: World) -> None:
     row = json.dumps(world.row("say done", verdict={"fails": {"class": "invalid_task"}}))
-    with pytest.raises(RuntimeError, match="no rollout in 3 tries: as told"):
+    with pytest.raises(RuntimeError, match="no rollout in 3 tries: as the row asks"):
         await agent_loop.run({}, row=row)

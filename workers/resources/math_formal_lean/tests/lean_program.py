@@ -1,4 +1,4 @@
-"""A stand-in for the command `lean`, which is run in a sandbox: it looks for words, as the servers beside it do.
+"""A simulator of the command `lean`, which is run in a sandbox: it looks for words, as the servers beside it do.
 
 With the word `REPORTS` in its arguments it reports on itself, as the build for WebAssembly does.
 """
@@ -9,7 +9,7 @@ from lean_servers import found, printed_at_the_end  # type: ignore[import-not-fo
 
 *options, file = sys.argv[1:]
 if file == "--version":
-    print("Lean (version 4.99.0, a stand-in)")
+    print("Lean (version 4.99.0, simulated)")
     sys.exit()
 with open(file) as opened:
     program = opened.read()

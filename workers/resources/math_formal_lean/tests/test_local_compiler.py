@@ -1,4 +1,4 @@
-"""A compiler of this machine, in the real sandbox: a stand-in and, where it is asked for, Lean itself from npm."""
+"""A compiler of this machine, in the real sandbox: a simulator and, where it is asked for, Lean itself from npm."""
 
 import os
 import shutil
