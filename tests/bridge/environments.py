@@ -11,14 +11,16 @@ class Grader(gymq.Resources[gymq.Row]):
     """The verdict is what the row's `verdict` says; without one the reward is 1."""
 
     async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
-        members: dict[str, Any] = dict((request.row.model_extra or {}).get("verdict") or {})
-        fails = members.pop("fails", None)
+        fields: dict[str, Any] = dict((request.row.model_extra or {}).get("verdict") or {})
+        fails = fields.pop("fails", None)
         if fails is not None:
-            raise gymq.RolloutError(gymq.FailureClass(fails["class"]), "as the row asks", retryable=fails.get("retryable"))
-        if members.pop("raises", False):
+            raise gymq.RolloutError(
+                gymq.FailureClass(fails["class"]), "as the row asks", retryable=fails.get("retryable")
+            )
+        if fields.pop("raises", False):
             raise ValueError("a bug")
-        await asyncio.sleep(members.pop("seconds", 0))
-        return gymq.Verdict(members.pop("reward", 1.0), **members)
+        await asyncio.sleep(fields.pop("seconds", 0))
+        return gymq.Verdict(fields.pop("reward", 1.0), **fields)
 
 
 @dataclass
