@@ -4,9 +4,8 @@ import json
 
 import pytest
 from gymq.workers.resources.calendar import worker
-from gymq.workers.resources.calendar.extraction import find_event_list
 from gymq.workers.resources.calendar.schedule import check_schedule
-from gymq.workers.resources.calendar.worker import Calendar
+from gymq.workers.resources.calendar.worker import Calendar, find_event_list
 
 from gymq.testing import Harness, prompt, reply
 from tests.security.effort import FOURFOLD, growth

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.mini_swe_agent.patch import find_patch
+from gymq.workers.resources.mini_swe_agent.worker import find_patch
 
 import gymq
 from gymq.config import load

@@ -11,9 +11,9 @@ from gymq.workers.resources.arc_agi.worker import GridPuzzles
 from gymq.workers.resources.math_formal_lean.program import build_program
 from gymq.workers.resources.math_with_judge.worker import Math
 from gymq.workers.resources.mcqa.worker import MultipleChoice
-from gymq.workers.resources.mini_swe_agent.patch import find_patch
+from gymq.workers.resources.mini_swe_agent.worker import find_patch
 from gymq.workers.resources.structured_outputs.worker import StructuredOutputs
-from gymq.workers.resources.text_to_sql.extraction import find_query
+from gymq.workers.resources.text_to_sql.worker import find_query
 from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import re
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.arc_agi.grids import Grid, first_grid, reportable
 
 import gymq
 from gymq.responses import assistant_text
+
+Grid = list[list[int]]
+
+_BOXED = re.compile(r"\\boxed\{(\[\s*\[[\d\s,\[\]]+\]\s*\])\}")
+_GRID_CHARACTERS = re.compile(r"[\d\s,\[\]]+")
+_OPENING = re.compile(r"\[\s*\[")
+_CLOSING = re.compile(r"\]\s*\]")
+_WHITE_SPACE = re.compile(r"\s+")
+
+_LARGEST = 2**63 - 1
 
 
 class PuzzleRow(gymq.Row):
@@ -32,3 +44,45 @@ class GridPuzzles(gymq.Resources[PuzzleRow]):
             "extraction_successful": predicted is not None,
         }
         return gymq.Verdict(float(predicted == expected), **members)
+
+
+def first_grid(text: str) -> Grid | None:
+    """The first boxed grid that can be read. Without any boxed one, the first bare grid that can be read."""
+    boxed = _BOXED.findall(text)
+    return _first_readable(boxed or _bare(text))
+
+
+def reportable(grid: Grid) -> Grid | str:
+    """The grid as a message can carry it: as JSON text if a number is too large for one."""
+    if all(abs(cell) <= _LARGEST for row in grid for cell in row):
+        return grid
+    return json.dumps(grid)
+
+
+def _first_readable(candidates: Iterable[str]) -> Grid | None:
+    return next((grid for grid in map(_read, candidates) if grid is not None), None)
+
+
+def _bare(text: str) -> Iterator[str]:
+    """Every stretch of the text that looks like a grid.
+
+    In a run of the characters a grid is made of, a stretch reaches from the first two opening brackets to the last two
+    closing ones. One regular expression for both ends would need quadratic time on brackets that never close.
+    """
+    for run in _GRID_CHARACTERS.findall(text):
+        opening = _OPENING.search(run)
+        closing = _CLOSING.search(run[::-1])
+        if opening and closing:
+            content_end = len(run) - closing.end()
+            if opening.end() < content_end:
+                yield run[opening.start() : len(run) - closing.start()]
+
+
+def _read(candidate: str) -> Grid | None:
+    """The grid that a candidate writes as JSON; None if it is none, or its first row is empty."""
+    try:
+        grid = json.loads(_WHITE_SPACE.sub("", candidate))
+    except (ValueError, RecursionError):  # also: more digits than Python converts
+        return None
+    is_grid = all(isinstance(row, list) and all(isinstance(cell, int) for cell in row) for row in grid)
+    return grid if is_grid and grid[0] else None

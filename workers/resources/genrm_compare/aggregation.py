@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,10 +11,16 @@ from typing import Any
 
 import pydantic
 from gymq.workers.resources.genrm_compare.scores import Scores
-from gymq.workers.resources.genrm_compare.style import density
 
 import gymq
 from gymq.responses import output_text
+
+_MARKS = (
+    re.compile(r"^#{1,6}\s", re.MULTILINE),  # headers
+    re.compile(r"^[ \t]*(?:\d+\.|[-*+])\s", re.MULTILINE),  # items of lists
+    re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__"),  # bold spans
+    re.compile("[\U0001f100-\U0001f2ff\U0001f300-\U0001faff\u2600-\u27bf\u24c2]"),  # emoji
+)
 
 MIDDLE = 3.5  # of the rankings from 1 to 6: neither answer is better
 
@@ -142,3 +149,19 @@ def _add_shares(scores: list[float], amounts: Sequence[float], coefficient: floa
     mean = statistics.fmean(weights)
     for place, weight in enumerate(weights):
         scores[place] += (weight - mean) * coefficient
+
+
+def density(text: str) -> float:
+    """Headers, list items, bold spans and emoji per character, outside of code blocks; 0 for an empty text."""
+    text = _without_code(text)
+    length = len(text.strip())
+    return sum(len(mark.findall(text)) for mark in _MARKS) / length if length else 0.0
+
+
+def _without_code(text: str) -> str:
+    kept = []
+    end = 0
+    while (start := text.find("```", end)) >= 0 and (closing := text.find("```", start + 3)) >= 0:
+        kept.append(text[end:start])
+        end = closing + 3
+    return "".join(kept) + text[end:]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import re
+from collections.abc import Hashable, Iterator, Set
 from typing import Any
 
-from gymq.workers.resources.graphwalks.answers import expected_nodes, f1, predicted_nodes
-
 import gymq
+
+# White space is matched possessively, so a line of them takes linear time.
+_OPENING = re.compile(r"Final Answer:\s*+\[")
 
 
 class GraphRow(gymq.Row):
@@ -34,3 +37,39 @@ class GraphWalks(gymq.Resources[GraphRow]):
         nodes = predicted_nodes(request.reply_text)
         score = 0.0 if nodes is None else f1(frozenset(nodes), expected_nodes(request.row.expected_answer))
         return gymq.Verdict(score, f1=score, parse_failed=nodes is None, predicted_nodes=nodes or [])
+
+
+def predicted_nodes(reply: str) -> list[str] | None:
+    """Return the nodes that the last line of a reply names, in their order; None if it is not an answer line.
+
+    A line ends at a line feed; blank ones do not count. The list ends at the last closing bracket of the line.
+    """
+    lines = [line for line in reply.strip().split("\n") if line.strip()]
+    opening = _OPENING.search(lines[-1]) if lines else None
+    if opening is None:
+        return None
+    end = lines[-1].rfind("]", opening.end())
+    if end < 0:
+        return None
+    names = (name.strip() for name in lines[-1][opening.end() : end].split(","))
+    return [name for name in names if name]
+
+
+def expected_nodes(text: str) -> Set[Hashable]:
+    """Return the elements of a JSON list; a value of another type gives what Python's `set` makes of it, or nothing."""
+    try:
+        expected: Any = json.loads(text)
+        return frozenset(expected)
+    except (ValueError, TypeError, RecursionError):
+        return frozenset()
+
+
+def f1(predicted: Set[Hashable], expected: Set[Hashable]) -> float:
+    """Return the harmonic mean of precision and recall of a set of nodes, from 0 to 1; 1 if both sets are empty."""
+    if not predicted and not expected:
+        return 1.0
+    common = len(predicted & expected)
+    if common == 0:
+        return 0.0
+    precision, recall = common / len(predicted), common / len(expected)
+    return 2 * precision * recall / (precision + recall)

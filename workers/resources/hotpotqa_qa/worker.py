@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from gymq.workers.resources.hotpotqa_qa.extraction import find_answer
+import json
+import re
+from bisect import bisect_right
+from typing import Any
+
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     contains_strictly,
@@ -13,6 +17,10 @@ from gymq.workers.resources.hotpotqa_qa.scores import (
 )
 
 import gymq
+
+_FENCE_OPENS = re.compile(r"```(?:json)?\s*+\{")
+_FENCE_CLOSES = re.compile(r"\}\s*+```")
+_BRACE = re.compile(r"[{}]")
 
 
 class AnswerRow(gymq.Row):
@@ -44,3 +52,58 @@ class HotpotQa(gymq.Resources[AnswerRow]):
             gt_should_remove=bool(reason),
             gt_remove_reason=reason,
         )
+
+
+def find_answer(reply: str) -> str:
+    """Return the answer in a trimmed reply, which is the whole reply if no JSON object has one.
+
+    Objects in fenced blocks come first. What is not a text is written as Python writes it.
+    """
+    for found in (fenced_objects(reply), bare_objects(reply)):
+        for text in reversed(found):
+            answer = _answer_of(text)
+            if answer is not None:
+                return answer
+    return reply
+
+
+def fenced_objects(reply: str) -> list[str]:
+    """Return what stands in fences from an opening brace to the first closing one before the end of the fence."""
+    closing = [(found.start(), found.end()) for found in _FENCE_CLOSES.finditer(reply)]
+    braces = [brace for brace, _ in closing]
+    found = []
+    opening = _FENCE_OPENS.search(reply)
+    while opening is not None:
+        begin = opening.end() - 1
+        following = bisect_right(braces, begin)
+        if following == len(closing):
+            break
+        brace, end = closing[following]
+        found.append(reply[begin : brace + 1])
+        opening = _FENCE_OPENS.search(reply, end)
+    return found
+
+
+def bare_objects(reply: str) -> list[str]:
+    """Return the outermost stretches from a brace to the one that closes it. One that never closes ends the search."""
+    found = []
+    depth = begin = 0
+    for brace in _BRACE.finditer(reply):
+        if brace[0] == "{":
+            begin = brace.start() if depth == 0 else begin
+            depth += 1
+        elif depth > 0:
+            depth -= 1
+            if depth == 0:
+                found.append(reply[begin : brace.end()])
+    return found
+
+
+def _answer_of(text: str) -> str | None:
+    if 'answer"' not in text and "\\" not in text:  # most stretches of a hostile reply
+        return None
+    try:
+        parsed: Any = json.loads(text)
+        return str(parsed["answer"]) if isinstance(parsed, dict) and "answer" in parsed else None
+    except (ValueError, RecursionError):
+        return None

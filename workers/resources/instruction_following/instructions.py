@@ -6,8 +6,10 @@ A check takes the text and the instruction's arguments by keyword. It raises an 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from gymq.workers.resources.instruction_following import copies, formats, keywords, languages, lengths, words
+from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 Check = Callable[..., bool]
 
@@ -67,3 +69,24 @@ INSTRUCTIONS: dict[str, Check] = {
     "startend:end_checker": formats.ends_with,
     "startend:quotation": formats.in_quotation_marks,
 }
+
+
+def check_all(instructions: list[tuple[str, dict[str, Any] | None]], text: str) -> list[bool]:
+    """For each instruction, a name and its arguments, whether the text follows it."""
+    return [follows(text, name, arguments or {}) for name, arguments in instructions]
+
+
+def follows(text: str, name: str, arguments: dict[str, Any]) -> bool:
+    """Whether the text follows an instruction. One that is unknown or ill-formed is never followed.
+
+    An argument that is null counts as not given.
+    """
+    check = INSTRUCTIONS.get(name)
+    if check is None:
+        return False
+    try:
+        return check(text, **{key: value for key, value in arguments.items() if value is not None})
+    except (MemoryError, ModelMissing):
+        raise
+    except Exception:  # arguments that are missing, unknown or of a wrong type, malformed patterns
+        return False

@@ -9,7 +9,7 @@ import importlib.util
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.instruction_following.checking import check_all
+from gymq.workers.resources.instruction_following.instructions import check_all
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq

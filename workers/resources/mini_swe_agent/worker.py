@@ -6,15 +6,19 @@ and the tests are run by SWE-bench's harness, whose report is the verdict.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import pydantic
 from gymq.workers.resources.mini_swe_agent.harness import EvaluationTimedOut, Harness
-from gymq.workers.resources.mini_swe_agent.patch import find_patch
-from gymq.workers.resources.mini_swe_agent.report import reward_of
 
 import gymq
+from gymq import responses
+
+KINDS = ("FAIL_TO_PASS", "PASS_TO_PASS")
+
+_DIFF = re.compile(r"^diff --git .*?(?=^```|\Z)", re.DOTALL | re.MULTILINE)
 
 
 class InstanceRow(gymq.Row):
@@ -52,3 +56,48 @@ class MiniSwe(gymq.Resources[InstanceRow]):
     async def evaluate(self, instance: dict[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
         """The harness's report on an episode. See `Harness.evaluate`."""
         return await self._harness.evaluate(instance, find_patch(response))
+
+
+def find_patch(response: Mapping[str, Any]) -> str:
+    """Return the diff in the response's last message, from any role; empty if it has none.
+
+    It begins with the first line `diff --git` and ends at a closing fence, or with the text. The loop of mini-swe-agent
+    ends with the output of the command that submits, which it records as a user message.
+    """
+    messages = [item for item in response["output"] if responses.is_message(item)]
+    if not messages:
+        return ""
+    content = messages[-1].get("content") or ""
+    if not isinstance(content, str):
+        content = "".join(text for part in content if isinstance(text := part.get("text"), str))
+    found = _DIFF.search(content)
+    return "" if found is None else found[0].rstrip("\n") + "\n"
+
+
+def reward_of(report: Any, instance_id: str) -> float:
+    """Return 1 if the report marks the instance as resolved, and at least one test ran; otherwise 0.
+
+    Args:
+        report: `{"eval_report": {instance_id: {"resolved", "tests_status"}}}`, as `get_eval_report` of SWE-bench makes
+            the inner part. Anything else, also null, is worth 0.
+    """
+    entry = _member(_member(report, "eval_report"), instance_id)
+    tests = _member(entry, "tests_status")
+    return float(_member(entry, "resolved") is True and _tests_that_ran(tests) > 0)
+
+
+def _tests_that_ran(tests: Any) -> int:
+    """How many tests a `tests_status` lists; 0 if any part of it has another form."""
+    count = 0
+    for kind in KINDS:
+        outcomes = _member(tests, kind, {})
+        for outcome in ("success", "failure"):
+            names = outcomes.get(outcome, []) if isinstance(outcomes, dict) else None
+            if not isinstance(names, list):
+                return 0
+            count += len(names)
+    return count
+
+
+def _member(value: Any, name: str, default: Any = None) -> Any:
+    return value.get(name, default) if isinstance(value, dict) else None

@@ -11,7 +11,6 @@ from typing import Any, Literal
 import pydantic
 from gymq.workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, default_template
 from gymq.workers.resources.multichallenge.rows import ChallengeRow, RubricItem
-from gymq.workers.resources.multichallenge.thinking import without_thinking
 
 import gymq
 from gymq.judge import (
@@ -27,6 +26,8 @@ from gymq.judge import (
     last_label,
 )
 from gymq.responses import last_assistant_text
+
+_TAGS = ("think", "thinking")
 
 PASSED = 0.99
 
@@ -134,3 +135,26 @@ _AGGREGATIONS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = 
     "any": lambda scores, _: float(any(scores)),
     "weighted": _weighted,
 }
+
+
+def without_thinking(text: str) -> str:
+    """The text without `<think>...</think>` and `<thinking>...</thinking>`, trimmed.
+
+    A closing tag without an opening one ends thinking that began before the text. An opening tag that is never closed
+    stays, and all that follows it.
+    """
+    for tag in _TAGS:
+        text = _without_pairs(text, f"<{tag}>", f"</{tag}>")
+    for tag in _TAGS:
+        before, found, after = text.partition(f"</{tag}>")
+        text = after if found else before
+    return text.strip()
+
+
+def _without_pairs(text: str, opening: str, closing: str) -> str:
+    kept = []
+    position = 0
+    while (start := text.find(opening, position)) >= 0 and (end := text.find(closing, start)) >= 0:
+        kept.append(text[position:start])
+        position = end + len(closing)
+    return "".join(kept) + text[position:]

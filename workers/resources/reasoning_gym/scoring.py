@@ -14,10 +14,36 @@ import logging
 import re
 import sys
 from collections.abc import Callable
+from fractions import Fraction
 from types import MethodType
 from typing import Any
 
-from gymq.workers.resources.reasoning_gym import hardening
+_NO_NUMBER = re.compile(r"(?<![^\W_])(?:nan|inf|infinity)(?=[ij]?(?![^\W_]))", re.IGNORECASE)
+
+ABSOLUTE_TOLERANCE = 1e-4  # the library's own for probabilities
+RELATIVE_TOLERANCE = 0.01  # so that 0 is not close to a small probability
+
+
+def halting_score(answer: str, expected: str) -> float:
+    """Return 1 for the expected word, True or False, in any case. The library takes any text for True."""
+    return float(answer.strip().rstrip(".").casefold() == expected.strip().casefold())
+
+
+def probability_score(answer: str, expected: str) -> float:
+    """Return 1 for the expected probability. The library also pays for each leading digit, so that 0 always wins.
+
+    Raises:
+        ValueError, ZeroDivisionError: the answer is not a number.
+    """
+    given, wanted = (float(Fraction(text.replace(",", ""))) for text in (answer, expected))
+    return float(abs(given - wanted) <= min(ABSOLUTE_TOLERANCE, RELATIVE_TOLERANCE * abs(wanted)))
+
+
+SCORERS: dict[str, Callable[[str, str], float]] = {
+    "coin_flip": probability_score,
+    "game_of_life_halting": halting_score,
+}
+"""Tasks whose scorer is replaced; each gets the answer and the expected one."""
 
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 PARSED = frozenset(
@@ -48,13 +74,13 @@ def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = Tru
         entry: the task's `question`, `answer` and `metadata`, as JSON has them.
         hardened: whether answers that say nothing are kept from the scorers that reward them.
     """
-    if hardened and hardening.is_no_number(answer, entry["answer"]):
+    if hardened and is_no_number(answer, entry["answer"]):
         return 0.0
     if task in PARSED and not is_formula(answer):
         answer = NOT_A_FORMULA
     try:
-        if hardened and task in hardening.SCORERS:
-            return hardening.SCORERS[task](answer, entry["answer"])
+        if hardened and task in SCORERS:
+            return SCORERS[task](answer, entry["answer"])
         if task in BOARDS:
             entry = {**entry, "metadata": {**entry["metadata"], "output": _tuples(entry["metadata"]["output"])}}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -86,3 +112,11 @@ def _scorer(task: str) -> Callable[[str, dict[str, Any]], float]:
         module = sys.modules[scorer.__self__.__class__.__module__]
         vars(module)["eval"] = ast.literal_eval
     return scorer
+
+
+def is_no_number(answer: str, expected: str | None) -> bool:
+    """Return whether an answer names NaN or an infinity where the expected one does not.
+
+    Scorers compare distances, and a comparison with NaN can come out in favour of the answer.
+    """
+    return _NO_NUMBER.search(answer) is not None and _NO_NUMBER.search(expected or "") is None

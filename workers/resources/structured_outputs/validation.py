@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from gymq.workers.resources.structured_outputs import patterns
 from gymq.workers.resources.structured_outputs.conversion import typed_csv, typed_xml
 from gymq.workers.resources.structured_outputs.formats import Format, header_of_csv, parse
-from gymq.workers.resources.structured_outputs.strictness import strict
+
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
+_DATA = frozenset({"const", "default", "example"})  # may be objects, but are not schemas
 
 MAX_MESSAGE_CHARACTERS = 200
 
@@ -130,3 +132,25 @@ def _finding(error_type: str, error: Exception) -> Finding:
     text = f"{type(error).__name__}: {getattr(error, 'message', None) or error}"[:MAX_MESSAGE_CHARACTERS]
     # A reply can hold half of a surrogate pair, which no message can carry.
     return Finding(error_type, text.encode(errors="replace").decode())
+
+
+def strict(schema: Any) -> Any:
+    """A copy in which every schema with `properties` requires all of them and refuses others.
+
+    Schemas inside lists, such as those of `anyOf`, stay as they are.
+    """
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: _strict_member(key, value) for key, value in schema.items()}
+    if isinstance(schema.get("properties"), dict):
+        copy["required"] = list(schema["properties"])
+        copy["additionalProperties"] = False
+    return copy
+
+
+def _strict_member(key: str, value: Any) -> Any:
+    if key in _DATA:
+        return value
+    if key in _SCHEMAS_BY_NAME and isinstance(value, dict):
+        return {name: strict(member) for name, member in value.items()}
+    return strict(value)

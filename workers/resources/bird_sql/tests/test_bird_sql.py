@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.bird_sql.extraction import extract_query
-from gymq.workers.resources.bird_sql.worker import BirdSql
+from gymq.workers.resources.bird_sql.worker import BirdSql, extract_query
 
 import gymq
 from gymq.sandbox import SandboxFailed

@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.calendar.extraction import find_event_list
 from gymq.workers.resources.calendar.schedule import check_schedule, minutes
-from gymq.workers.resources.calendar.worker import Calendar
+from gymq.workers.resources.calendar.worker import Calendar, find_event_list
 
 import gymq
 from gymq.testing import Harness, prompt, reply

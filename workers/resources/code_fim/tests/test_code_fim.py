@@ -4,8 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.code_fim.completion import completion_of, extract_code
-from gymq.workers.resources.code_fim.worker import CodeFim
+from gymq.workers.resources.code_fim.worker import CodeFim, completion_of, extract_code
 
 import gymq
 from gymq.sandbox import SandboxFailed

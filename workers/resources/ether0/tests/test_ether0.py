@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from gymq.workers.resources.ether0.answers import read_answer
-from gymq.workers.resources.ether0.worker import Ether0, read_solution
+from gymq.workers.resources.ether0.worker import Ether0, read_answer, read_solution
 
 import gymq
 from gymq.testing import Harness, prompt, reply

@@ -3,10 +3,9 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, scores_of
+from gymq.workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, density, scores_of
 from gymq.workers.resources.genrm_compare.pairs import all_pairs
 from gymq.workers.resources.genrm_compare.scores import Scores, read_scores
-from gymq.workers.resources.genrm_compare.style import density
 
 NEUTRAL = Scores(3.0, 3.0, 3.5)
 

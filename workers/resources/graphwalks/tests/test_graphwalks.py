@@ -4,9 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.graphwalks.answers import expected_nodes, predicted_nodes
 from gymq.workers.resources.graphwalks.generate import at_distance, parents
-from gymq.workers.resources.graphwalks.worker import GraphWalks
+from gymq.workers.resources.graphwalks.worker import GraphWalks, expected_nodes, predicted_nodes
 
 import gymq
 from gymq.testing import Harness, prompt, reply

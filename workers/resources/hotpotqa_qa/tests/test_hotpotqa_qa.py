@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.hotpotqa_qa.extraction import find_answer
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     contains_strictly,
@@ -12,7 +11,7 @@ from gymq.workers.resources.hotpotqa_qa.scores import (
     token_f1,
     unreliable,
 )
-from gymq.workers.resources.hotpotqa_qa.worker import HotpotQa
+from gymq.workers.resources.hotpotqa_qa.worker import HotpotQa, find_answer
 
 import gymq
 from gymq.testing import Harness, prompt, reply

@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.instruction_following.checking import follows
-from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS
+from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS, follows
 from gymq.workers.resources.instruction_following.texts import sentences
 
 AT_LEAST, LESS_THAN = "at least", "less than"

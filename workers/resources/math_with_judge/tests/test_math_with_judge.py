@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 import pytest
-from gymq.workers.resources.math_with_judge import equivalence, judge
+from gymq.workers.resources.math_with_judge import equivalence, verifier
 from gymq.workers.resources.math_with_judge.worker import Math
 
 import gymq
@@ -204,8 +204,8 @@ async def test_the_judge_sees_the_whole_reply_when_no_answer_was_found_in_it():
     ],
 )
 def test_only_the_last_text_of_the_judge_counts(output, equal, equal_for_the_peer):
-    assert (judge.hardened_verdict(reply(*output)) == judge.EQUAL) is equal
-    assert (judge.first_verdict(reply(*output)) == judge.EQUAL) is equal_for_the_peer
+    assert (verifier.hardened_verdict(reply(*output)) == verifier.EQUAL) is equal
+    assert (verifier.first_verdict(reply(*output)) == verifier.EQUAL) is equal_for_the_peer
 
 
 async def test_an_answer_brings_no_label_and_ends_no_place():

@@ -4,8 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from gymq.workers.resources.mini_swe_agent.patch import find_patch
-from gymq.workers.resources.mini_swe_agent.worker import MiniSwe
+from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch
 
 
 @asynccontextmanager

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 from gymq.workers.resources.mini_swe_agent import harness
-from gymq.workers.resources.mini_swe_agent.patch import find_patch
-from gymq.workers.resources.mini_swe_agent.report import reward_of
-from gymq.workers.resources.mini_swe_agent.worker import MiniSwe
+from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, reward_of
 
 import gymq
 from gymq.testing import Harness, prompt, reply

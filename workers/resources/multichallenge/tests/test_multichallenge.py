@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.multichallenge.thinking import without_thinking
-from gymq.workers.resources.multichallenge.worker import MultiChallenge
+from gymq.workers.resources.multichallenge.worker import MultiChallenge, without_thinking
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply

@@ -8,9 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gymq.workers.resources.reasoning_gym.answers import read_answer
 from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, score
-from gymq.workers.resources.reasoning_gym.worker import ReasoningGym
+from gymq.workers.resources.reasoning_gym.worker import ReasoningGym, read_answer
 
 import gymq
 from gymq.processes import KillableProcesses

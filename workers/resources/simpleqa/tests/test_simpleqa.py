@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.simpleqa.grades import answer_text, grade_in
-from gymq.workers.resources.simpleqa.worker import SimpleQa
+from gymq.workers.resources.simpleqa.worker import SimpleQa, answer_text, grade_in
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import Tolerance, first_difference
-from gymq.workers.resources.single_step_tool_use_with_argument_comparison.matching import maximum_matching
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.calls import maximum_matching
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.worker import SingleStep
 
 import gymq

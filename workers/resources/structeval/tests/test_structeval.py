@@ -4,9 +4,8 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.structeval import worker
-from gymq.workers.resources.structeval.code import extract_code
 from gymq.workers.resources.structeval.paths import has_path
-from gymq.workers.resources.structeval.scoring import raw_score, scores_of
+from gymq.workers.resources.structeval.scoring import extract_code, raw_score, scores_of
 from gymq.workers.resources.structeval.worker import StructEval
 
 import gymq

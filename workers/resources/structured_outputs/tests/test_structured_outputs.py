@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.structured_outputs.conversion import typed_csv, typed_xml
-from gymq.workers.resources.structured_outputs.strictness import strict
-from gymq.workers.resources.structured_outputs.validation import check_arguments, check_reply
+from gymq.workers.resources.structured_outputs.validation import check_arguments, check_reply, strict
 from gymq.workers.resources.structured_outputs.worker import StructuredOutputs
 
 import gymq

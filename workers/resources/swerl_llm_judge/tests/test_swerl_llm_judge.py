@@ -3,8 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.swerl_llm_judge.choice import lenient_choice, strict_choice
-from gymq.workers.resources.swerl_llm_judge.worker import PatchChoice
+from gymq.workers.resources.swerl_llm_judge.worker import PatchChoice, lenient_choice, strict_choice
 
 import gymq
 from gymq.testing import Harness, prompt, reply

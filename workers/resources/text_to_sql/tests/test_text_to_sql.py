@@ -1,8 +1,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.text_to_sql.extraction import find_query
-from gymq.workers.resources.text_to_sql.worker import TextToSql
+from gymq.workers.resources.text_to_sql.worker import TextToSql, find_query
 
 import gymq
 from gymq.testing import Harness, ScriptedModel, prompt, reply
