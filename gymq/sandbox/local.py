@@ -28,8 +28,7 @@ from gymq.sandbox.interface import (
     clock_s,
 )
 from gymq.sandbox.isolation import WHAT_HOLDS, Isolation, candidates, command_inside, missing_command
-from gymq.sandbox.process import finish_process, start_process
-from gymq.sandbox.removal import remove
+from gymq.sandbox.process import finish_process, remove, start_process
 from gymq.sandbox.stream_session import StreamSession
 
 log = logging.getLogger("gymq.sandbox")
@@ -44,7 +43,6 @@ _ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
 }
-
 
 _WHAT_HELPS = (
     "install bubblewrap or util-linux, or allow this user to create namespaces, or use the provider `docker` "

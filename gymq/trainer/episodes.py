@@ -13,12 +13,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from gymq import responses
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.protocol.messages import FailureClass
 from gymq.responses.tokens import GENERATION_TOKEN_IDS
 from gymq.trainer.groups import Row, Sample, SampleFailed
-from gymq.trainer.messages import is_models, message, turns
+
+_GIVEN_ROLES = ("user", "system", "developer", "tool")  # of messages that no model wrote
 
 TRACE_VERSION = 1
 TASK_TYPE = "GymqTask"  # name of the class of tasks; see examples/trainers/prime_rl
@@ -167,3 +169,53 @@ def _without_null(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _without_null(one) for name, one in value.items() if one is not None}
     return [_without_null(one) for one in value] if isinstance(value, list) else value
+
+
+def turns(items: Sequence[Row]) -> Iterator[list[Row]]:
+    """Yield the items of each message. A message of the model has the tokens of one call at most."""
+    turn: list[Row] = []
+    for item in items:
+        begins_call = item.get(GENERATION_TOKEN_IDS) and any(one.get(GENERATION_TOKEN_IDS) for one in turn)
+        if turn and (begins_call or not (is_models(item) and is_models(turn[0]))):
+            yield turn
+            turn = []
+        turn.append(item)
+    if turn:
+        yield turn
+
+
+def is_models(item: Row) -> bool:
+    return item.get("role") not in _GIVEN_ROLES and not str(item.get("type")).endswith("_output")
+
+
+def message(items: Sequence[Row]) -> Row:
+    item = items[0]
+    if is_models(item):
+        thoughts = [part.get("text") or "" for one in items for part in one.get("summary") or ()]
+        calls = [
+            {"id": call["call_id"], "name": call["name"], "arguments": call.get("arguments") or ""}
+            for call in items
+            if call.get("type") == "function_call"
+        ]
+        text = responses.assistant_text({"output": items}) or None
+        reasoning = "\n".join(thoughts) or None
+        return {"role": "assistant", "content": text, "reasoning_content": reasoning, "tool_calls": calls or None}
+    if "role" not in item or item["role"] == "tool":
+        call_id = str(item.get("call_id") or item.get("tool_call_id") or "")
+        return {"role": "tool", "tool_call_id": call_id, "content": _content(item.get("output", item.get("content")))}
+    return {"role": "user" if item["role"] == "user" else "system", "content": _content(item.get("content"))}
+
+
+def _content(given: Any) -> str | list[Row]:
+    if not isinstance(given, list):
+        return given if isinstance(given, str) else json.dumps(given)
+    return [_part(part) for part in given]
+
+
+def _part(part: Row) -> Row:
+    if isinstance(part.get("text"), str):
+        return {"type": "text", "text": part["text"]}
+    url = part.get("image_url")
+    if isinstance(url, str):
+        return {"type": "image_url", "image_url": {"url": url}}
+    return {"type": "text", "text": json.dumps(part)}

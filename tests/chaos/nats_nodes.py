@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymq.bus import Bus, BusError
-from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.process import find_binary
 from gymq.processes import parent_death
 from tests.support.ports import free_port
 

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from gymq.bridge import settings_of
-from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.config import load
 from gymq.protocol.instances import ROLE_OF

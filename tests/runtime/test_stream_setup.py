@@ -11,7 +11,7 @@ import pytest
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import JetStream, JetStreamError
 from gymq.cluster.server import EmbeddedServer
-from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.process import find_binary
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName

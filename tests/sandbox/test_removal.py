@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 
 from gymq.sandbox import LocalSandbox, local
-from gymq.sandbox.removal import remove
+from gymq.sandbox.process import remove
 
 from .conftest import run_python, sandbox
 

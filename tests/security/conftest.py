@@ -13,8 +13,8 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.cli.auth import init
-from gymq.cluster.server.binary import find_binary
 from gymq.cluster.server.probe import read_info
+from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import ROLES
 from tests.support.ports import free_port
 

@@ -12,7 +12,7 @@ import pytest
 from gymq.bus.credentials import CredentialsError
 from gymq.cli.auth import init, show
 from gymq.cli.shared.errors import UsageError
-from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import ROLES
 
 NAMES = {role.name for role in ROLES}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import ROLES
 
 ROOT = Path(__file__).parents[2]
@@ -22,7 +22,6 @@ OF_GYMQ = {
     "bridge": ["bridge"],
     "collect": ["client"],
 }
-
 
 OTHERS = ["nats", "nats-2", "nats-3", "nats-exporter", "prometheus", "grafana"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from gymq.cluster.server import EmbeddedServer, ServerError, embedded
-from gymq.cluster.server.binary import MIN_VERSION, binary_version, find_binary
+from gymq.cluster.server.process import MIN_VERSION, binary_version, find_binary
 
 
 @pytest.fixture

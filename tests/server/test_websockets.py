@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 
 from gymq.bus import Bus
-from gymq.cluster.server.binary import find_binary
+from gymq.cluster.server.process import find_binary
 from tests.support.ports import free_port
 from tests.support.waiting import DEADLINE_S
 

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.bridge.web.bundle import page as page_of
-from gymq.bridge.web.bundle import script
-from gymq.bridge.web.export import ViewerExport
+from gymq.bridge.web.export import ViewerExport, script
+from gymq.bridge.web.export import page as page_of
 from gymq.bridge.web.highlighting import LANGUAGE_OF_FIELD
 from gymq.bridge.web.site import Site
 from gymq.testing import function_call, reply

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
+from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gymq.bridge.token_texts import TokenTexts
-from gymq.bridge.web import bundle
 from gymq.bridge.web.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
 from gymq.bridge.web.rendering import MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_view import View, stored_view, tokens_of_item
@@ -17,13 +18,25 @@ from gymq.bridge.web.run_configuration import configuration_view
 from gymq.bridge.web.run_index import RunIndexes
 from gymq.bridge.web.run_list import RunList, RunRow
 from gymq.bridge.web.run_views import RunViews
-from gymq.bridge.web.site import Site
+from gymq.bridge.web.site import PAGE, STORED, Site
 from gymq.bus import Bus
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
+
+ENTRY = "app.js"
+_SERVED = "api.js"  # what the page asks where it is served; `STORED` asks files beside it
+
+_IMPORT = re.compile(r'^import (\{[^}\n]*\}) from "\./([a-z]+\.js)";\n', re.MULTILINE)
+_EXPORT = re.compile(r"^export ((?:async )?(?:const|function|class)) (\w+)", re.MULTILINE)
+
+# `frame-ancestors` has no effect in a page, and a page from a file has no origin that `connect-src` could allow.
+POLICY = (
+    "default-src 'none'; script-src 'self' file:; style-src 'self' file:; img-src 'self' file: data:; base-uri 'none'; "
+    "form-action 'none'; require-trusted-types-for 'script'; trusted-types gymq-data"
+)
 
 MOST_COMPARED = 6  # runs of which all pairs are compared
 MOST_TASKS = 1_000_000
@@ -66,8 +79,8 @@ class ViewerExport:
         """
         site = Site()
         (self._folder / "data").mkdir(parents=True, exist_ok=True)
-        (self._folder / "index.html").write_text(bundle.page(site))
-        (self._folder / "viewer.js").write_text(bundle.script(site))
+        (self._folder / "index.html").write_text(page(site))
+        (self._folder / "viewer.js").write_text(script(site))
         for name in _FILES:
             (self._folder / name).write_text(site.text(name))
         listed = [row async for row in self._list.all() if runs is None or row.overview.run in runs]
@@ -182,3 +195,37 @@ def _inside(text: str) -> Iterable[tuple[str, str]]:
     except (msgspec.DecodeError, RecursionError):
         return [("json", text)]
     return _texts(decoded, "") if isinstance(decoded, dict | list) else []
+
+
+def script(site: Site) -> str:
+    """Return all modules of the page in one script, with those that others import before them."""
+    modules: dict[str, str] = {}
+    uses: dict[str, set[str]] = {}
+    waiting = [ENTRY]
+    while waiting:
+        name = waiting.pop()
+        if name in modules:
+            continue
+        modules[name] = site.text(STORED if name == _SERVED else name)
+        uses[name] = {match[2] for match in _IMPORT.finditer(modules[name])}
+        waiting += uses[name]
+    parts = [_function(name, modules[name]) for name in TopologicalSorter(uses).static_order()]
+    return "".join(['"use strict";\n(() => {\nconst modules = {};\n', *parts, "})();\n"])
+
+
+def page(site: Site) -> str:
+    """Return the page that loads the script."""
+    html = site.text(PAGE).replace('<script type="module" src="app.js">', '<script src="viewer.js" defer>')
+    return html.replace("<title>", f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n<title>', 1)
+
+
+def _function(name: str, source: str) -> str:
+    """Return a module as a function that is called at once and whose result is what the module exports."""
+    names = [match[2] for match in _EXPORT.finditer(source)]
+    body = _EXPORT.sub(lambda match: f"{match[1]} {match[2]}", _IMPORT.sub(_taken, source))
+    return f"modules[{name!r}] = (() => {{\n{body}return {{ {', '.join(names)} }};\n}})();\n"
+
+
+def _taken(match: re.Match[str]) -> str:
+    names = match[1].replace(" as ", ": ")
+    return f"const {names} = modules[{match[2]!r}];\n"

@@ -23,7 +23,7 @@ from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, PAGE, Site
 from gymq.bus.streams import TASKS
-from gymq.cluster.log_files import newest_lines
+from gymq.cluster.logs import newest_lines
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json

