@@ -7,7 +7,6 @@ import re
 import secrets
 import socket
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from aiohttp import web
@@ -100,9 +99,7 @@ class Bridge:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Take no new requests, finish those in flight within `drain_s`, and answer the rest with an error."""
         self._context.draining = True
         await self._server.wait_idle(self._settings.drain_s)

@@ -15,7 +15,6 @@ import shutil
 import sys
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import BinaryIO, NoReturn, Protocol
 
 import msgspec
@@ -152,9 +151,7 @@ class Cluster:
             raise
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._stop()
 
     @property

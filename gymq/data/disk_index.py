@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import sqlite3
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, Self
 
 CACHE_KIB = 32 * 1024
@@ -38,9 +37,7 @@ class TemporaryDatabase:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

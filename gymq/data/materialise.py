@@ -6,7 +6,6 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from itertools import islice
-from types import TracebackType
 from typing import Annotated, Any, Self
 
 import msgspec
@@ -92,9 +91,7 @@ class Materialisation:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._numbers.close()
         self._rollouts.close()
 

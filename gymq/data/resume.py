@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -95,9 +94,7 @@ class Resume:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def num_rollouts(self, task_index: int) -> int:

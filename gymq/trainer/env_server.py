@@ -12,7 +12,6 @@ import importlib
 import logging
 import secrets
 import time
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -107,9 +106,7 @@ class EnvServer:
         self._serving = asyncio.create_task(self._serve())
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         """Cancel what is in flight, and inform those who wait for it."""
         self._serving.cancel()
         for caller in list(self._in_flight):

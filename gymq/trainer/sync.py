@@ -6,7 +6,6 @@ import asyncio
 import queue
 from collections.abc import Generator, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from gymq.bus.loop_thread import LoopThread
@@ -39,9 +38,7 @@ class SyncTrainingRun:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
