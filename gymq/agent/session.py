@@ -192,11 +192,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return await self._rollout.call(subject, request, stage, key=self._key(request), in_session=in_session)
 
     async def _rebuild(self) -> None:
-        """Bring a session of another worker to the state of the one that was lost.
-
-        Raises:
-            RolloutError: SESSION_LOST, if it answers the same calls differently.
-        """
+        """Bring a session of another worker to the state of the one that was lost."""
         address = (await self._seed(key=None)).session
         if address is None:
             raise RolloutError(FailureClass.SESSION_LOST, f"{self._resources} no longer keeps state")

@@ -38,11 +38,7 @@ class _Asked(NamedTuple):
     replaces: int | None = None  # stream sequence of the failure that does not count any more
 
     def check(self, other: _Asked) -> None:
-        """Check whether a key that both have means the same rollout.
-
-        Raises:
-            BridgeError: 422; it does not.
-        """
+        """Check whether a key that both have means the same rollout."""
         if (self.agent, self.digest) != (other.agent, other.digest):
             text = f"the {keys.HEADER} of this request belongs to another row, or to the same one at another agent"
             raise BridgeError(422, "key_reused", text)
@@ -249,11 +245,7 @@ class Rollouts:
                 waiting.outcome.set_result(found[1])
 
     async def _find(self, at: RolloutId) -> tuple[int, Outcome] | None:
-        """Return the stored outcome with its sequence, retrying while the server is away.
-
-        Raises:
-            BridgeError: 500; the outcomes could not be read for `SUBMIT_PATIENCE_S`.
-        """
+        """Return the stored outcome with its sequence, retrying while the server is away."""
 
         async def find() -> tuple[int, Outcome] | None:
             async with self._fetching:

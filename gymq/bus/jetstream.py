@@ -411,11 +411,7 @@ class Pull:
 
 
 def _stored(message: Msg) -> Stored | None:
-    """Return the message in the answer to a direct get, or None if there is none.
-
-    Raises:
-        JetStreamError: the request was refused.
-    """
+    """Return the message in the answer to a direct get, or None if there is none."""
     headers = message.headers or {}
     sequence = headers.get("Nats-Sequence")
     # With a sequence it is a stored message, whatever status its publisher made up for it.

@@ -105,11 +105,7 @@ def _check_names(connections: list[McpConnection]) -> None:
 
 
 def _offered(row: Row, connections: list[McpConnection]) -> frozenset[str]:
-    """Return the tools that a row offers to the model.
-
-    Raises:
-        InvalidTask: a tool is on none of the servers.
-    """
+    """Return the tools that a row offers to the model."""
     there = {tool for connection in connections for tool in connection.tools}
     tools = row.responses_create_params.get("tools") or ()
     offered = frozenset(tool["name"] for tool in tools if tool.get("type") == "function")

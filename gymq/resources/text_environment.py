@@ -167,11 +167,7 @@ def _answer(observation: str, reward: float, terminated: bool, truncated: bool, 
 
 
 def _checked(result: Any) -> StepResult:
-    """Return the result of a step with plain types.
-
-    Raises:
-        TypeError, ValueError: it is not a result.
-    """
+    """Return the result of a step with plain types."""
     if not isinstance(result, tuple) or len(result) != 5:
         raise TypeError(f"step must return (observation, reward, terminated, truncated, info), not {result!r:.200}")
     observation, reward, terminated, truncated, info = result

@@ -273,11 +273,7 @@ def _common(entry: _Entry, response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _whole(response: dict[str, Any]) -> dict[str, Any]:
-    """Return a response of a file with whole prompts.
-
-    Raises:
-        InvalidTask: its token ids do not fit together.
-    """
+    """Return a response of a file with whole prompts."""
     try:
         return token_forms.read(response)
     except ValueError as error:

@@ -268,11 +268,7 @@ class ResourcesWorker:
         return Verified(reward=verdict.reward, verdict=members)
 
     def _from_number(self, returned: Any) -> Verdict:
-        """Take a verifier's return value as the reward.
-
-        Raises:
-            RolloutError: it is not a number.
-        """
+        """Take a verifier's return value as the reward."""
         try:
             return Verdict(returned)
         except (TypeError, ValueError, OverflowError):

@@ -120,11 +120,7 @@ class DockerSandbox(Sandbox):
         return await start_process(["docker", *command], env=engine_environment(), stdin=asyncio.subprocess.PIPE)
 
     async def _state(self, name: str, ended: ProgramResult) -> dict[str, Any]:
-        """Return what the engine says of a container that ended.
-
-        Raises:
-            SandboxFailed: it never ran.
-        """
+        """Return what the engine says of a container that ended."""
         try:
             state: dict[str, Any] = json.loads(await _docker("inspect", "--format", "{{json .State}}", name))
         except SandboxFailed:

@@ -170,9 +170,6 @@ class _Supervised:
 
         Args:
             stdin: whether the program gets a pipe as stdin instead of its text.
-
-        Raises:
-            SandboxFailed: the process did not start.
         """
         with contextlib.ExitStack() as ours:  # the ends that the supervisor gets; it has them once it is started
             folder = lifeline = report = None
@@ -204,11 +201,7 @@ class _Supervised:
         return cls(process, lifeline, report, folder)
 
     async def finish(self, limits: Limits) -> ProgramResult:
-        """Read the output while it runs, then the report.
-
-        Raises:
-            SandboxFailed: it did not run, or was lost.
-        """
+        """Read the output while it runs, then the report."""
         patience = None if limits.time_s is None else clock_s(limits.time_s) + _END_S
         ended = await finish_process(
             self.process, self.cut, wall_s=patience, output_bytes=limits.output_bytes, output_ends=True
@@ -220,11 +213,7 @@ class _Supervised:
         return replace(ended, exit_status=report.exit_status, limit=limit, seconds=report.seconds)
 
     def report(self, stderr: bytes) -> SupervisorReport:
-        """Return the last report of the supervisor.
-
-        Raises:
-            SandboxFailed: it could not run the program, or reported nothing.
-        """
+        """Return the last report of the supervisor."""
         text = self._read_report()
         if text.startswith("failed "):
             raise SandboxFailed(f"a program could not be run: {text.removeprefix('failed ')}")

@@ -44,11 +44,7 @@ class _Cluster:
         self.ray: Any = None
 
     async def join(self) -> Any:
-        """Return the module `ray`, connected to the cluster. May be repeated.
-
-        Raises:
-            SandboxFailed: Ray is not installed, or there is no cluster.
-        """
+        """Return the module `ray`, connected to the cluster. May be repeated."""
         try:
             self.ray = await asyncio.to_thread(join, self.address)
         except NoCluster as error:

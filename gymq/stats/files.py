@@ -169,11 +169,7 @@ class _SortedLines(TemporaryDatabase):
         return True
 
     def agent(self, key: Key, where: str) -> str:
-        """Return the agent of a result's row.
-
-        Raises:
-            RowError: there is no such row.
-        """
+        """Return the agent of a result's row."""
         found: tuple[str] | None = self._row("SELECT agent FROM lines WHERE task = ? AND rollout = ?", *key)
         if found is None:
             raise RowError(f"{where}: rollout {key} has no `agent_ref`, nor has it a row with one")

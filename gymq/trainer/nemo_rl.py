@@ -162,11 +162,7 @@ def _message(role: str, record: Record, span: Span, experts: Any) -> Row:
 
 
 def _experts_of(given: Any) -> Any:
-    """Return routed experts as a tensor: nested lists, or `nrlre1:TYPE:TOKENSxLAYERSxK:BASE64`.
-
-    Raises:
-        NotTrainable: they have another form.
-    """
+    """Return routed experts as a tensor: nested lists, or `nrlre1:TYPE:TOKENSxLAYERSxK:BASE64`."""
     torch = _torch()
     if not isinstance(given, str):
         return torch.tensor(given, dtype=torch.int32)

@@ -229,11 +229,7 @@ def remote_class(replaced: Any = None) -> Any:
 
 
 def _num_yielded(replaced: Any) -> int:
-    """Return how many values NeMo RL's actor yields for a row, which its annotation says.
-
-    Raises:
-        TrainerError: it says nothing that is known.
-    """
+    """Return how many values NeMo RL's actor yields for a row, which its annotation says."""
     plain = replaced.__ray_metadata__.modified_class
     yielded = get_args(inspect.signature(plain.run_rollouts, eval_str=True).return_annotation)
     values = get_args(yielded[0]) if yielded else ()

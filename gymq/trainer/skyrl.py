@@ -115,11 +115,7 @@ def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
 
 
 def _row(extra: Any, sampling: Row, position: int) -> Row:
-    """Return the row of a prompt, with SkyRL's sampling parameters.
-
-    Raises:
-        TrainerError: there is none.
-    """
+    """Return the row of a prompt, with SkyRL's sampling parameters."""
     try:
         row = json.loads(extra["row"])
         return {**row, PARAMS: with_sampling(dict(row[PARAMS]), sampling)}

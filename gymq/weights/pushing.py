@@ -158,11 +158,7 @@ def _before(record: Weights | None, policy_version: str) -> list[str]:
 
 
 async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
-    """Return the ids of the running replicas.
-
-    Raises:
-        PushError: there never was such a model, or it cannot load weights.
-    """
+    """Return the ids of the running replicas."""
     if not was_pushed_before and not await is_running(bus, model, "models"):
         raise PushError(f"no model named {model!r} is running; `gymq status` lists those that are")
     found: list[dict[str, Any]] = []
@@ -177,11 +173,7 @@ async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str
 
 @contextlib.contextmanager
 def _opened(weights: bytes | Path) -> Iterator[BinaryIO]:
-    """Open the safetensors file, at its beginning.
-
-    Raises:
-        PushError: it is not a safetensors file, or cannot be read.
-    """
+    """Open the safetensors file, at its beginning."""
     name = "the weights" if isinstance(weights, bytes) else str(weights)
     try:
         with io.BytesIO(weights) if isinstance(weights, bytes) else weights.open("rb") as file:
@@ -230,11 +222,7 @@ async def _store_parts(bus: Bus, model: str, name: str, record: Weights, file: B
 
 
 async def _store_record(js: JetStream, model: str, record: Weights, after: int) -> int:
-    """Make a record the newest one; return its stream sequence.
-
-    Raises:
-        PushError: another client was faster.
-    """
+    """Make a record the newest one; return its stream sequence."""
     subject = subjects.weights(model)
     try:
         body = encode(record)

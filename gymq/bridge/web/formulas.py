@@ -57,11 +57,7 @@ def _source(latex: str) -> list[Node]:
 
 
 def _kept(found: Element, levels: int) -> list[Node]:
-    """Return an element with the harmless part of what it has.
-
-    Raises:
-        NoFormula: it is nested too deeply.
-    """
+    """Return an element with the harmless part of what it has."""
     if not levels:
         raise NoFormula("the formula is nested too deeply")
     attributes = {

@@ -202,11 +202,7 @@ def read_prompt(file: Path) -> RowPrompt:
 
 
 async def _check_workers(bus: Bus, config: Config) -> list[str]:
-    """Return the running models, as the final table names them.
-
-    Raises:
-        UsageError: the cluster does not serve the workers of the configuration.
-    """
+    """Return the running models, as the final table names them."""
     wanted = {(instance.name, instance.implementation) for instance in config.instances}
     for _ in range(FIND_TRIES):
         running = {(found["name"], found["metadata"]["implementation"]): found for found in await find_workers(bus)}

@@ -20,11 +20,7 @@ async def delete_runs(runs: list[str], nats: str | None) -> int:
 
 
 async def _check(bus: Bus, run: str) -> int:
-    """Return the number of rollouts of a run that have an outcome.
-
-    Raises:
-        UsageError: there is no such run, or it has tasks in the queue.
-    """
+    """Return the number of rollouts of a run that have an outcome."""
     js = bus.js
     queued = 0
     for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):

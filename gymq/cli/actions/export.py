@@ -108,11 +108,7 @@ async def _profile(bus: Bus, run: str) -> tuple[RunningProfile, int]:
 
 @asynccontextmanager
 async def _stored(run: str, nats: str | None) -> AsyncIterator[tuple[Bus, AsyncIterator[tuple[int, Outcome]]]]:
-    """Open the outcomes of a run while the block runs.
-
-    Raises:
-        UsageError: the run has none.
-    """
+    """Open the outcomes of a run while the block runs."""
     async with stored_url(nats) as url, connected(url, name="gymq export") as bus:
         outcomes = OutcomeStore(bus).read(run)
         first = await anext(outcomes, None)

@@ -126,11 +126,7 @@ async def _roll_out(
 
 
 async def _agents_of(url: str, api_key: str | None) -> dict[str, str]:
-    """Return the URL of each agent that a head server lists.
-
-    Raises:
-        UsageError: it cannot be asked, or answers with something else.
-    """
+    """Return the URL of each agent that a head server lists."""
     timeout = aiohttp.ClientTimeout(total=CONNECT_S)
     headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
     try:

@@ -83,11 +83,7 @@ async def export_viewer(
 
 
 def _clear(folder: Path) -> None:
-    """Remove what an earlier export wrote.
-
-    Raises:
-        UsageError: the folder holds something else.
-    """
+    """Remove what an earlier export wrote."""
     if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "viewer.js").is_file()):
         raise UsageError(f"{folder} is not empty: name a new folder, or one that --export wrote before")
     for file in (folder / "data").glob("*.js"):

@@ -149,9 +149,6 @@ def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
     Args:
         given: whether there is one to name; if not, the policy is named where a judge is required.
         hint: how to name another judge then.
-
-    Raises:
-        UsageError: no environment asks the judge that is given.
     """
     options = list(model_options(config))
     if given:

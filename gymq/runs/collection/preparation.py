@@ -80,11 +80,7 @@ def _rows_of_hub(block: DatasetBlock) -> Iterator[bytes]:
 
 
 def _write(block: DatasetBlock, target: Path, rows: Iterator[bytes] | JsonlFile) -> Path:
-    """Write rows to their file, whole or not at all.
-
-    Raises:
-        PreparationError: a line is not a row, or there is none.
-    """
+    """Write rows to their file, whole or not at all."""
     target.parent.mkdir(parents=True, exist_ok=True)
     count = 0
     with atomic_write(target) as file:

@@ -203,9 +203,6 @@ class RunSetup:
 
         Args:
             known: the rows of an earlier start. The pass ends at the first row that is another one than there.
-
-        Raises:
-            RowError: a row cannot be used, and the options are strict about it.
         """
         made = _Materialised()
         with ExitStack() as stack:

@@ -48,11 +48,7 @@ async def _converse(session: gymq.Session, capture: Capture) -> None:
 
 
 async def _next(session: gymq.Session, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Return the next call of the environment.
-
-    Raises:
-        RolloutError: the environment refused the request.
-    """
+    """Return the next call of the environment."""
     call: gymq.FunctionCall = {
         "type": "function_call",
         "call_id": "next",

@@ -106,11 +106,7 @@ def _unmarked(item: Item) -> dict[str, Any]:
 
 
 async def _ask(session: gymq.Session, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A call of the environment's interface, made by the agent itself.
-
-    Raises:
-        RolloutError: the environment refused it.
-    """
+    """A call of the environment's interface, made by the agent itself."""
     output = (await session.call(responses.function_call(name, arguments, call_id=name)))["output"]
     assert isinstance(output, str)
     answer: dict[str, Any] = json.loads(output)

@@ -33,11 +33,7 @@ class GymnasiumAgent(gymq.Agent):
 
 
 async def _ask(session: gymq.Session, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """Make a call of the environment's interface.
-
-    Raises:
-        RolloutError: the environment refused it.
-    """
+    """Make a call of the environment's interface."""
     output = (await session.call(responses.function_call(name, arguments, call_id=name)))["output"]
     answer: Any = json.loads(output) if isinstance(output, str) and output.startswith("{") else output
     if not isinstance(answer, dict) or "observation" not in answer:

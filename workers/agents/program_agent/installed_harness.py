@@ -138,11 +138,7 @@ def _install_from_npm(name: HarnessName, harness: Harness, place: str) -> None:
 
 
 def _machine() -> str:
-    """Return what packages of npm call this machine.
-
-    Raises:
-        OptionsError: there are none for it.
-    """
+    """Return what packages of npm call this machine."""
     machine = _MACHINES.get(platform.machine())
     if sys.platform != "linux" or machine is None:
         known = " and ".join(_MACHINES)

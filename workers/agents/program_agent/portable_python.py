@@ -137,11 +137,7 @@ def _programs(folder: Path) -> Iterator[Path]:
 
 
 def _check(python: Path) -> None:
-    """Run the copy once.
-
-    Raises:
-        NoPortablePython: it does not run.
-    """
+    """Run the copy once."""
     command = [str(python.absolute()), "-I", "-c", "import ctypes, hashlib, sqlite3, ssl, zlib"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_PROBE_S, check=False, env={})
     if done.returncode != 0:

@@ -108,11 +108,7 @@ class ProgramAgent(gymq.Agent):
         return gymq.Verdict(verdict.reward, **verdict.fields | report)
 
     async def _converse(self, rollout: gymq.Rollout) -> dict[str, Any]:
-        """Run the program; the fields of the verdict that are about its run.
-
-        Raises:
-            RolloutError: the program failed, or never asked the model.
-        """
+        """Run the program; the fields of the verdict that are about its run."""
         prompt = "\n\n".join(map(text_of, user_contents(rollout.params))).encode(errors="replace")
         fields = self._fields(rollout.row)
         capture = Capture(rollout, self.options.max_turns)
@@ -163,11 +159,7 @@ class ProgramAgent(gymq.Agent):
             raise gymq.ComponentFailed(f"the files of the program cannot be copied: tar {ended.report}")
 
     def _variables(self) -> dict[str, str]:
-        """Return the variables that the options name; nothing else of this environment is for the program.
-
-        Raises:
-            OptionsError: one is not set.
-        """
+        """Return the variables that the options name; nothing else of this environment is for the program."""
         variables: dict[str, str] = {}
         if self.options.runtime == "process":
             # `python` is the one that runs gymq, whose packages the program may need.
@@ -205,9 +197,6 @@ def _packed(agent: str, files: list[str]) -> bytes:
         agent: the instance's name, for errors.
         files: paths, beside the configuration, from the current folder on or, for `workers/...` and `examples/...`, in
             the package.
-
-    Raises:
-        OptionsError: one is not there, two have the same name, or they are too large.
     """
     if not files:
         return b""

@@ -130,11 +130,7 @@ class SweAgents(gymq.Agent):
         )
 
     async def _patch(self, place: Workspace, instance: Instance) -> str:
-        """Return the changes since the base commit.
-
-        Raises:
-            ComponentFailed: git failed.
-        """
+        """Return the changes since the base commit."""
         script = DIFF.format(repository=shlex.quote(self.options.repository), base=shlex.quote(instance.base_commit))
         ended = await place.run(script, wall_s=120.0)
         if ended.exit_status != 0:

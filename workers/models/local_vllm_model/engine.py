@@ -168,11 +168,7 @@ class Engine:
     async def _prompt(
         self, direct: DirectChat, settings: Settings, messages: Sequence[Mapping[str, Any]], num_known: int
     ) -> list[int]:
-        """Return the exact prompt of a chat.
-
-        Raises:
-            NotDirect: the application has to render it.
-        """
+        """Return the exact prompt of a chat."""
         if any(_has_media(message) for message in messages):
             raise NotDirect
         if num_known and messages[num_known].get("generation_token_ids"):

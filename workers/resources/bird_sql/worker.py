@@ -58,11 +58,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
         await self._sandbox.stop()
 
     def _folder(self) -> Path:
-        """Return the folder of the databases.
-
-        Raises:
-            OptionsError: there is none.
-        """
+        """Return the folder of the databases."""
         named = self.options.databases or self.options.bird_sql_dir / FOLDER_OF_DATABASES
         folder = next((path for path in (named, Path(__file__).parent / named) if path.is_dir()), None)
         if folder is None:

@@ -61,11 +61,7 @@ class Tasks(gymq.AskingEnvironment[SampleRow]):
         return gymq.Verdict(value, score=name, **fields)
 
     def _chosen(self, scores: dict[str, float]) -> tuple[str, float]:
-        """Return the score that is the reward, with its name.
-
-        Raises:
-            RolloutError: there is none, or more than one and the options name none of them.
-        """
+        """Return the score that is the reward, with its name."""
         wanted = self.options.score
         named = [name for name in scores if wanted in (None, name)] or [
             name for name in scores if name.rpartition("/")[2] == wanted

@@ -61,11 +61,7 @@ class TasksetEnvironment:
         return reward, _fields(episode, trained)
 
     def _check(self, episode: vf.Episode) -> None:
-        """Check that the episode is a valid result.
-
-        Raises:
-            RolloutError: it is not.
-        """
+        """Check that the episode is a valid result."""
         if self._environment.complete(episode) and episode.traces:
             return
         errors = [*episode.errors, *(error for trace in episode.traces for error in trace.errors)]

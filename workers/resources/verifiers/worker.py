@@ -62,12 +62,7 @@ class Environments(gymq.AskingEnvironment[TaskRow]):
         return gymq.Verdict(float(reward), **fields)
 
     async def _task(self, number: int) -> Any:
-        """Return a task by its number; those before it are loaded too.
-
-        Raises:
-            InvalidTask: there are not so many.
-            ComponentFailed: they cannot be loaded.
-        """
+        """Return a task by its number; those before it are loaded too."""
         try:
             async with self._loading:
                 missing = itertools.islice(self._more, max(0, number + 1 - len(self._tasks)))
