@@ -177,11 +177,7 @@ def read_max_failures(text: str) -> MaxFailures:
 
 
 def configured_window(tree: Mapping[str, Any]) -> int | None:
-    """Return the rollouts in flight that a configuration asks for.
-
-    Raises:
-        UsageError: its value is not a number.
-    """
+    """Return the rollouts in flight that a configuration asks for."""
     given = tree.get(CONCURRENCY)
     if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
         raise UsageError(f"{CONCURRENCY} must be a whole number of at least 1, not {given!r}")

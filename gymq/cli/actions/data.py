@@ -40,12 +40,7 @@ def make_data(
     tokenizer: str | None,
     output: Path | None,
 ) -> None:
-    """Write the rows that an environment makes to a file, or print them.
-
-    Raises:
-        UsageError: it makes none, or none of a kind, or the file cannot be written.
-        OptionsError: it has none as they are wanted.
-    """
+    """Write the rows that an environment makes to a file, or print them."""
     author = find_class("resources", environment)
     if not makes_rows(author):
         raise UsageError(f"{environment} makes no rows; these do: {', '.join(makers())}")
@@ -100,12 +95,7 @@ def blocks_of(config: Config, sources: WorkerSources) -> list[DatasetBlock]:
 def chosen_block(
     config: Config, sources: WorkerSources, dataset: str | None, given: Path | None, agent: str | None
 ) -> DatasetBlock | None:
-    """Return the data set of a collection; None if its input is given as a file.
-
-    Raises:
-        UsageError: both are given.
-        ConfigError: there is no data set of that name, or there are several.
-    """
+    """Return the data set of a collection; None if its input is given as a file."""
     if dataset is not None and given is not None:
         raise UsageError("give either --input, a file, or --dataset, the name of a data set in the configuration")
     if given is not None or (dataset is None and sources.benchmark is None):
@@ -115,21 +105,12 @@ def chosen_block(
 
 
 def ready_rows(block: DatasetBlock) -> Path:
-    """Return the file of a data set's rows, made now if it is not there.
-
-    Raises:
-        PreparationError, ConfigError, HubError
-    """
+    """Return the file of a data set's rows, made now if it is not there."""
     return asyncio.run(prepare(block))
 
 
 def collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
-    """Write the rows of data sets to one file, each with its agent and its prompt, as often as its block says.
-
-    Raises:
-        PreparationError, ConfigError, HubError, JsonlError, PromptError: rows cannot be had or used.
-        UsageError: the file cannot be written.
-    """
+    """Write the rows of data sets to one file, each with its agent and its prompt, as often as its block says."""
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(output) as file:
@@ -186,12 +167,7 @@ def _block_named(name: str, sources: WorkerSources, overrides: Sequence[str]) ->
 
 
 def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Dataset:
-    """Return the rows of a data set by its name, or by that of a file, a folder or a data set of the Hub.
-
-    Raises:
-        UsageError: they have to be made first.
-        ConfigError, DatasetError, HubError
-    """
+    """Return the rows of a data set by its name, or by that of a file, a folder or a data set of the Hub."""
     is_place = name.startswith(PREFIX) or Path(name).exists()
     if is_place and not sources.config and sources.benchmark is None:
         return Dataset(Path(name))
@@ -227,11 +203,7 @@ def show_rows(dataset: Dataset, count: int) -> None:
 async def prepare_data(
     name: str, sources: WorkerSources, overrides: Sequence[str], *, with_network: bool, again: bool
 ) -> None:
-    """Make the rows of a data set ready, and say where they are.
-
-    Raises:
-        PreparationError, ConfigError, HubError
-    """
+    """Make the rows of a data set ready, and say where they are."""
     if name.startswith(PREFIX):
         for file in Dataset(Path(name)).files:
             print(file)

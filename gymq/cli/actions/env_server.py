@@ -15,12 +15,7 @@ from gymq.trainer.env_server import EnvServer
 
 
 async def serve(address: str, run: str | None, nats: str | None, log_level: str, *, exposed: bool) -> None:
-    """Serve until the command is interrupted.
-
-    Raises:
-        UsageError: the address does not do, or no cluster runs.
-        TrainerError, BusError: it cannot be served.
-    """
+    """Serve until the command is interrupted."""
     check_address(address, exposed=exposed)
     logs.configure("env-server", log_level)
     with until_interrupted():
@@ -34,11 +29,7 @@ async def serve(address: str, run: str | None, nats: str | None, log_level: str,
 
 
 def check_address(address: str, *, exposed: bool) -> None:
-    """Check an address to listen on.
-
-    Raises:
-        UsageError: it is none, or other machines reach it without `exposed`.
-    """
+    """Check an address to listen on."""
     try:
         parts = urlsplit(address)
         host = parts.hostname if parts.scheme == "tcp" and parts.port is not None else None

@@ -53,11 +53,7 @@ def bridge_overrides(settings: Sequence[str]) -> list[str]:
 
 
 def head_server_of(settings: Sequence[str]) -> tuple[dict[str, Any], str | None] | None:
-    """Return host and port of the head server that the settings name, and its key if any; None: they name none.
-
-    Raises:
-        UsageError, ConfigError: it has no host or port, or a value of another type.
-    """
+    """Return host and port of the head server that the settings name, and its key if any; None: they name none."""
     if not any(override.keys[0] == HEAD_SERVER for override in parse(settings)):
         return None
     tree = load([], [text for text in settings if _key_of(text) in (HEAD_SERVER, "bridge")]).tree
@@ -68,11 +64,7 @@ def head_server_of(settings: Sequence[str]) -> tuple[dict[str, Any], str | None]
 
 
 def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return what `collection_of` does, for the data sets of a split that the configuration has, put into one file.
-
-    Raises:
-        UsageError, ConfigError, PreparationError, HubError: a setting or a data set is missing, or cannot be used.
-    """
+    """Return what `collection_of` does, for the data sets of a split that the configuration has, put into one file."""
     given, others = _taken(settings, ("split", "reuse_existing_data_preparation"))
     split = _text(given, "split", "ng_e2e_collect_rollouts")
     _, of_workers = read_sampling(_taken(others, (*COLLECTION, *NOT_USED))[1], OF_THE_ROWS)
@@ -88,11 +80,7 @@ def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
-    """Return the overrides and the options of `gymq collect`.
-
-    Raises:
-        UsageError, ConfigError: a setting is missing, or has a value of another type.
-    """
+    """Return the overrides and the options of `gymq collect`."""
     given, others = _taken(settings, (*COLLECTION, *NOT_USED))
     tree = {**load([], others).tree, **given}
     output = Path(_text(tree, "output_jsonl_fpath", "ng_collect_rollouts"))
@@ -112,11 +100,7 @@ def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
 
 
 def worker_of(settings: Sequence[str]) -> str:
-    """Return the worker of an entrypoint such as `resources_servers/mcqa`.
-
-    Raises:
-        UsageError: there is no such setting.
-    """
+    """Return the worker of an entrypoint such as `resources_servers/mcqa`."""
     given, others = _taken(settings, ("entrypoint", "should_validate_data"))
     _refuse(others, ("entrypoint", "should_validate_data"))
     entrypoint = PurePosixPath(_text(given, "entrypoint", "ng_test"))
@@ -125,11 +109,7 @@ def worker_of(settings: Sequence[str]) -> str:
 
 
 def profile_of(settings: Sequence[str]) -> dict[str, Any]:
-    """Return the options of `gymq profile`.
-
-    Raises:
-        UsageError: a setting is missing or unknown.
-    """
+    """Return the options of `gymq profile`."""
     names = ("materialized_inputs_jsonl_fpath", "rollouts_jsonl_fpath", "allow_partial_rollouts")
     given, others = _taken(settings, names)
     _refuse(others, names)
@@ -138,11 +118,7 @@ def profile_of(settings: Sequence[str]) -> dict[str, Any]:
 
 
 def install_programs(folder: Path | None, *, overwrite: bool) -> None:
-    """Write a program for each of NeMo Gym's commands.
-
-    Raises:
-        UsageError: one exists that is not ours, or the folder cannot be written.
-    """
+    """Write a program for each of NeMo Gym's commands."""
     place = folder or Path(sys.executable).parent
     programs = {place / f"ng_{name}": name.replace("_", "-") for name in PROGRAMS}
     taken = [str(path) for path in programs if path.exists() and _MADE_BY not in path.read_text(errors="replace")]

@@ -41,10 +41,6 @@ def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: s
         head: `host` and `port`.
         options: of `gymq collect`, as `ng.collection_of` returns them.
         api_key: of the bridge, if it wants one.
-
-    Raises:
-        UsageError: the server cannot be asked, or an agent of the rows is not there.
-        RowError, JsonlError, RunFileError: bad input.
     """
     return asyncio.run(_collect(f"http://{_reachable(head['host'])}:{head['port']}", options, api_key))
 

@@ -61,11 +61,7 @@ class SlurmJob:
 
 
 def submit_to_slurm(job: SlurmJob) -> int:
-    """Submit a job, and print its number and where its output is.
-
-    Raises:
-        UsageError: it is not a command, or Slurm refuses it.
-    """
+    """Submit a job, and print its number and where its output is."""
     name = job.command[0] if job.command else ""
     if name not in COMMANDS or name == "submit":
         hint = did_you_mean(name, COMMANDS) if name else "; for example: gymq submit --slurm -- collect --input FILE"

@@ -25,11 +25,7 @@ from gymq.redaction import redact
 
 
 def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Instance]:
-    """Return the checked instances of the parts that are to be started.
-
-    Raises:
-        OptionsError, UsageError, WorkerNotFound
-    """
+    """Return the checked instances of the parts that are to be started."""
     parts = only or get_args(ClusterPart)
     for kind in only:
         if kind != "services" and kind not in {instance.kind for instance in config.instances}:
@@ -79,9 +75,6 @@ async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[Non
     """Answer `GET /health` while the block runs: 200 if everything serves, else 503 and what does not.
 
     A process that waits for a NATS server that is away counts as serving, since a restart would not help.
-
-    Raises:
-        UsageError: the port is taken, or the address is not one of this machine.
     """
 
     async def answer(_: web.Request) -> web.Response:

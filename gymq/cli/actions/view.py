@@ -35,11 +35,7 @@ NAME = "gymq view"
 async def run_viewer(
     files: Sequence[Path], host: str, port: int | None, nats: str | None, tokenizer: Path | None, log_level: str
 ) -> None:
-    """Show what is stored until Ctrl-C.
-
-    Raises:
-        TokenizerError: the tokenizer cannot be read.
-    """
+    """Show what is stored until Ctrl-C."""
     logs.configure("view", log_level)
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     with until_interrupted():
@@ -58,12 +54,7 @@ async def export_viewer(
     tokenizer: Path | None,
     log_level: str,
 ) -> int:
-    """Write stored runs into a folder that needs no server.
-
-    Raises:
-        UsageError: the folder holds something else, or one of the runs is not stored.
-        TokenizerError: the tokenizer cannot be read.
-    """
+    """Write stored runs into a folder that needs no server."""
     logs.configure("view", log_level)
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     _clear(folder)

@@ -85,9 +85,6 @@ def make_worker(name: str, parent: Path, *, kind: Kind) -> list[Path]:
 
     Args:
         kind: which templates.
-
-    Raises:
-        ScaffoldError: the name cannot be used, or a file is there already; then nothing is written.
     """
     _check_name(name)
     top = parent / name

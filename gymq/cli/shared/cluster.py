@@ -50,10 +50,6 @@ async def cluster_url(
 
     Args:
         before_start: called with the workers before a temporary cluster is started.
-
-    Raises:
-        OptionsError: a worker does not accept its options.
-        UsageError, WorkerNotFound: a cluster has to be started, and the configuration does not allow it.
     """
     url = nats or await find_running(STORE)
     if url is not None:
@@ -83,11 +79,7 @@ async def cluster_url(
 
 
 async def running_url(nats: str | None) -> str:
-    """Return the URL of a cluster that is already running.
-
-    Raises:
-        UsageError: there is no running cluster.
-    """
+    """Return the URL of a cluster that is already running."""
     url = nats or await find_running(STORE)
     if url is None:
         raise UsageError("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
@@ -96,11 +88,7 @@ async def running_url(nats: str | None) -> str:
 
 @asynccontextmanager
 async def stored_url(nats: str | None) -> AsyncIterator[str]:
-    """Yield the URL of a server with the streams: of a cluster, or a temporary one for this folder's store.
-
-    Raises:
-        UsageError: nothing is stored in this folder.
-    """
+    """Yield the URL of a server with the streams: of a cluster, or a temporary one for this folder's store."""
     async with stored_server(nats) as (url, _):
         yield url
 
@@ -110,9 +98,6 @@ async def stored_server(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedSe
     """Yield the same URL as `stored_url`, with the server if a temporary one was started.
 
     A temporary server stops when a cluster needs the store.
-
-    Raises:
-        UsageError: nothing is stored in this folder.
     """
     url = nats or await find_running(STORE, for_reading=True)
     if url is not None:
@@ -126,11 +111,7 @@ async def stored_server(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedSe
 
 @asynccontextmanager
 async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterator[Bus]:
-    """Connect to a server for one command.
-
-    Raises:
-        BusError, UsageError: there is no server, or it lacks the streams of gymq.
-    """
+    """Connect to a server for one command."""
     bus = await Bus.connect(url, role=role, name=name, timeout_s=CONNECT_S)
     try:
         yield bus
@@ -143,12 +124,7 @@ async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterat
 
 
 async def matching_runs(bus: Bus, pattern: str) -> list[str]:
-    """Return the runs of a pattern, in which `*` stands for any text and `?` for a character; or the run of that name.
-
-    Raises:
-        UsageError: there is none.
-        BusError, BadToken
-    """
+    """Return the runs of a pattern, in which `*` stands for any text and `?` for a character; or the run of that name."""
     if not set(pattern) & set("*?"):
         await require_run(bus, pattern)
         return [pattern]
@@ -160,12 +136,7 @@ async def matching_runs(bus: Bus, pattern: str) -> list[str]:
 
 
 async def require_run(bus: Bus, run: str) -> None:
-    """Check that a run exists.
-
-    Raises:
-        UsageError: there is no such run.
-        BusError, BadToken
-    """
+    """Check that a run exists."""
     runs = Runs(bus)
     if not await runs.exists(run):
         names = [record.run for record in (await runs.records())[:10]]

@@ -52,9 +52,6 @@ def read_config(
             the configuration implies is added; the code of workers is imported for this.
         judge_hint: how the command names another judge than the policy.
         check: whether keys that nothing reads are refused.
-
-    Raises:
-        ConfigError, UsageError: it cannot be read, or has unknown keys.
     """
     _check_sources(sources)
     initial: dict[str, Any] = {}
@@ -164,12 +161,7 @@ def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
 
 
 def check_instances(config: Config) -> None:
-    """Check that a configuration has workers, and that each exists and accepts its options.
-
-    Raises:
-        UsageError: there are none.
-        WorkerNotFound, OptionsError
-    """
+    """Check that a configuration has workers, and that each exists and accepts its options."""
     if not config.instances:
         raise UsageError("the configuration describes no workers: give --config FILE or --resources FILE.py")
     for found in config.instances:
@@ -180,10 +172,6 @@ def check_instance(config: Config, found: Instance) -> None:
     """Check that the worker of an instance exists and accepts its options.
 
     Options that its worker drops are named on standard error.
-
-    Raises:
-        OptionsError: an option does not fit; the message names the file and line, or the override.
-        WorkerNotFound, WorkerFailed, BadToken
     """
     try:
         worker = build(found)

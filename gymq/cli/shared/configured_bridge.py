@@ -42,10 +42,6 @@ async def bridge_for(config: Config, url: str, logs: Path) -> AsyncIterator[Brid
 
     Args:
         logs: folder of the workers' logs, which the viewer shows.
-
-    Raises:
-        UsageError: a setting or a port does not do, or there is nothing to serve.
-        BusError, MetricsMissing, PortTaken
     """
     settings = read_settings(config)
     raise_open_files()
@@ -65,11 +61,7 @@ async def bridge_for(config: Config, url: str, logs: Path) -> AsyncIterator[Brid
 
 
 def read_settings(config: Config) -> BridgeSettings:
-    """Return the bridge's settings of a configuration.
-
-    Raises:
-        UsageError: one of them is unknown or does not fit; the message names the file and line, or the override.
-    """
+    """Return the bridge's settings of a configuration."""
     given = config.tree.get("bridge") or {}
     if not isinstance(given, dict):
         raise UsageError("bridge: expected a mapping with settings")

@@ -97,11 +97,6 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
 
     Args:
         taken: names of runs that the store has already.
-
-    Raises:
-        JsonlError: the file cannot be read.
-        RunFileError: the manifest beside it cannot be read.
-        UsageError: no line is a rollout.
     """
     files = RunFiles(file)
     manifest = files.read_manifest() if file == files.output else None

@@ -16,10 +16,6 @@ def read_sampling(overrides: Sequence[str], options: Sampling) -> tuple[dict[str
     Args:
         overrides: arguments of the command line; those of `responses_create_params` are parameters.
         options: the options of the command line.
-
-    Raises:
-        UsageError: a parameter is given twice with different values, or `seed` is given.
-        ConfigError: a parameter is unknown, or its value does not fit.
     """
     of_overrides, others = sampling_overrides(overrides)
     of_settings, _ = sampling_overrides([f"+{PARAMS}.{setting}" for setting in options.sampling])
