@@ -94,24 +94,11 @@ class CodeFim(gymq.Resources[GapRow]):
         return "passed" if run.ended else "timed out"
 
 
-def _verdict(
-    *,
-    extracted_model_output: str | None = None,
-    extracted_model_code: str | None = None,
-    completion: str | None = None,
-    status: str | None = None,
-    metadata: dict[str, str] | None = None,
-) -> gymq.Verdict:
+def _verdict(status: str | None = None, **found: Any) -> gymq.Verdict:
+    """Return a verdict with the fields that every result has."""
+    always = dict.fromkeys(("extracted_model_output", "extracted_model_code", "completion", "metadata"))
     passed = status == "passed"
-    return gymq.Verdict(
-        float(passed),
-        extracted_model_output=extracted_model_output,
-        extracted_model_code=extracted_model_code,
-        completion=completion,
-        status=status,
-        passed=passed,
-        metadata=metadata,
-    )
+    return gymq.Verdict(float(passed), status=status, passed=passed, **always | found)
 
 
 def extract_code(text: str) -> str | None:

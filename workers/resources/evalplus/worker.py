@@ -120,24 +120,7 @@ class EvalPlus(gymq.Resources[FunctionRow]):
             return [0] * min(len(lines), len(tests.inputs))
 
 
-def _verdict(
-    reward: float = 0.0,
-    *,
-    extracted_model_output: str | None = None,
-    extracted_model_code: str | None = None,
-    base_status: str | None = None,
-    plus_status: str | None = None,
-    is_correct: bool = False,
-    is_correct_plus: bool = False,
-    metadata: dict[str, Any] | None = None,
-) -> gymq.Verdict:
-    return gymq.Verdict(
-        reward,
-        extracted_model_output=extracted_model_output,
-        extracted_model_code=extracted_model_code,
-        base_status=base_status,
-        plus_status=plus_status,
-        is_correct=is_correct,
-        is_correct_plus=is_correct_plus,
-        metadata=metadata,
-    )
+def _verdict(reward: float = 0.0, **found: Any) -> gymq.Verdict:
+    """Return a verdict with the fields that every result has."""
+    texts = ("extracted_model_output", "extracted_model_code", "base_status", "plus_status", "metadata")
+    return gymq.Verdict(reward, **dict.fromkeys(texts) | {"is_correct": False, "is_correct_plus": False} | found)
