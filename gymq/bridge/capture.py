@@ -239,7 +239,7 @@ class Capture:
 
 
 def _length(chain: list[CapturedCall]) -> tuple[int, int]:
-    return sum(map(_num_generated, chain)), len(chain)
+    return sum(len(item.get("generation_token_ids") or ()) for call in chain for item in call.output), len(chain)
 
 
 def _entry(number: int, call: CapturedCall) -> dict[str, Any] | None:
@@ -255,10 +255,6 @@ def _entry(number: int, call: CapturedCall) -> dict[str, Any] | None:
                 **{name: item[name] for name in TOKEN_FIELDS},
             }
     return None
-
-
-def _num_generated(call: CapturedCall) -> int:
-    return sum(len(item.get("generation_token_ids") or ()) for item in call.output)
 
 
 def _joined(calls: list[CapturedCall]) -> list[Item]:

@@ -66,7 +66,7 @@ class Connection:
     def __init__(self, client: MendedClient, role: str) -> None:
         self._nc = client
         self.role = role
-        self.box = _random_token()
+        self.box = f"{random.SystemRandom().getrandbits(80):020x}"
         self.max_body_bytes = 0  # what the server takes, once it is connected
         self.reconnects = 0
         self._reconnected_at = -math.inf
@@ -362,7 +362,3 @@ def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
 
 def is_no_responders(message: Msg) -> bool:
     return not message.data and (message.headers or {}).get("Status") == "503"
-
-
-def _random_token() -> str:
-    return f"{random.SystemRandom().getrandbits(80):020x}"

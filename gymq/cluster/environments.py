@@ -88,17 +88,14 @@ def _ensure(place: Path, wanted: list[str]) -> str:
             shutil.rmtree(place, ignore_errors=True)
             venv.create(place, symlinks=True)
             own = Path(sysconfig.get_path("purelib", "venv", {"base": str(place), "platbase": str(place)}))
+            packages = sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
             # `addsitedir` also reads what is installed there as editable.
             (own / "_gymq.pth").write_text(
-                "".join(f"import site; site.addsitedir({path!r})\n" for path in _packages_here()), encoding="utf-8"
+                "".join(f"import site; site.addsitedir({path!r})\n" for path in packages), encoding="utf-8"
             )
             _install(python, wanted)
             complete.touch()
     return str(python)
-
-
-def _packages_here() -> list[str]:
-    return sorted({sysconfig.get_path("purelib"), sysconfig.get_path("platlib")})
 
 
 def _install(python: Path, wanted: list[str]) -> None:

@@ -109,7 +109,7 @@ def check_keys(config: Config) -> list[str]:
             warnings.append(f"{name} has no meaning here and is ignored")
         elif isinstance(value, dict) and not value.keys().isdisjoint(KIND_OF) and not is_override:
             continue  # without an entrypoint it is not an instance; the format allows that in files
-        elif not _is_of_env_yaml(config.sources, name):
+        elif not any(PurePath(one.name).name == ENV_YAML and one.place_of((name,)) for one in config.sources):
             meant = did_you_mean(str(name), known)
             if isinstance(value, dict) and not is_override and not meant:
                 warnings.append(f"{where}: nothing refers to {name}, so it is ignored")
@@ -147,10 +147,6 @@ def _unknown_in_head_server(config: Config) -> Iterator[str]:
         if key not in known:
             where = origin(config.sources, ("head_server", key))
             yield f"{where}: head_server: no setting {key}{did_you_mean(str(key), known)}"
-
-
-def _is_of_env_yaml(sources: Sequence[Source], name: str) -> bool:
-    return any(PurePath(source.name).name == ENV_YAML and source.place_of((name,)) for source in sources)
 
 
 def _referred(sources: Sequence[Source]) -> set[str]:

@@ -98,7 +98,7 @@ async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> Cluste
     records = await runs.records()
     return ClusterStatus(
         server=await _server(url, record, int(account["storage"])),
-        streams=[_stream(name, info["state"]) for name, info in infos.items()],
+        streams=[StreamState(name, info["state"]["messages"], info["state"]["bytes"]) for name, info in infos.items()],
         queues=[queue for name in infos for queue in await read_queues(js, name)],
         workers=await read_workers(bus),
         runs=[await runs.state(record) for record in records[:NEWEST_RUNS]],
@@ -130,10 +130,6 @@ async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> 
     address = urlsplit(url.split(",")[0] if "://" in url else f"nats://{url.split(',')[0]}")
     info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, _PROBE_S)
     return ServerState(None if info is None else info.version, None, storage_bytes)
-
-
-def _stream(name: str, state: dict[str, Any]) -> StreamState:
-    return StreamState(name, state["messages"], state["bytes"])
 
 
 async def read_workers(bus: Bus) -> list[WorkerState]:

@@ -211,7 +211,8 @@ def result_row(result: Mapping[str, Any]) -> ResultRow:
         fields = numeric_fields(result)
         info = {
             "rollout_id": f"{key[0]}:{key[1]}",
-            **_indices(result),
+            TASK_INDEX: result.get(TASK_INDEX),
+            ROLLOUT_INDEX: result.get(ROLLOUT_INDEX),
             "reward": result.get("reward"),
             **numeric_fields(usage),
             **{name: value for name, value in fields.items() if name != "reward"},
@@ -288,10 +289,6 @@ def _ascending(entries: Iterable[Any], what: str) -> Iterator[Any]:
             raise ReportError(f"the {what} of rollout {entry.key} comes after that of {last}: they are not sorted")
         last = entry.key
         yield entry
-
-
-def _indices(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {TASK_INDEX: row.get(TASK_INDEX), ROLLOUT_INDEX: row.get(ROLLOUT_INDEX)}
 
 
 def _key(entry: InputRow | ResultRow) -> Key:

@@ -77,7 +77,7 @@ async def _own_tests(source: WorkerSource) -> CheckStep:
     options = ["-v", "--tb=short", "--no-header", "-p", "no:cacheprovider"]
     if importlib.util.find_spec("pytest_asyncio") is not None:
         options += ["-o", "asyncio_mode=auto"]
-    elif _has_async_tests(source.tests):
+    elif any(b"async def test_" in file.read_bytes() for file in source.tests.rglob("test_*.py")):
         text = "not run, since they are async and pytest-asyncio is not installed: pip install 'gymq[test]'"
         return CheckStep(name, "none", text)
     command = [sys.executable, "-m", "pytest", *options, str(source.tests)]
@@ -94,10 +94,6 @@ async def _own_tests(source: WorkerSource) -> CheckStep:
     if process.returncode == 0:
         return CheckStep(name, "ok", summary)
     return CheckStep(name, "failed", summary, lines[:-1])
-
-
-def _has_async_tests(folder: Path) -> bool:
-    return any(b"async def test_" in file.read_bytes() for file in folder.rglob("test_*.py"))
 
 
 def _example_rows(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> CheckStep:

@@ -105,7 +105,7 @@ class MessageLogs:
         return experts
 
     def _attach(self, message: Row, sources: Sequence[str]) -> None:
-        media = _media()
+        media: Any = importlib.import_module("nemo_rl.data.multimodal_utils")
         media.attach_image_model_inputs_to_message(
             message,
             images=[media.resolve_to_image(source) for source in sources],
@@ -211,10 +211,6 @@ def _sources_in(items: Any) -> Iterator[str]:
                 source = source.get("url") if isinstance(source, dict) else source
                 if isinstance(source, str):
                     yield source
-
-
-def _media() -> Any:
-    return importlib.import_module("nemo_rl.data.multimodal_utils")
 
 
 def _torch() -> ModuleType | Any:

@@ -56,7 +56,7 @@ def head_server_of(settings: Sequence[str]) -> tuple[dict[str, Any], str | None]
     """Return host and port of the head server that the settings name, and its key if any; None: they name none."""
     if not any(override.keys[0] == HEAD_SERVER for override in parse(settings)):
         return None
-    tree = load([], [text for text in settings if _key_of(text) in (HEAD_SERVER, "bridge")]).tree
+    tree = load([], [text for text in settings if parse([text])[0].keys[0] in (HEAD_SERVER, "bridge")]).tree
     head = {"host": "127.0.0.1", "port": DEFAULT_HEAD_PORT, **(tree.get(HEAD_SERVER) or {})}
     if not isinstance(head["host"], str) or not isinstance(head["port"], int):
         raise UsageError(f"head_server needs a host and a port, not {head['host']!r} and {head['port']!r}")
@@ -186,10 +186,6 @@ def _repeats(tree: dict[str, Any]) -> int | dict[str, int] | None:
         if not isinstance(number, int) or isinstance(number, bool):
             raise UsageError(f"num_repeats.{name} must be a whole number, not {number!r}")
     return value
-
-
-def _key_of(setting: str) -> str:
-    return str(parse([setting])[0].keys[0])
 
 
 def _flag(tree: dict[str, Any], name: str) -> bool:

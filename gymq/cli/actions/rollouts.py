@@ -65,7 +65,7 @@ async def _list_runs(bus: Bus, limit: int, as_json: bool) -> None:
 
 async def _list(bus: Bus, run: str, task: int | None, failed: bool, limit: int, as_json: bool) -> None:
     console = listing_console()
-    table = _failure_listing(run) if failed else _listing(run)
+    table = _failure_listing(run) if failed else listing(f"rollouts of {run}", *_NUMBERS, "reply", numbers=_NUMBERS)
     room = min(_MOST_WORDS, max(_LEAST_WORDS, console.width - _NUMBERS_WIDTH))
     count = 0
     async for outcome in _outcomes(bus, run, task, failed, limit):
@@ -133,10 +133,6 @@ async def _show(bus: Bus, run: str, task: int, rollout: int, as_json: bool) -> N
         sys.stdout.buffer.flush()
     else:
         print_transcript(outcome, Console())
-
-
-def _listing(run: str) -> Listing:
-    return listing(f"rollouts of {run}", *_NUMBERS, "reply", numbers=_NUMBERS)
 
 
 def _cells(outcome: Outcome, room: int) -> list[str | Text]:

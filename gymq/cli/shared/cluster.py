@@ -124,7 +124,7 @@ async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterat
 
 
 async def matching_runs(bus: Bus, pattern: str) -> list[str]:
-    """Return the runs of a pattern, in which `*` stands for any text and `?` for a character; or the run of that name."""
+    """Return the runs of a pattern, where `*` stands for any text and `?` for a character; or the run of that name."""
     if not set(pattern) & set("*?"):
         await require_run(bus, pattern)
         return [pattern]

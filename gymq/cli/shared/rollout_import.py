@@ -100,7 +100,7 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
     """
     files = RunFiles(file)
     manifest = files.read_manifest() if file == files.output else None
-    found = Imported(_free(manifest.run if manifest else _run_name(file), taken))
+    found = Imported(_free(manifest.run if manifest else _token(file.name.partition(".")[0]) or "file", taken))
     sources = [file, *([files.failures] if manifest and files.failures.is_file() else [])]
     rows = _row_fields(files.materialised) if manifest else {}
     counts = Counter(at for _, at in _located(sources, Imported("")))
@@ -283,10 +283,6 @@ def _value(members: dict[str, msgspec.Raw], name: str) -> Any:
         return msgspec.json.decode(members[name])
     except (msgspec.DecodeError, RecursionError) as error:
         raise _Unusable(f"`{name}`: {error}") from None
-
-
-def _run_name(file: Path) -> str:
-    return _token(file.name.partition(".")[0]) or "file"
 
 
 def _free(name: str, taken: Collection[str]) -> str:

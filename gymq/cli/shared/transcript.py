@@ -119,12 +119,7 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _is_long(value: Any) -> bool:
-    return isinstance(value, dict | list) and (_has_calls(value) or len(_json(value)) > _MAX_LINE_CHARS)
-
-
-def _has_calls(value: Any) -> bool:
-    """Return whether a field of a verdict is a call of a judge, or holds some."""
-    return next(judge_calls("", value), None) is not None
+    return isinstance(value, dict | list) and (any(judge_calls("", value)) or len(_json(value)) > _MAX_LINE_CHARS)
 
 
 def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_LEVELS) -> None:

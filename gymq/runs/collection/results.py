@@ -153,7 +153,7 @@ def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
         "task": record.get(TASK_INDEX),
         "rollout": record.get(ROLLOUT_INDEX),
         "prompt": "\n".join(filter(None, map(text_of, user_contents({"input": [], **params})))),
-        "reply": _reply(response),
+        "reply": responses.last_assistant_text(response) if isinstance(response.get("output"), list) else None,
         "expected": next((record[name] for name in EXPECTED if record.get(name) is not None), None),
         "reward": record.get("reward"),
         "failure": record.get(FAILURE_CLASS),
@@ -164,11 +164,6 @@ def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
     more = {name: value for name, value in record.items() if name not in _NOT_COLUMNS and not name.startswith("_ng_")}
     plain = {name: value for name, value in more.items() if isinstance(value, str | int | float | bool)}
     return columns | {name: value for name, value in plain.items() if name not in columns}
-
-
-def _reply(response: Mapping[str, Any]) -> str | None:
-    """Return the text of the last message; None without a response."""
-    return responses.last_assistant_text(response) if isinstance(response.get("output"), list) else None
 
 
 def _shown(estimate: Estimate | None, unit: str = "") -> str:

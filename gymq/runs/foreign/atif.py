@@ -123,7 +123,7 @@ def _items(step: Mapping[str, Any], where: str) -> Iterator[Item]:
 def _agent_items(step: Mapping[str, Any], text: str, where: str) -> Iterator[Item]:
     made: list[Item] = []
     if reasoning := _text(step.get("reasoning_content")):
-        made.append({"type": "reasoning", "id": new_id("rs"), "summary": [_summary(reasoning)]})
+        made.append({"type": "reasoning", "id": new_id("rs"), "summary": [{"type": "summary_text", "text": reasoning}]})
     if text:
         made.append({"type": "message", "id": new_id("msg"), **_said(text)})
     for position, call in enumerate(step.get("tool_calls") or ()):
@@ -149,10 +149,6 @@ def _tokens(metrics: object) -> Item:
     if not (isinstance(prompt, list) and isinstance(made, list) and isinstance(logs, list) and len(made) == len(logs)):
         return {}
     return {"prompt_token_ids": prompt, "generation_token_ids": made, "generation_log_probs": logs}
-
-
-def _summary(text: str) -> Item:
-    return {"type": "summary_text", "text": text}
 
 
 def _said(text: str) -> Item:

@@ -35,12 +35,9 @@ def _verifiers(config: Config) -> Iterator[str]:
         if verifier is None:
             continue
         name = f"{found.name}{VERIFIER}"
-        yield _set(name, {"resources_servers": {verifier.implementation: _verifier_options(verifier.options)}})
+        options = {"entrypoint": "worker.py", "domain": "other", **verifier.options}
+        yield _set(name, {"resources_servers": {verifier.implementation: options}})
         yield _option(found, "resources_server", {"type": "resources_servers", "name": name})
-
-
-def _verifier_options(options: dict[str, Any]) -> dict[str, Any]:
-    return {"entrypoint": "worker.py", "domain": "other", **options}
 
 
 def _token_ids(config: Config) -> Iterator[str]:

@@ -73,15 +73,13 @@ class AviaryAgent(gymq.Agent):
                 seen, done = step["obs"], step["done"]
                 said += [_unmarked(item) for item in seen]
             if self.options.collapse_old_env_states and any(item.get(STATE_MARK) for item in seen):
-                state = [self._collapsed(item) for item in state]
+                old = responses.user_message(self.options.old_env_state_message)
+                state = [old if item.get(STATE_MARK) else item for item in state]
             state = [*state, *reply.output, *seen]
             states.append([_unmarked(item) for item in state])
             if done:
                 break
         return said, states
-
-    def _collapsed(self, item: Item) -> Item:
-        return responses.user_message(self.options.old_env_state_message) if item.get(STATE_MARK) else item
 
 
 class _Task(msgspec.Struct):

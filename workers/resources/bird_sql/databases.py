@@ -143,7 +143,7 @@ class Databases:
             self._idle.append(copy)
 
     async def _started(self, name: str, folder: Path) -> _Copy:
-        size = await asyncio.to_thread(_size, folder)
+        size = await asyncio.to_thread(lambda: sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
         limits = Limits(
             time_s=None, memory_bytes=MEMORY_BYTES, file_bytes=2 * size + ROOM_BYTES, disk_bytes=2 * size + ROOM_BYTES
         )
@@ -164,7 +164,3 @@ class Databases:
             await session.close()
             raise
         return copy
-
-
-def _size(folder: Path) -> int:
-    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -190,7 +190,9 @@ def _verdict(answer: Answer, row: dict[str, msgspec.Raw]) -> gymq.Verdict:
         raise _broken(f"/verify answered without a number as `reward`: {answer.shown}")
     for name in ("response", "responses_create_params"):  # echoes
         members.pop(name, None)
-    said = {name: value for name, value in members.items() if name not in row or _differs(value, row[name])}
+    said = {
+        name: value for name, value in members.items() if name not in row or value != msgspec.json.decode(row[name])
+    }
     return gymq.Verdict(reward, **said)
 
 
@@ -205,7 +207,3 @@ def _not_verified(answer: Answer) -> gymq.RolloutError:
 
 def _broken(text: str) -> gymq.RolloutError:
     return gymq.RolloutError(gymq.FailureClass.VERIFIER_FAILED, text)
-
-
-def _differs(value: Any, sent: msgspec.Raw) -> bool:
-    return bool(value != msgspec.json.decode(sent))

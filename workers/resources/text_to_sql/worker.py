@@ -97,13 +97,10 @@ class TextToSql(gymq.Resources[SqlRow]):
                 query_a=query_a,
                 query_b=query_b,
             )
-            return await self._judge.ask(prompt, self._verdict)
+            return await self._judge.ask(prompt, lambda said: self._question.label_in(responses.assistant_text(said)))
 
         equal, swap = self.options.judge_equal_label, self.options.check_twice_swap
         return await compare(ask, row.sql, self._question.material(query), equal_label=equal, swap=swap)
-
-    def _verdict(self, response: dict[str, Any]) -> str | None:
-        return self._question.label_in(responses.assistant_text(response))
 
 
 def find_query(reply: str) -> str | None:
