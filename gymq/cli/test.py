@@ -45,17 +45,17 @@ def test(
     from gymq.config import Config, ConfigError
     from gymq.render import printable
     from gymq.runtime.loading.worker_source import find_worker
-    from gymq.testing.worker_check import CheckStep
+    from gymq.testing import Check
 
     if input is not None and not input.is_file():
         raise UsageError(f"--input {input}: file not found")
     source = replace(find_worker(worker), rows=input)
-    steps: list[CheckStep] = []
+    steps: list[Check] = []
     settings: Config | None = None
     try:
         settings = settings_of(source, config, option)
     except ConfigError as error:
-        steps.append(CheckStep("configuration", "failed", str(error)))
+        steps.append(Check("configuration", "failed", str(error)))
     steps += asyncio.run(check(source, settings, steps, quiet=json))
     failed = any(step.status == "failed" for step in steps)
     checked = any(step.status == "ok" for step in steps)

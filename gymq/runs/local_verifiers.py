@@ -7,11 +7,13 @@ session, the calls in the response are repeated in a fresh one; that is only don
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any
 
 from gymq.agent import RESERVED_TOOL_NAMES
+from gymq.authoring import CurrentCall, current_call
 from gymq.cluster.host import build
 from gymq.config import Config
 from gymq.errors import GymqError
@@ -101,8 +103,20 @@ async def verify_again(worker: ResourcesWorker, rollout: str, row: bytes, respon
     """Verify a stored response again, in a session of its own in which its calls are repeated.
 
     Raises:
-        RolloutError: there is no verdict; `SESSION_LOST` if a call gave another output than the response holds.
+        RolloutError: there is no verdict; `SESSION_LOST` if a call gave another output than the response holds,
+            `DEADLINE_EXCEEDED` after `VERIFY_TIMEOUT_S`.
     """
+    deadline = asyncio.get_running_loop().time() + VERIFY_TIMEOUT_S
+    current_call.set(CurrentCall(rollout, deadline))
+    try:
+        async with asyncio.timeout_at(deadline):
+            return await _verified(worker, rollout, row, response)
+    except TimeoutError:
+        text = f"not verified within {VERIFY_TIMEOUT_S:g} s"
+        raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.VERIFY) from None
+
+
+async def _verified(worker: ResourcesWorker, rollout: str, row: bytes, response: dict[str, Any]) -> Verified:
     seeded = await worker.open(Seed(rollout=rollout, timeout_s=VERIFY_TIMEOUT_S, row=row), "*")
     if seeded.session is None:
         verified = await worker.without_session(_verify_request(rollout, 1, row, response))

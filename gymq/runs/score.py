@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from gymq.authoring import CurrentCall, current_call
 from gymq.data.disk_index import TemporaryDatabase
 from gymq.data.jsonl import JsonlFile, LineSource, atomic_write, parse_object
 from gymq.data.rows import (
@@ -28,9 +27,9 @@ from gymq.data.run_files import FAILURE_SEQUENCE, RunFiles, failure_row, output_
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
-from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage, Unresolved, Verified, VerifiedRollout
+from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Unresolved, Verified, VerifiedRollout
 from gymq.runs.foreign import rollout_lines
-from gymq.runs.local_verifiers import VERIFY_TIMEOUT_S, ScoreError, Verifiers, verify_again
+from gymq.runs.local_verifiers import ScoreError, Verifiers, verify_again
 
 # What a result has and the row of its task does not have, as far as is known.
 _NOT_OF_THE_ROW = frozenset(
@@ -239,14 +238,7 @@ class _Scoring:
     async def _verify(self, entry: _Entry, response: dict[str, Any]) -> Verified:
         worker = self._verifiers.worker_for(entry.agent)
         rollout = f"score/{entry.head.task_index}/{entry.head.rollout_index}"
-        deadline = asyncio.get_running_loop().time() + VERIFY_TIMEOUT_S
-        current_call.set(CurrentCall(rollout, deadline))
-        try:
-            async with asyncio.timeout_at(deadline):
-                return await verify_again(worker, rollout, entry.row, response)
-        except TimeoutError:
-            text = f"not verified within {VERIFY_TIMEOUT_S:g} s"
-            raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.VERIFY) from None
+        return await verify_again(worker, rollout, entry.row, response)
 
 
 def _read_inputs(rows: _Rows, source: LineSource) -> None:

@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -28,7 +28,7 @@ from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.runtime.loading.worker_source import WorkerSource
-from gymq.testing import Harness, reply
+from gymq.testing import Check, Harness, reply
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
 from gymq.workers import SHIPPED
 
@@ -41,16 +41,7 @@ _NOT_ITS_FAULT = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FA
 _EMPTY_REPLIES = {"an empty reply": reply(""), "no reply at all": reply()}
 
 
-class CheckStep(msgspec.Struct, frozen=True):
-    """One thing that was checked."""
-
-    name: str
-    status: Literal["ok", "failed", "none"]  # none: there is nothing of that kind to check
-    summary: str
-    details: list[str] = []  # one line each
-
-
-async def check_worker(source: WorkerSource, config: Config | None) -> AsyncIterator[CheckStep]:
+async def check_worker(source: WorkerSource, config: Config | None) -> AsyncIterator[Check]:
     """Check a worker step by step.
 
     Args:
@@ -66,20 +57,20 @@ async def check_worker(source: WorkerSource, config: Config | None) -> AsyncIter
         yield await _end_to_end(source, config)
 
 
-async def _own_tests(source: WorkerSource) -> CheckStep:
+async def _own_tests(source: WorkerSource) -> Check:
     name = "its tests"
     if source.tests is None:
         is_shipped = source.folder is not None and source.folder.is_relative_to(SHIPPED)
         hint = ": an installed gymq comes without them, its repository has them" if is_shipped else ""
-        return CheckStep(name, "none", f"no tests/test_*.py beside it{hint}")
+        return Check(name, "none", f"no tests/test_*.py beside it{hint}")
     if importlib.util.find_spec("pytest") is None:
-        return CheckStep(name, "none", "not run, since pytest is not installed: pip install 'gymq[test]'")
+        return Check(name, "none", "not run, since pytest is not installed: pip install 'gymq[test]'")
     options = ["-v", "--tb=short", "--no-header", "-p", "no:cacheprovider"]
     if importlib.util.find_spec("pytest_asyncio") is not None:
         options += ["-o", "asyncio_mode=auto"]
     elif any(b"async def test_" in file.read_bytes() for file in source.tests.rglob("test_*.py")):
         text = "not run, since they are async and pytest-asyncio is not installed: pip install 'gymq[test]'"
-        return CheckStep(name, "none", text)
+        return Check(name, "none", text)
     command = [sys.executable, "-m", "pytest", *options, str(source.tests)]
     process = await asyncio.create_subprocess_exec(
         *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
@@ -92,15 +83,15 @@ async def _own_tests(source: WorkerSource) -> CheckStep:
     lines = output.decode("utf-8", "replace").strip().splitlines()
     summary = lines[-1].strip("= ") if lines else f"pytest ended with status {process.returncode}"
     if process.returncode == 0:
-        return CheckStep(name, "ok", summary)
-    return CheckStep(name, "failed", summary, lines[:-1])
+        return Check(name, "ok", summary)
+    return Check(name, "failed", summary, lines[:-1])
 
 
-def _example_rows(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> CheckStep:
+def _example_rows(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> Check:
     """Check each line and add it to `rows`."""
     name = "example rows"
     if source.examples is None:
-        return CheckStep(name, "none", "no data/example.jsonl beside it; --input FILE names others")
+        return Check(name, "none", "no data/example.jsonl beside it; --input FILE names others")
     problems: list[str] = []
     checker = RowChecker(source, config)
     try:
@@ -113,17 +104,17 @@ def _example_rows(source: WorkerSource, config: Config | None, rows: list[Exampl
     except (OptionsError, WorkerNotFound, JsonlError) as error:
         problems.append(str(error))
     if problems:
-        return CheckStep(name, "failed", f"{len(problems)} problems", problems[:MOST_DETAILS])
+        return Check(name, "failed", f"{len(problems)} problems", problems[:MOST_DETAILS])
     if not rows:
-        return CheckStep(name, "failed", f"{source.examples} has no rows")
+        return Check(name, "failed", f"{source.examples} has no rows")
     agents = sorted({row.agent for row in rows if row.agent is not None})
-    return CheckStep(name, "ok", f"{len(rows)} rows" + (f" for {', '.join(agents)}" if agents else ""))
+    return Check(name, "ok", f"{len(rows)} rows" + (f" for {', '.join(agents)}" if agents else ""))
 
 
 # In this process ------------------------------------------------------------------------------------------------------
 
 
-async def _in_this_process(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> CheckStep:
+async def _in_this_process(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> Check:
     name = "in this process"
     options: dict[str, Any] = {}
     if config is not None:
@@ -144,11 +135,11 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
         problems.append(f"it cannot be started: {type(error).__name__}: {error}")
     details = [*sorted(notes), *(_shown_tool(schema) for schema in _schemas(source.cls))]
     if problems:
-        return CheckStep(name, "failed", f"{len(problems)} problems", [*problems[:MOST_DETAILS], *details])
+        return Check(name, "failed", f"{len(problems)} problems", [*problems[:MOST_DETAILS], *details])
     verdicts = (
         f"verified with empty replies, rewards up to {max(rewards):g}" if rewards else "no verdict on empty replies"
     )
-    return CheckStep(name, "ok", f"{len(rows)} rows seeded, {verdicts}", details)
+    return Check(name, "ok", f"{len(rows)} rows seeded, {verdicts}", details)
 
 
 def _sort_failure(where: str, error: RolloutError, problems: list[str], notes: set[str]) -> None:
@@ -173,11 +164,11 @@ def _shown_tool(schema: dict[str, Any]) -> str:
 # End to end -----------------------------------------------------------------------------------------------------------
 
 
-async def _end_to_end(source: WorkerSource, config: Config) -> CheckStep:
+async def _end_to_end(source: WorkerSource, config: Config) -> Check:
     name = "end to end"
     agents = [found.name for found in config.instances if found.kind == "agents"]
     if not agents:
-        return CheckStep(name, "none", "its configuration has no agent, so nothing can be rolled out")
+        return Check(name, "none", "its configuration has no agent, so nothing can be rolled out")
     assert source.examples is not None
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="gymq-test-") as temporary:
@@ -198,13 +189,13 @@ async def _end_to_end(source: WorkerSource, config: Config) -> CheckStep:
                 finally:
                     await bus.close()
         except (BusError, CollectError, JsonlError, LaunchError, RowError, ServerError) as error:
-            return CheckStep(name, "failed", str(error))
+            return Check(name, "failed", str(error))
         problems, notes = _failures(JsonlFile(collection.files.failures))
     mean = "" if progress.mean_reward is None else f", mean reward {progress.mean_reward:.2f}"
     summary = f"{progress.total} rollouts in {time.monotonic() - started:.0f} s{mean}"
     if problems:
-        return CheckStep(name, "failed", f"{summary}, {len(problems)} failed", [*problems[:MOST_DETAILS], *notes])
-    return CheckStep(name, "ok", summary, notes)
+        return Check(name, "failed", f"{summary}, {len(problems)} failed", [*problems[:MOST_DETAILS], *notes])
+    return Check(name, "ok", summary, notes)
 
 
 def _failures(lines: JsonlFile) -> tuple[list[str], list[str]]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import msgspec
 
-from gymq.authoring import CurrentCall, current_call
 from gymq.bus.loop_thread import LoopThread
 from gymq.config import load
 from gymq.data.records import to_trl
@@ -25,7 +24,7 @@ from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.protocol.subjects import MAX_INDEX
-from gymq.runs.local_verifiers import VERIFY_TIMEOUT_S, Verifiers, verify_again
+from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.sync import SyncTrainingRun
@@ -184,14 +183,8 @@ class VerifierReward:
 
     async def _verify(self, row: Row, text: str) -> float | None:
         worker = self._verifiers.worker_for(self._resources)
-        deadline = asyncio.get_running_loop().time() + VERIFY_TIMEOUT_S
-        current_call.set(CurrentCall("trainer", deadline))
         try:
-            async with asyncio.timeout_at(deadline):
-                verified = await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))
-        except TimeoutError:
-            log.warning("%s: no verdict within %g s", self._resources, VERIFY_TIMEOUT_S)
-            return None
+            verified = await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))
         except RolloutError as error:
             if error.failure_class is FailureClass.INVALID_TASK:
                 raise TrainerError(f"{self._resources} cannot verify these columns: {error.message}") from None

@@ -7,10 +7,11 @@ import pytest
 from rich.console import Console
 
 from gymq.bus import Bus
-from gymq.cli.actions.top import Rates, screen, show_once
+from gymq.cli.actions.top import screen, show_once
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.top import top
 from gymq.queue.outcome_store import OutcomeStore
+from gymq.runs.collection.progress_view import Speed
 from gymq.runs.overview import read_overview
 from tests.web.conftest import Web, failure, rollout, web, world
 
@@ -18,19 +19,19 @@ __all__ = ["web", "world"]
 
 
 def test_the_rate_is_that_of_the_last_half_minute():
-    rates = Rates()
+    speed = Speed()
     for second in range(100):
-        rates.note(float(second), second * second)
-    assert rates.per_second() == pytest.approx((99**2 - 69**2) / 30)
+        speed.note(float(second), second * second)
+    assert speed.per_second() == pytest.approx([(99**2 - 69**2) / 30])
 
 
-def test_a_single_look_tells_no_rate():
-    rates = Rates()
-    rates.note(1.0, 5)
-    assert rates.per_second() is None
+def test_a_single_look_has_no_rate():
+    speed = Speed()
+    speed.note(1.0, 5)
+    assert speed.per_second() is None
 
 
-def test_json_is_told_once_only():
+def test_json_is_printed_once_only():
     with pytest.raises(UsageError, match="--json needs --once"):
         top(json=True)
 

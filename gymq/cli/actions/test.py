@@ -14,7 +14,8 @@ from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError
 from gymq.render import STATUS_STYLES, printable
 from gymq.runtime.loading.worker_source import WorkerSource
-from gymq.testing.worker_check import CheckStep, check_worker
+from gymq.testing import Check
+from gymq.testing.worker_check import check_worker
 
 SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")
 
@@ -26,9 +27,7 @@ ALWAYS_RIGHT = f"++{POLICY}.responses_api_models.simulated_model.skill=1.0"
 _NAME_WIDTH = 17
 
 
-async def check(
-    source: WorkerSource, settings: Config | None, before: list[CheckStep], *, quiet: bool
-) -> list[CheckStep]:
+async def check(source: WorkerSource, settings: Config | None, before: list[Check], *, quiet: bool) -> list[Check]:
     console = Console(quiet=quiet)
     console.print(printable(f"{source.name}: {source.kind} worker in {_shown_path(source.file)}"), soft_wrap=True)
     for step in before:
@@ -40,7 +39,7 @@ async def check(
     return steps
 
 
-def _print(step: CheckStep, console: Console) -> None:
+def _print(step: Check, console: Console) -> None:
     head = Text(f"  {step.name:{_NAME_WIDTH}}")
     status = Text(f"{'-' if step.status == 'none' else step.status:8}", style=STATUS_STYLES[step.status])
     console.print(head + status + printable(step.summary), soft_wrap=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterator
 
 import msgspec
@@ -22,36 +21,11 @@ from gymq.render import (
     shown_environments,
     shown_number,
 )
+from gymq.runs.collection.progress_view import Speed
 from gymq.runs.overview import Overview, read_overview
 from gymq.stats.intervals import Estimate
 
-WINDOW_S = 30.0  # over which rollouts per second are counted
-
-
 _BAR = 12  # characters
-
-
-class Rates:
-    """Rate at which outcomes are stored, from looks at the cluster."""
-
-    def __init__(self) -> None:
-        self._looks: deque[tuple[float, int]] = deque()
-
-    def note(self, at: float, num_outcomes: int) -> None:
-        """Remember a look.
-
-        Args:
-            at: seconds, on any clock.
-            num_outcomes: stored until then.
-        """
-        self._looks.append((at, num_outcomes))
-        while len(self._looks) > 2 and at - self._looks[0][0] > WINDOW_S:
-            self._looks.popleft()
-
-    def per_second(self) -> float | None:
-        """Return the outcomes per second over the last half minute; None after a single look."""
-        (first_at, first), (last_at, last) = self._looks[0], self._looks[-1]
-        return (last - first) / (last_at - first_at) if last_at > first_at else None
 
 
 class Top(Overview, frozen=True, kw_only=True):
@@ -62,31 +36,36 @@ class Top(Overview, frozen=True, kw_only=True):
 
 
 async def show_once(interval: float, runs: int, nats: str | None, as_json: bool) -> int:
-    rates = Rates()
+    speed = Speed()
     async with connected(await running_url(nats), name="gymq top") as bus:
         before = await read_overview(bus, time.time(), runs)
-        rates.note(before.at, before.num_outcomes)
+        speed.note(before.at, before.num_outcomes)
         await asyncio.sleep(interval)
         found = await read_overview(bus, time.time(), runs)
-        rates.note(found.at, found.num_outcomes)
+        speed.note(found.at, found.num_outcomes)
     if as_json:
         overview = {name: getattr(found, name) for name in Overview.__struct_fields__}
-        top = Top(**overview, rollouts_per_s=rates.per_second() or 0.0, in_flight=in_flight(found))
+        top = Top(**overview, rollouts_per_s=_rate_of(speed) or 0.0, in_flight=in_flight(found))
         print(msgspec.json.encode(top).decode())
     else:
-        listing_console().print(screen(found, rates.per_second()))
+        listing_console().print(screen(found, _rate_of(speed)))
     return 0
 
 
 async def watch(interval: float, runs: int, nats: str | None) -> None:
-    rates = Rates()
+    speed = Speed()
     async with connected(await running_url(nats), name="gymq top") as bus:
         with Live(screen=True, auto_refresh=False) as live:
             while True:
                 found = await read_overview(bus, time.time(), runs)
-                rates.note(found.at, found.num_outcomes)
-                live.update(screen(found, rates.per_second()), refresh=True)
+                speed.note(found.at, found.num_outcomes)
+                live.update(screen(found, _rate_of(speed)), refresh=True)
                 await asyncio.sleep(interval)
+
+
+def _rate_of(speed: Speed) -> float | None:
+    found = speed.per_second()
+    return None if found is None else found[0]
 
 
 def in_flight(found: Overview) -> int:

@@ -85,21 +85,24 @@ def shown_reward(reward: Estimate) -> str:
     return f"{reward.value:.3f} ± {reach:.3f}"
 
 
-class _Speed:
+class Speed:
     """Growth of counts per second, over the last half minute."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, tuple[int, ...]]] = deque()
 
-    def update(self, now: float, *counts: int) -> None:
-        self._seen.append((now, counts))
-        while len(self._seen) > 2 and now - self._seen[1][0] > SPEED_OVER_S:
+    def note(self, at: float, *counts: int) -> None:
+        """Remember a look, at a time in seconds on any clock."""
+        self._seen.append((at, counts))
+        while len(self._seen) > 2 and at - self._seen[0][0] > SPEED_OVER_S:
             self._seen.popleft()
 
-    def per_second(self) -> list[float]:
+    def per_second(self) -> list[float] | None:
+        """Return the growth of each count; None after a single look."""
         (began, first), (now, last) = self._seen[0], self._seen[-1]
-        seconds = max(now - began, 1e-3)
-        return [max(0.0, after - before) / seconds for before, after in zip(first, last, strict=True)]
+        if now <= began:
+            return None
+        return [max(0.0, after - before) / (now - began) for before, after in zip(first, last, strict=True)]
 
 
 class _View:
@@ -107,7 +110,7 @@ class _View:
 
     def __init__(self, progress: CollectProgress) -> None:
         self._progress = progress
-        self._speed = _Speed()
+        self._speed = Speed()
         self._spinner = Spinner("dots")
 
     def __rich__(self) -> RenderableType:
@@ -128,8 +131,8 @@ class _View:
     def parts(self) -> tuple[list[str], list[str], list[str], list[str]]:
         """Return the counts, the known results, the pending work, and the address of the viewer."""
         progress = self._progress
-        self._speed.update(time.monotonic(), progress.finished - progress.before, progress.output_tokens)
-        rollouts, tokens = self._speed.per_second()
+        self._speed.note(time.monotonic(), progress.finished - progress.before, progress.output_tokens)
+        rollouts, tokens = self._speed.per_second() or (0.0, 0.0)
         counts = [f"{progress.finished:,}/{progress.total:,}"]
         left = progress.total - progress.finished
         if left or rollouts:  # a run may end before its speed is measured
