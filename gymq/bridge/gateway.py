@@ -35,7 +35,6 @@ MAX_BODY_BYTES = 64 << 20
 BODY_TIMEOUT_S = 60.0
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_NO_ID = re.compile(r"[^A-Za-z0-9._-]")
 
 
 @dataclass

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from gymq.bus.bus import Bus
 from gymq.bus.connection import BusError
-from gymq.bus.jetstream import Delivery, Pull
+from gymq.bus.pull import Delivery, Pull
 
 log = logging.getLogger("gymq.consumer")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gymq.bus import Bus, streams
-from gymq.bus.jetstream import Delivery, Pull
+from gymq.bus.pull import Delivery, Pull
 from gymq.protocol.messages import Priority, Steering
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.shares import Account

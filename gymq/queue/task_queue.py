@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from gymq.bus import Bus, BusError, Msg, streams
-from gymq.bus.jetstream import Delivery
+from gymq.bus.pull import Delivery
 from gymq.failures import CancelReason
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Steering, Task

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gymq.agent import Agent, Caller
 from gymq.bus import Bus
-from gymq.bus.jetstream import Delivery
+from gymq.bus.pull import Delivery
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.admission import KvBudget, KvBudgets
 from gymq.bus.rpc.process_reports import limit_reached

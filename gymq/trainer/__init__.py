@@ -1,7 +1,7 @@
 """Rollouts for a program that trains: groups of samples, and new weights for the policy."""
 
-from gymq.trainer.groups import TrainerError
-from gymq.trainer.run import Batch, TrainingRun
+from gymq.trainer.groups import Batch, TrainerError
+from gymq.trainer.run import TrainingRun
 from gymq.trainer.sync import SyncTrainingRun
 
 __all__ = ["Batch", "SyncTrainingRun", "TrainerError", "TrainingRun"]

@@ -21,8 +21,8 @@ from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.errors import GymqError
 from gymq.redaction import redact
 from gymq.trainer.episodes import episode, failed_episode, task_of
-from gymq.trainer.groups import OnUntrainable, Row, TrainerError
-from gymq.trainer.run import Batch, TrainingRun
+from gymq.trainer.groups import Batch, OnUntrainable, Row, TrainerError
+from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling
 
 

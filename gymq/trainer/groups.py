@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import reprlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -14,6 +14,7 @@ import msgspec
 import pydantic
 
 from gymq.authoring import first_problem
+from gymq.bus import BusError
 from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
@@ -261,6 +262,45 @@ class PendingGroup:
         except StatusError as error:
             return SampleFailed(index, error.failure_class, error.message, error.status)
         return Sample(index, result, outcome.policy_versions)
+
+
+class Batch:
+    """The groups of a call, each yielded once. All work continues while no caller iterates."""
+
+    def __init__(
+        self, pending: Sequence[PendingGroup], groups: Sequence[asyncio.Task[Group]], *, in_order: bool
+    ) -> None:
+        self._pending = pending
+        self._groups = groups
+        self._in_order = in_order
+
+    async def __aiter__(self) -> AsyncIterator[Group]:
+        """Yield each group once, in order or as it is completed.
+
+        Raises:
+            TrainerError, BusError: of the first group that could not be completed; after all others were yielded.
+        """
+        problem: Exception | None = None
+        arrived = self._groups if self._in_order else asyncio.as_completed(self._groups)
+        try:
+            for group in arrived:
+                try:
+                    found = await group
+                except (TrainerError, BusError) as error:
+                    problem = problem or error
+                else:
+                    yield found
+        finally:
+            # Who leaves the loop waits no longer; the rollouts are made all the same.
+            for task in self._groups:
+                task.cancel()
+        if problem is not None:
+            raise problem
+
+    def cut(self) -> None:
+        """End now: what is not done is cancelled, and groups are given out with the samples that they have."""
+        for pending in self._pending:
+            pending.cut()
 
 
 def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> list[list[MaterialisedRow]]:

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 import msgspec
 
-from gymq.bus import Bus, BusError
+from gymq.bus import Bus
 from gymq.bus.discovery import is_running
 from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
@@ -26,7 +26,7 @@ from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
 from gymq.queue.steering import Retuning, steer
-from gymq.trainer.groups import Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
+from gymq.trainer.groups import Batch, Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
 from gymq.weights.pushing import Pushed, PushError, newest, push
 
 log = logging.getLogger("gymq.trainer")
@@ -43,45 +43,6 @@ class _Asked:
     max_staleness: int | None
     rollout_timeout_s: float
     urgent: bool
-
-
-class Batch:
-    """The groups of a call, each yielded once. All work continues while no caller iterates."""
-
-    def __init__(
-        self, pending: Sequence[PendingGroup], groups: Sequence[asyncio.Task[Group]], *, in_order: bool
-    ) -> None:
-        self._pending = pending
-        self._groups = groups
-        self._in_order = in_order
-
-    async def __aiter__(self) -> AsyncIterator[Group]:
-        """Yield each group once, in order or as it is completed.
-
-        Raises:
-            TrainerError, BusError: of the first group that could not be completed; after all others were yielded.
-        """
-        problem: Exception | None = None
-        arrived = self._groups if self._in_order else asyncio.as_completed(self._groups)
-        try:
-            for group in arrived:
-                try:
-                    found = await group
-                except (TrainerError, BusError) as error:
-                    problem = problem or error
-                else:
-                    yield found
-        finally:
-            # Who leaves the loop waits no longer; the rollouts are made all the same.
-            for task in self._groups:
-                task.cancel()
-        if problem is not None:
-            raise problem
-
-    def cut(self) -> None:
-        """End now: what is not done is cancelled, and groups are given out with the samples that they have."""
-        for pending in self._pending:
-            pending.cut()
 
 
 class TrainingRun:

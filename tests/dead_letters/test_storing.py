@@ -9,7 +9,8 @@ import msgspec
 
 import gymq
 from gymq.bus import Bus, streams
-from gymq.bus.jetstream import Delivery, JetStream, Pull
+from gymq.bus.jetstream import JetStream
+from gymq.bus.pull import Delivery, Pull
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task, decoder, encode
 from gymq.protocol.subjects import RolloutId, TaskQueueName

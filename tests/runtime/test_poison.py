@@ -10,7 +10,8 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus, streams
 from gymq.bus.client import parse_headers
-from gymq.bus.jetstream import Delivery, JetStream, Pull
+from gymq.bus.jetstream import JetStream
+from gymq.bus.pull import Delivery, Pull
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout, encode

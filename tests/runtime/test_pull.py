@@ -10,7 +10,8 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.consumer import Consumer
-from gymq.bus.jetstream import Delivery, JetStream, Pull
+from gymq.bus.jetstream import JetStream
+from gymq.bus.pull import Delivery, Pull
 from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until, until_answer
 

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gymq.bus import Bus, streams
-from gymq.bus.jetstream import Delivery, Pull
+from gymq.bus.pull import Delivery, Pull
 from gymq.protocol import subjects
 from gymq.protocol.messages import Priority, Task, encode
 from gymq.protocol.subjects import TaskQueueName

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
 from aiohttp import web
@@ -14,8 +13,9 @@ from gymq.bridge.failures import BridgeError, invalid, not_found, run_not_found
 from gymq.bridge.http import JSON, read_body
 from gymq.bridge.web.actions import Description, RunActions, refused_change
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
+from gymq.bridge.web.queries import choice, given, index, rollout_of, run_named, run_of, wanted_of
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
-from gymq.bridge.web.rollout_list import RolloutList, Wanted
+from gymq.bridge.web.rollout_list import RolloutList
 from gymq.bridge.web.rollout_view import stored_view, tokens_of_item
 from gymq.bridge.web.run_configuration import configuration_view
 from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
@@ -24,7 +24,6 @@ from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, PAGE, Site
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
-from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
 from gymq.queue.outcome_store import OutcomeStore
@@ -34,7 +33,6 @@ from gymq.runs.in_flight import tasks_in_flight
 from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
-MOST_INDEX = 2**53
 MOST_MORE = 6  # runs beside the two that are compared
 
 _RUN = "/ui/api/runs/{run}"
@@ -44,8 +42,6 @@ _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _decode_description = msgspec.json.Decoder(Description).decode
 _decode_retuning = msgspec.json.Decoder(Retuning).decode
 _decode_texts = msgspec.json.Decoder(Annotated[list[RichText], msgspec.Meta(max_length=MOST_TEXTS)]).decode
-T = TypeVar("T")
-C = TypeVar("C", bound=str)
 
 
 class WebRoutes:
@@ -111,9 +107,9 @@ class WebRoutes:
     async def runs(self, request: web.Request) -> web.Response:
         self._context.admit(request)
         query = request.query
-        skip = _given(query, "skip", _index) or 0
-        sort = _choice(query, "sort", *RUN_SORTS)
-        is_descending = _choice(query, "order", "down", "up") == "down"
+        skip = given(query, "skip", index) or 0
+        sort = choice(query, "sort", *RUN_SORTS)
+        is_descending = choice(query, "order", "down", "up") == "down"
         return _answer(await self._runs.page(skip, query.get("text", ""), sort, is_descending=is_descending))
 
     async def cluster(self, request: web.Request) -> web.Response:
@@ -124,25 +120,25 @@ class WebRoutes:
 
     async def run(self, request: web.Request) -> web.Response:
         self._context.admit(request)
-        return _answer(await self._views.view(_run(request)))
+        return _answer(await self._views.view(run_of(request)))
 
     async def run_live(self, request: web.Request) -> web.StreamResponse:
         self._context.admit(request)
-        return await self._listeners.stream(request, run_events(self._views, _run(request)))
+        return await self._listeners.stream(request, run_events(self._views, run_of(request)))
 
     async def rollouts(self, request: web.Request) -> web.Response:
         """Return a page of rollouts: those before a position, or the matching ones after it."""
         self._context.admit(request)
-        run, query = _run(request), request.query
-        before = _given(query, "before", _index)
+        run, query = run_of(request), request.query
+        before = given(query, "before", index)
         if before is not None:
             return _answer(await self._list.before(run, before))
-        return _answer(await self._list.after(run, _given(query, "after", _index) or 0, _wanted(query)))
+        return _answer(await self._list.after(run, given(query, "after", index) or 0, wanted_of(query)))
 
     async def in_flight(self, request: web.Request) -> web.Response:
         """Return the rollouts of a run that are in flight."""
         self._context.admit(request)
-        tasks = await tasks_in_flight(self._context.bus, _run(request), MAX_IN_FLIGHT)
+        tasks = await tasks_in_flight(self._context.bus, run_of(request), MAX_IN_FLIGHT)
         fields = ("task_index", "rollout_index", "agent")
         return _answer([{name: getattr(task, name) for name in fields} for task in tasks])
 
@@ -152,19 +148,19 @@ class WebRoutes:
         query = request.query
         sort = query.get("sort", "")
         if "." not in sort:  # a field of rows or verdicts
-            sort = _choice(query, "sort", *SORTS)
-        skip = _given(query, "skip", _index) or 0
-        is_descending = _choice(query, "order", "up", "down") == "down"
-        wanted = _wanted(query)
-        return _answer(await self._indexes.page(_run(request), wanted, sort, is_descending=is_descending, skip=skip))
+            sort = choice(query, "sort", *SORTS)
+        skip = given(query, "skip", index) or 0
+        is_descending = choice(query, "order", "up", "down") == "down"
+        wanted = wanted_of(query)
+        return _answer(await self._indexes.page(run_of(request), wanted, sort, is_descending=is_descending, skip=skip))
 
     async def tasks(self, request: web.Request) -> web.Response:
         """Return a page of tasks with the rewards of their rollouts."""
         self._context.admit(request)
         query = request.query
-        sort, shown = _choice(query, "sort", "task", "mean", "spread"), _choice(query, "show", "all", "uniform")
-        skip = _given(query, "skip", _index) or 0
-        return _answer(await self._indexes.tasks(_run(request), sort, is_uniform=shown == "uniform", skip=skip))
+        sort, shown = choice(query, "sort", "task", "mean", "spread"), choice(query, "show", "all", "uniform")
+        skip = given(query, "skip", index) or 0
+        return _answer(await self._indexes.tasks(run_of(request), sort, is_uniform=shown == "uniform", skip=skip))
 
     async def compared(self, request: web.Request) -> web.Response:
         """Return this run and others task by task, with the paired differences."""
@@ -173,24 +169,24 @@ class WebRoutes:
         more = [name for name in query.get("more", "").split(",") if name]
         if len(more) > MOST_MORE:
             raise invalid(f"more: {MOST_MORE + 2} runs at most are compared")
-        others = [_token(name) for name in (request.match_info["other"], *more)]
-        sort = _choice(query, "sort", "task", "worse", "better")
-        skip = _given(query, "skip", _index) or 0
-        return _answer(await self._indexes.comparison(_run(request), others, sort, skip))
+        others = [run_named(name) for name in (request.match_info["other"], *more)]
+        sort = choice(query, "sort", "task", "worse", "better")
+        skip = given(query, "skip", index) or 0
+        return _answer(await self._indexes.comparison(run_of(request), others, sort, skip))
 
     async def charts(self, request: web.Request) -> web.Response:
         self._context.admit(request)
-        return _answer(await self._indexes.charts(_run(request)))
+        return _answer(await self._indexes.charts(run_of(request)))
 
     async def failing(self, request: web.Request) -> web.Response:
         """Return the failures of a run by class and message."""
         self._context.admit(request)
-        return _answer(await self._indexes.failure_groups(_run(request)))
+        return _answer(await self._indexes.failure_groups(run_of(request)))
 
     async def configuration(self, request: web.Request) -> web.Response:
         """Return the options of a run and its workers, as they were stored when it began."""
         self._context.admit(request)
-        run = _run(request)
+        run = run_of(request)
         record = await self._records.record(run)
         if record is None and not await self._records.exists(run):
             raise run_not_found(run)
@@ -215,7 +211,7 @@ class WebRoutes:
     async def export(self, request: web.Request) -> web.StreamResponse:
         """Return all rollouts of a run as JSONL."""
         self._context.admit(request)
-        run = _run(request)
+        run = run_of(request)
         lines = self._actions.lines(run)
         first = await anext(lines)
         headers = {"Content-Disposition": f'attachment; filename="{run}.jsonl"', "Cache-Control": "no-store"}
@@ -228,15 +224,15 @@ class WebRoutes:
 
     async def cancel(self, request: web.Request) -> web.Response:
         self._admit_change(request)
-        return _answer({"num_queued": await self._actions.cancel(_run(request))})
+        return _answer({"num_queued": await self._actions.cancel(run_of(request))})
 
     async def pause(self, request: web.Request) -> web.Response:
         self._admit_change(request)
-        return _answer(await self._actions.pause(_run(request), paused=True))
+        return _answer(await self._actions.pause(run_of(request), paused=True))
 
     async def resume(self, request: web.Request) -> web.Response:
         self._admit_change(request)
-        return _answer(await self._actions.pause(_run(request), paused=False))
+        return _answer(await self._actions.pause(run_of(request), paused=False))
 
     async def retune(self, request: web.Request) -> web.Response:
         """Change a run's share of the workers, its priority or its limit."""
@@ -245,17 +241,17 @@ class WebRoutes:
             changes = _decode_retuning(await self._body(request))
         except msgspec.DecodeError as error:
             raise invalid(f"the body is not a change of a run: {error}") from None
-        return _answer(await self._actions.retune(_run(request), changes))
+        return _answer(await self._actions.retune(run_of(request), changes))
 
     async def requeue(self, request: web.Request) -> web.Response:
         """Requeue the failed rollouts of a run."""
         self._admit_change(request)
-        return _answer(await self._actions.requeue_failures(_run(request)))
+        return _answer(await self._actions.requeue_failures(run_of(request)))
 
     async def requeue_rollout(self, request: web.Request) -> web.Response:
         """Requeue a failed rollout."""
         self._admit_change(request)
-        return _answer(await self._actions.requeue_rollout(_rollout(request)))
+        return _answer(await self._actions.requeue_rollout(rollout_of(request)))
 
     async def describe(self, request: web.Request) -> web.Response:
         """Store a note and tags with a run."""
@@ -265,7 +261,7 @@ class WebRoutes:
             description = _decode_description(body)
         except msgspec.DecodeError as error:
             raise invalid(f"the body is not a note with tags: {error}") from None
-        changed = await self._actions.describe(_run(request), description)
+        changed = await self._actions.describe(run_of(request), description)
         return _answer({"note": changed.note, "tags": changed.tags})
 
     def _admit_change(self, request: web.Request) -> None:
@@ -287,8 +283,8 @@ class WebRoutes:
     async def neighbours(self, request: web.Request) -> web.Response:
         """Return the rollouts before and after one."""
         self._context.admit(request)
-        order = _choice(request.query, "order", *get_args(Order))
-        return _answer(await self._indexes.neighbours(*_rollout(request), order))
+        order = choice(request.query, "order", *get_args(Order))
+        return _answer(await self._indexes.neighbours(*rollout_of(request), order))
 
     async def rollout(self, request: web.Request) -> web.Response:
         self._context.admit(request)
@@ -296,7 +292,7 @@ class WebRoutes:
 
     async def rollout_live(self, request: web.Request) -> web.StreamResponse:
         self._context.admit(request)
-        events = rollout_events(self._context, self._store, self._views, *_rollout(request))
+        events = rollout_events(self._context, self._store, self._views, *rollout_of(request))
         return await self._listeners.stream(request, events)
 
     async def record(self, request: web.Request) -> web.Response:
@@ -307,12 +303,12 @@ class WebRoutes:
     async def failures(self, request: web.Request) -> web.Response:
         """Return the failures of a rollout that were reported, also those that a later outcome replaced."""
         self._context.admit(request)
-        return _answer(await self._views.failures_of(_rollout(request)))
+        return _answer(await self._views.failures_of(rollout_of(request)))
 
     async def tokens(self, request: web.Request) -> web.Response:
         """Return the tokens of one item of a rollout's output."""
         self._context.admit(request)
-        item = _index(request.match_info["item"])
+        item = index(request.match_info["item"])
         found = tokens_of_item(await self._outcome(request), item)
         if self._context.token_texts is not None:
             found["texts"] = await asyncio.to_thread(self._context.token_texts.texts, found["ids"])
@@ -333,7 +329,7 @@ class WebRoutes:
         self._rendering.close()
 
     async def _outcome(self, request: web.Request) -> Outcome:
-        of = _rollout(request)
+        of = rollout_of(request)
         found = await self._store.find_outcome(*of)
         if found is None:
             raise not_found("run {} has no outcome of task {} rollout {}".format(*of))
@@ -347,62 +343,3 @@ def _answer(value: Any) -> web.Response:
 def _json_answer(body: bytes) -> web.Response:
     headers = {"X-Content-Type-Options": HEADERS["X-Content-Type-Options"], "Cache-Control": "no-store"}
     return web.Response(body=body, content_type=JSON, headers=headers)
-
-
-def _run(request: web.Request) -> str:
-    return _token(request.match_info["run"])
-
-
-def _token(name: str) -> str:
-    try:
-        return subjects.token(name, "run")
-    except subjects.BadToken as error:
-        raise not_found(str(error)) from None
-
-
-def _wanted(query: Mapping[str, str]) -> Wanted:
-    result = query.get("result")
-    if result not in (None, "", "rewarded", "failed"):
-        raise invalid("result must be rewarded or failed")
-    return Wanted(
-        agent=query.get("agent") or None,
-        task_index=_given(query, "task", _index),
-        failed=result == "failed" if result else None,
-        failure_class=query.get("failure") or None,
-        least_reward=_given(query, "least_reward", float),
-        most_reward=_given(query, "most_reward", float),
-        least_s=_given(query, "least_s", float),
-        text=query.get("text") or None,
-    )
-
-
-def _choice(query: Mapping[str, str], name: str, *choices: C) -> C:
-    """Return one of the choices; the first if none is given."""
-    given = query.get(name) or choices[0]
-    found = next((choice for choice in choices if choice == given), None)
-    if found is None:
-        raise invalid(f"{name} must be one of {', '.join(choices)}")
-    return found
-
-
-def _rollout(request: web.Request) -> subjects.RolloutId:
-    indices = (_index(request.match_info[name]) for name in ("task", "rollout"))
-    return subjects.RolloutId(_run(request), *indices)
-
-
-def _given(query: Mapping[str, str], name: str, read: Callable[[str], T]) -> T | None:
-    """Return a parameter of a query, or None if it is not given."""
-    text = query.get(name)
-    if not text:
-        return None
-    try:
-        return read(text)
-    except ValueError:
-        raise invalid(f"{name}: {text:.40} is not a number") from None
-
-
-def _index(text: str) -> int:
-    number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else -1
-    if not 0 <= number <= MOST_INDEX:
-        raise not_found(f"{text:.40} is not an index")
-    return number

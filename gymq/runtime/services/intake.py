@@ -6,7 +6,7 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.consumer import Consumer
-from gymq.bus.jetstream import Delivery
+from gymq.bus.pull import Delivery
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Submission, Task, decoder
 from gymq.queue.client import QueueClient

@@ -11,7 +11,8 @@ import msgspec
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.consumer import Consumer
-from gymq.bus.jetstream import MESSAGE_NOT_FOUND, Delivery, JetStreamError
+from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.bus.pull import Delivery
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass
 from gymq.queue.dead_letters import dead_letter_failure, store_dead_letter
