@@ -87,7 +87,7 @@ class TaskCounts(TemporaryDatabase):
 
 
 class FailedAttempts(TemporaryDatabase):
-    """Failed attempts at rollouts: how many, and whether one of them forbids another try."""
+    """Failed attempts at rollouts: how many, and whether one of them forbids a retry."""
 
     def __init__(self) -> None:
         table = "failed (task INTEGER, rollout INTEGER, attempts INTEGER, terminal INTEGER"

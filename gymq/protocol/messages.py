@@ -63,7 +63,7 @@ class FailureClass(StrEnum):
     SESSION_LOST = "session_lost"  # the worker that held the session's state is gone
     NO_WORKER = "no_worker"  # no worker serves the subject
     WORKER_LOST = "worker_lost"  # the worker that had the call stopped answering
-    SATURATED = "saturated"  # the worker is full; another try may find room
+    SATURATED = "saturated"  # the worker is full; a retry may find room
     DEADLINE_EXCEEDED = "deadline_exceeded"
     AGENT_FAILED = "agent_failed"  # the agent's own code raised
     STALE = "stale"  # the policy moved on too far while the rollout was made

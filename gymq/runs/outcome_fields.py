@@ -155,7 +155,7 @@ def value_text(value: Any) -> str:
     return value if isinstance(value, str) else _encode(value).decode()
 
 
-def another_try(outcome: Failure | Unresolved) -> str:
+def retry_words(outcome: Failure | Unresolved) -> str:
     """Return whether a failure may be retried, in words."""
     if outcome.curable:
         return "once its cause is removed: the same `gymq collect` retries it"

@@ -1,4 +1,4 @@
-"""The attempts at one rollout: the agent's loop run, and run again while another try may help, to an outcome."""
+"""The attempts at one rollout: the agent's loop run, and run again while a retry may help, to an outcome."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Attempts:
     async def outcome(
         self, task: Task, num_delivered: int, *, alone: bool | None = None
     ) -> tuple[Outcome, Journal | None]:
-        """Run the agent, again after a failure that another try may cure.
+        """Run the agent, again after a failure that a retry may cure.
 
         Args:
             alone: of a task in quarantine, whether the process works on nothing else.

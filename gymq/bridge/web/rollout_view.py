@@ -13,13 +13,13 @@ from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.in_flight import RecordedEffect
 from gymq.runs.outcome_fields import (
-    another_try,
     answer_of,
     expected_of,
     judge_calls,
     objects,
     params_of,
     prompt_of,
+    retry_words,
     row_of,
 )
 
@@ -63,7 +63,7 @@ def stored_view(outcome: Outcome) -> View:
             "class": str(outcome.failure_class),
             "stage": str(outcome.stage),
             "message": outcome.message,
-            "another_try": another_try(outcome),
+            "retry": retry_words(outcome),
         }
     return view
 

@@ -19,7 +19,6 @@ from gymq.render import printable, shown_seconds, shown_time
 from gymq.runs.outcome_fields import (
     MAX_LEVELS,
     JudgeCall,
-    another_try,
     content_text,
     judge_call,
     judge_calls,
@@ -27,6 +26,7 @@ from gymq.runs.outcome_fields import (
     own_fields,
     params_of,
     prompt_of,
+    retry_words,
     row_of,
 )
 
@@ -104,7 +104,7 @@ def _verdict(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "no reward", f"{failure_class} at {stage}"
     yield "message", message
     if isinstance(outcome, Failure | Unresolved):
-        yield "another try", another_try(outcome)
+        yield "a retry", retry_words(outcome)
     if isinstance(outcome, Unresolved):
         yield "to score it", "`gymq score` can verify the response again"
 

@@ -202,7 +202,7 @@ function failed(view, signal) {
   }) : null;
   if (!failure) return before && el("section", { class: "card", tabindex: -1, "data-title": "Earlier attempts" }, before);
   return el("section", { class: "card", tabindex: -1 }, el("h2", { class: "bad" }, `No reward: ${failure.class} at ${failure.stage}`),
-    readable(failure.message), el("p", { class: "quiet" }, `Another try ${failure.another_try}.`,
+    readable(failure.message), el("p", { class: "quiet" }, `A retry ${failure.retry}.`,
       view.state === "unresolved" ? " gymq score can verify the response again." : ""), again(view, signal), before);
 }
 
