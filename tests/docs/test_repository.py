@@ -123,6 +123,26 @@ def test_no_public_class_name_is_used_twice():
     assert [name for name, times in names.items() if times > 1] == []
 
 
+def test_the_top_level_is_a_table_of_contents():
+    flat = [path.name for path in (ROOT / "gymq").glob("*.py") if path.name != "__init__.py"]
+    assert len(flat) <= 12
+
+
+def test_the_command_line_ends_with_any_error_of_ours_in_one_place():
+    handlers = [
+        file.relative_to(ROOT / "gymq" / "cli").as_posix()
+        for file in (ROOT / "gymq" / "cli").rglob("*.py")
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.ExceptHandler) and node.type is not None and "GymqError" in ast.unparse(node.type)
+    ]
+    assert handlers == ["__init__.py"]
+
+
+def test_a_failing_test_is_not_run_again():
+    settings = [ROOT / "Makefile", ROOT / "pyproject.toml", *(ROOT / ".github").rglob("*.yml")]
+    assert not [file.name for file in settings if "reruns" in file.read_text(encoding="utf-8")]
+
+
 # Programs beside the package, which mypy does not read ----------------------------------------------------------------
 
 

@@ -10,11 +10,10 @@ from rich.console import Console
 
 from gymq.cli.actions.data import BENCHMARK
 from gymq.cli.shared.configuration import POLICY, SIMULATED_MODEL
-from gymq.config import load
+from gymq.config import ConfigError, load
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import dataset_blocks
 from gymq.defaults import Kind
-from gymq.errors import GymqError
 from gymq.render import listing, printable
 from gymq.runtime.loading.worker_description import WorkerDescription, describe_worker
 
@@ -74,7 +73,7 @@ def benchmark_facts(benchmark: Benchmark) -> BenchmarkFacts:
     try:
         config = load([benchmark.config.absolute()], initial=policy, extra_roots=[root])
         blocks = [block for block in dataset_blocks(config, [root]) if block.kind == BENCHMARK]
-    except GymqError as error:
+    except ConfigError as error:
         return BenchmarkFacts(benchmark.name, problem=str(error))
     if not blocks:
         return BenchmarkFacts(benchmark.name, problem="it has no data set of the type benchmark")
