@@ -54,44 +54,8 @@ def _all_tuples(value: Any) -> Any:
     return tuple(_all_tuples(element) for element in value) if isinstance(value, list) else value
 
 
-def _tuple_of_first(arguments: Arguments) -> Arguments:
-    return [tuple(arguments[0]), *arguments[1:]]
-
-
-def _tuples_in_first(arguments: Arguments) -> Arguments:
-    return [_tuples(arguments[0]), *arguments[1:]]
-
-
 def _tuples_in_each(arguments: Arguments) -> Arguments:
     return [_tuples(one) for one in arguments]
-
-
-def _tuples_of_tuples(arguments: Arguments) -> Arguments:
-    return _tuples(_tuples_in_each(arguments))
-
-
-def _tuple_of_second(arguments: Arguments) -> Arguments:
-    return [arguments[0], tuple(arguments[1])]
-
-
-def _mixed_tuple(arguments: Arguments) -> Arguments:
-    return [tuple(tuple(one) if isinstance(one, list) else one for one in arguments[0])]
-
-
-def _sets_in_first(arguments: Arguments) -> Arguments:
-    return [[set(one) if isinstance(one, list) and one else {} for one in arguments[0]]]
-
-
-def _tuples_by_key(arguments: Arguments) -> Arguments:
-    return [{key: tuple(value) for key, value in arguments[0].items()}, *arguments[1:]]
-
-
-def _float_and_complex(arguments: Arguments) -> Arguments:
-    return [float(arguments[0]), complex(arguments[1])]
-
-
-def _complex(arguments: Arguments) -> Arguments:
-    return [complex(arguments[0])]
 
 
 def _by_task(*kinds: tuple[Callable[[Arguments], Arguments], tuple[int, ...]]) -> dict[int, Any]:
@@ -105,14 +69,14 @@ _TYPED: dict[int, Callable[[Arguments], Arguments]] = _by_task(
         (2, 116, 132, 143, 222, 261, 273, 394, 399, 421, 424, 429, 470, 560, 579, 596, 616, 630, 726, 740, 744, 809),
     ),
     (_tuples_in_each, (63, 64, 70, 94, 120, 237, 272, 299, 400, 409, 417, 438, 473, 614, 780)),
-    (_tuples_in_first, (75, 413, 444, 753)),
-    (_tuple_of_second, (106, 750)),
-    (_sets_in_first, (115,)),
-    (_float_and_complex, (124,)),
-    (_tuple_of_first, (250, 307, 405, 446, 617, 720, 763, 808)),
-    (_complex, (252,)),
-    (_tuples_of_tuples, (259, 401, 445)),
-    (_mixed_tuple, (278,)),
+    (lambda given: [_tuples(given[0]), *given[1:]], (75, 413, 444, 753)),
+    (lambda given: [given[0], tuple(given[1])], (106, 750)),
+    (lambda given: [[set(one) if isinstance(one, list) and one else {} for one in given[0]]], (115,)),
+    (lambda given: [float(given[0]), complex(given[1])], (124,)),
+    (lambda given: [tuple(given[0]), *given[1:]], (250, 307, 405, 446, 617, 720, 763, 808)),
+    (lambda given: [complex(given[0])], (252,)),
+    (lambda given: _tuples(_tuples_in_each(given)), (259, 401, 445)),
+    (lambda given: [tuple(tuple(one) if isinstance(one, list) else one for one in given[0])], (278,)),
     (_all_tuples, (580, 615, 791)),
-    (_tuples_by_key, (722,)),
+    (lambda given: [{key: tuple(value) for key, value in given[0].items()}, *given[1:]], (722,)),
 )
