@@ -13,7 +13,7 @@ from gymq.responses.chat_completion import to_chat_completion
 from gymq.responses.chat_request import chat_messages_to_items, from_chat_request
 from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError, Unsupported
 from gymq.responses.from_anthropic import from_anthropic_request
-from gymq.responses.from_chat import chat_choice_to_items, chat_to_response
+from gymq.responses.from_chat import chat_choice_to_items, chat_to_response, split_think_blocks
 from gymq.responses.from_gemini import from_gemini_request
 from gymq.responses.items import (
     Item,
@@ -33,7 +33,6 @@ from gymq.responses.items import (
 )
 from gymq.responses.params import known_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
-from gymq.responses.think_blocks import split_think_blocks
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
 from gymq.responses.to_gemini import to_gemini_answer

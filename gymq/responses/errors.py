@@ -1,12 +1,18 @@
-"""The errors of requests, replies and conversions."""
+"""The errors of requests, replies and conversions, and warnings about what is dropped, once for each."""
 
 from __future__ import annotations
 
+import logging
 from typing import Self
 
 import msgspec
 
 from gymq.errors import GymqError
+
+MAX_NAME = 60  # characters of a name in a warning
+_MAX_WARNINGS = 1000  # different ones in one process; the names come from outside
+_log = logging.getLogger("gymq.responses")
+_reported: set[str] = set()
 
 _MSGSPEC_PATH = " - at `$"
 
@@ -44,3 +50,10 @@ def invalid_request(error: msgspec.ValidationError) -> InvalidRequest:
     """Say where msgspec found the fault in our notation of paths."""
     reason, _, place = str(error).partition(_MSGSPEC_PATH)
     return InvalidRequest(place.removesuffix("`").removeprefix("."), reason)
+
+
+def warn_once(message: str) -> None:
+    """Log a warning unless this process has logged it before."""
+    if message not in _reported and len(_reported) < _MAX_WARNINGS:
+        _reported.add(message)
+        _log.warning("%s", message)

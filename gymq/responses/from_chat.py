@@ -11,9 +11,10 @@ import msgspec
 from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
 from gymq.responses.items import Item, new_id
 from gymq.responses.schema import ChatToolCall
-from gymq.responses.think_blocks import split_think_blocks
 from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_fields
 from gymq.responses.usage import usage_from_chat
+
+_OPENING, _CLOSING = "<think>", "</think>"
 
 # Settings of the request that a Responses object repeats when they were set.
 _ECHOED = (
@@ -185,3 +186,16 @@ def _check_lengths(tokens: Mapping[str, Any]) -> None:
     # One NaN or infinity makes the sum one: far cheaper than looking at each.
     if not isfinite(sum(log_probs)):
         raise InvalidReply(f"message.{GENERATION_LOG_PROBS}", "not finite; such a sample cannot be trained on")
+
+
+def split_think_blocks(text: str) -> tuple[list[str], str]:
+    """Return the contents of all think blocks, and the text without them."""
+    reasoning, rest, end = [], [], 0
+    while (opening := text.find(_OPENING, end)) >= 0:
+        closing = text.find(_CLOSING, opening + len(_OPENING))
+        if closing < 0:
+            break
+        rest.append(text[end:opening])
+        reasoning.append(text[opening + len(_OPENING) : closing])
+        end = closing + len(_CLOSING)
+    return reasoning, "".join([*rest, text[end:]])

@@ -12,8 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.dropped import warn_once
-from gymq.responses.errors import InvalidRequest, Unsupported, invalid_request
+from gymq.responses.errors import InvalidRequest, Unsupported, invalid_request, warn_once
 from gymq.responses.items import Item, function_call_output, new_id
 
 # Values that are the caller's own: no names of the dialect stand in them.

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gymq.responses.dropped import MAX_NAME, warn_once
-from gymq.responses.errors import InvalidRequest, invalid_request
+from gymq.responses.errors import MAX_NAME, InvalidRequest, invalid_request, warn_once
 from gymq.responses.schema import check_items, is_item_type
 
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gymq.responses.dropped import MAX_NAME, warn_once
-from gymq.responses.errors import InvalidRequest, Unsupported
+from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
 from gymq.responses.items import Item
 from gymq.responses.tokens import token_fields
 

@@ -13,7 +13,7 @@ from openai.types.responses.response_create_params import ResponseCreateParamsNo
 from pydantic import BaseModel
 
 from gymq.responses import (
-    dropped,
+    errors,
     known_params,
     response_without_model,
     responses_to_chat,
@@ -102,7 +102,7 @@ def test_an_item_of_a_reply_is_carried() -> None:
 def test_what_later_versions_have_is_dropped_with_one_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dropped, "_reported", set())
+    monkeypatch.setattr(errors, "_reported", set())
     body = {"input": [{"role": "user", "content": "?"}, {"type": "dream_call", "x": 1}], "mood": "calm"}
     for _ in range(2):
         assert known_params(body) == {"input": body["input"][:1]}

@@ -236,7 +236,7 @@ def test_whatever_the_request_the_only_error_is_a_refusal(items: list[Any], tool
 def test_a_foreign_request_loses_what_the_api_does_not_have_with_one_warning_for_each_name(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.responses.dropped._reported", set())
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
     body = {
         "input": "hi",
         "prompt_cache_key": "k",

@@ -8,7 +8,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from gymq.responses import InvalidRequest, Unsupported, dropped, responses_to_chat, validate_params
+from gymq.responses import InvalidRequest, Unsupported, errors, responses_to_chat, validate_params
 
 from .builders import assistant, call, output, reasoning, tokens, tool, user
 
@@ -134,7 +134,7 @@ def test_a_call_of_another_tool_is_one_of_a_function() -> None:
 def test_what_is_no_part_of_a_call_is_dropped_with_one_warning(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dropped, "_reported", set())
+    monkeypatch.setattr(errors, "_reported", set())
     searched = {"type": "web_search_call", "id": "w", "status": "completed"}
     assert messages(user("a"), searched, assistant("b"), searched) == messages(user("a"), assistant("b"))
     assert caplog.messages == ["items of type 'web_search_call' are dropped: Chat Completions has no place for them"]
@@ -307,7 +307,7 @@ def test_openai_accepts_what_we_send() -> None:
 def test_tools_that_chat_does_not_have_are_dropped_with_one_warning_for_each_type(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.responses.dropped._reported", set())
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
     tools = [{"type": "web_search"}, tool("f"), {"type": "custom", "name": "grep"}, {"type": "web_search"}]
     for _ in range(2):
         request = responses_to_chat(validate_params({"input": "hi", "tools": tools}))
