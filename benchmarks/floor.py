@@ -27,7 +27,7 @@ from benchmarks.measure import Measured, cpu_s, resident_bytes
 from benchmarks.workloads import Workload, model_reply
 from gymq.bus import Bus, streams
 from gymq.cluster.server import EmbeddedServer
-from gymq.protocol.messages import compressed
+from gymq.protocol.codec import compressed
 from gymq.protocol.tokens import decode_ext, encode_ext
 
 ROLES = ("model", "resources", "agent", "profiler")

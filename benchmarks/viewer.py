@@ -19,7 +19,8 @@ from gymq.bridge.viewer import Viewer
 from gymq.bus import Bus, streams
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
-from gymq.protocol.messages import Run, Stage, Timing, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Run, Stage, Timing, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.services.profiler import Profiler
 from gymq.testing import function_call, reply

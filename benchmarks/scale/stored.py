@@ -21,7 +21,8 @@ from benchmarks.scale.watched import MIB, Watched, watched
 from gymq.data.jsonl import JsonlFile
 from gymq.data.resume import Resume
 from gymq.protocol import subjects
-from gymq.protocol.messages import Failure, FailureClass, Run, Stage, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Failure, FailureClass, Run, Stage, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.services.profiler import read_profile
 

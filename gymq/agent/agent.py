@@ -13,7 +13,8 @@ from gymq.agent.session import Session
 from gymq.authoring import Worker
 from gymq.errors import BusError
 from gymq.failures import RolloutError
-from gymq.protocol.messages import BadMessage, FailureClass, Stage, check_encodable
+from gymq.protocol.codec import check_encodable
+from gymq.protocol.messages import BadMessage, FailureClass, Stage
 from gymq.resources import Verdict
 
 

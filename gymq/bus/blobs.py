@@ -14,7 +14,8 @@ from gymq.bus import streams
 from gymq.bus.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, BlobRef, Decoder, compressed, encode
+from gymq.protocol.codec import Decoder, compressed, encode
+from gymq.protocol.messages import BadMessage, BlobRef
 from gymq.protocol.subjects import RolloutId
 
 CALL_TTL = "1h"

@@ -12,7 +12,8 @@ from typing import Any
 from gymq.bus.connection import BusError, NoAnswer
 from gymq.bus.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, ServedAgent, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BadMessage, ServedAgent
 from gymq.protocol.subjects import TaskQueueName
 
 TASKS = "TASKS"

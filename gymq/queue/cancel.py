@@ -11,7 +11,8 @@ from collections.abc import Callable
 from gymq.bus import Bus, streams
 from gymq.bus.heard import Heard
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Cancellation, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BadMessage, Cancellation
 
 _decode_cancellation = decoder(Cancellation)
 

@@ -11,7 +11,8 @@ from contextlib import asynccontextmanager, suppress
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Cancellation, Run, Task, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import BadMessage, Cancellation, Run, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.steering import steer

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError, Stored
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import (
     BadMessage,
     BlobRef,
@@ -19,8 +20,6 @@ from gymq.protocol.messages import (
     Task,
     Unresolved,
     VerifiedRollout,
-    decoder,
-    encode,
 )
 from gymq.redaction import redact, without_credentials
 

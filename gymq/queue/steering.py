@@ -18,7 +18,8 @@ from gymq.bus import Bus, streams
 from gymq.bus.heard import Heard
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering
 
 STEER_PATIENCE_S = 30.0
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gymq.bus import Bus, blobs
-from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Task, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Task
 
 _decode = decoder(Task, BlobRef)
 

@@ -9,7 +9,8 @@ import msgspec
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import Stored
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Profile, Run, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BadMessage, Profile, Run
 from gymq.queue.client import QueueClient
 from gymq.queue.steering import read_steering
 from gymq.runtime.services.profiler import read_profile

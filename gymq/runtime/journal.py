@@ -22,18 +22,8 @@ from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.bus.rpc.calls import decode_reply
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.messages import (
-    BadMessage,
-    BlobRef,
-    Effect,
-    FailureClass,
-    JournalEntry,
-    Message,
-    Stage,
-    Task,
-    decoder,
-    encode,
-)
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BadMessage, BlobRef, Effect, FailureClass, JournalEntry, Message, Stage, Task
 
 log = logging.getLogger("gymq.journal")
 

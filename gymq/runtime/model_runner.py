@@ -21,17 +21,8 @@ from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
-from gymq.protocol.messages import (
-    BlobRef,
-    FailureClass,
-    Generate,
-    Generated,
-    GenerateNext,
-    Load,
-    NeedsPrefix,
-    decoder,
-    encode,
-)
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, NeedsPrefix
 from gymq.runtime.conversations import Conversations
 from gymq.weights.follower import WeightsFollower
 

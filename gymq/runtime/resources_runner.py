@@ -9,7 +9,8 @@ from typing import Any
 from gymq.bus.rpc.serving import Server
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
-from gymq.protocol.messages import BlobRef, Close, Message, Seed, ToolCall, Verify, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BlobRef, Close, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources
 from gymq.runtime.sessions import ResourcesWorker
 

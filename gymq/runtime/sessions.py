@@ -18,6 +18,7 @@ from typing import Any
 
 from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
 from gymq.processes import KillableProcesses
+from gymq.protocol.codec import check_encodable
 from gymq.protocol.messages import (
     BadMessage,
     Close,
@@ -32,7 +33,6 @@ from gymq.protocol.messages import (
     ToolResult,
     Verified,
     Verify,
-    check_encodable,
 )
 from gymq.redaction import redact
 from gymq.resources import Resources, Verdict, VerifyRequest, awaited, tool_output, verify_takes_state

@@ -12,7 +12,8 @@ from gymq.bus.jetstream import Stored
 from gymq.errors import GymqError
 from gymq.model import Model, WeightsUpdate
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Weights, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BadMessage, Weights
 
 log = logging.getLogger("gymq.weights")
 

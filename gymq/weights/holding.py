@@ -17,7 +17,8 @@ import msgspec
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import find_workers, reported
 from gymq.protocol import subjects
-from gymq.protocol.messages import Hold, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Hold
 
 log = logging.getLogger("gymq.weights")
 

@@ -26,7 +26,8 @@ from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, S
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Ping, Weights, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BadMessage, Ping, Weights
 from gymq.weights.holding import held, until_finished
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full

@@ -6,7 +6,8 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.protocol import subjects
-from gymq.protocol.messages import Run, Task, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Run, Task, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
 

@@ -12,7 +12,8 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.protocol import subjects
-from gymq.protocol.messages import Profile, Run, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Profile, Run
 
 from .conftest import entry
 

@@ -10,7 +10,8 @@ import pytest
 from gymq.bus import Bus
 from gymq.cli.shared.cluster import running_url
 from gymq.protocol import subjects
-from gymq.protocol.messages import BlobRef, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import BlobRef
 from gymq.render import first_words, printable
 
 from .conftest import entry, row, write_workers

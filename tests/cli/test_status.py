@@ -8,7 +8,8 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.cluster.server import EmbeddedServer, find_running
-from gymq.protocol.messages import Task, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Task
 
 from .conftest import NUM_REPEATS
 

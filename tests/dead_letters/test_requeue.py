@@ -11,16 +11,8 @@ import pytest
 from gymq.bus import streams
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol import subjects
-from gymq.protocol.messages import (
-    DeadLetter,
-    Failure,
-    FailureClass,
-    Generated,
-    Stage,
-    Submission,
-    VerifiedRollout,
-    encode,
-)
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import DeadLetter, Failure, FailureClass, Generated, Stage, Submission, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, store_dead_letter

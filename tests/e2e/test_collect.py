@@ -19,7 +19,8 @@ from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import RunConfiguration, read_configuration
 from gymq.data.run_files import Manifest, RunFileError, RunFiles
 from gymq.protocol import subjects
-from gymq.protocol.messages import Task, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Task
 from gymq.queue.client import QueueClient
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures

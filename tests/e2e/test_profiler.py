@@ -11,7 +11,8 @@ import pytest
 from gymq.cluster.host import HostSpec
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol import subjects
-from gymq.protocol.messages import Run, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Run
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.stored_runs import Runs

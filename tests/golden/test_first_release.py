@@ -14,7 +14,8 @@ from gymq.cluster.host import build
 from gymq.config import load
 from gymq.data.run_files import RunFiles
 from gymq.protocol import messages
-from gymq.protocol.messages import Message, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import Message
 
 FOLDER = Path(__file__).parent / "first_release"
 STORED = json.loads((FOLDER / "stored.json").read_text())

@@ -10,6 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gymq.protocol.codec import compressed, decoder, encode
 from gymq.protocol.messages import (
     MAX_BODY_BYTES,
     Accepted,
@@ -23,9 +24,6 @@ from gymq.protocol.messages import (
     Task,
     Verified,
     VerifiedRollout,
-    compressed,
-    decoder,
-    encode,
 )
 
 from .builders import EXAMPLES, MESSAGE_TYPES, json_values

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 import gymq
-from gymq.protocol.messages import BadMessage, Verified, check_encodable, decoder, encode
+from gymq.protocol.codec import check_encodable, decoder, encode
+from gymq.protocol.messages import BadMessage, Verified
 from gymq.protocol.tokens import encode_json
 from gymq.testing import Harness, prompt, reply
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gymq.protocol.codec import COMPRESS_ABOVE_BYTES, compressed, decoder, encode
 from gymq.protocol.messages import (
-    COMPRESS_ABOVE_BYTES,
     BadMessage,
     DeadLetter,
     Generate,
@@ -21,9 +21,6 @@ from gymq.protocol.messages import (
     ToolResult,
     VerifiedRollout,
     Verify,
-    compressed,
-    decoder,
-    encode,
 )
 
 from .builders import EXAMPLES, MESSAGE_TYPES, ROW, json_values

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.protocol import tokens
-from gymq.protocol.messages import BadMessage, Generated, Verify, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BadMessage, Generated, Verify
 from gymq.protocol.tokens import CallTokens, ContinuedPrompt, TokenChain, decode_ext, encode_ext, encode_json, pack
 
 decode = decoder(Generated)

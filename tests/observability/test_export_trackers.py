@@ -18,7 +18,8 @@ from gymq.bus import Bus
 from gymq.cli.export import export
 from gymq.cli.shared.errors import UsageError
 from gymq.protocol import subjects
-from gymq.protocol.messages import FailureClass, Outcome, Run, Unresolved, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import FailureClass, Outcome, Run, Unresolved
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.export import run_report
 from gymq.runs.export.mlflow import MlflowRun

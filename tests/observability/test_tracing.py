@@ -15,7 +15,8 @@ from gymq.bus import Bus
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
-from gymq.protocol.messages import Generate, Generated, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import Generate, Generated
 
 trace_service = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="pip install 'gymq[observability]'"

@@ -10,7 +10,8 @@ from gymq.bus import Bus
 from gymq.bus.rpc import calls as calls_module
 from gymq.bus.rpc.calls import Calls
 from gymq.failures import RolloutError
-from gymq.protocol.messages import Fail, FailureClass, Generate, Generated, Message, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Fail, FailureClass, Generate, Generated, Message
 from tests.support.waiting import DEADLINE_S
 
 from .conftest import Change

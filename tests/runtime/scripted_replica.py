@@ -14,7 +14,8 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import RETRIES
 from gymq.protocol import subjects
-from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Message, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Message
 from tests.support.waiting import DEADLINE_S
 
 decode = decoder(Generate, BlobRef)

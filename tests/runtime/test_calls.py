@@ -20,6 +20,7 @@ from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import RETRIES, RolloutError
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import (
     Accepted,
     BlobRef,
@@ -32,8 +33,6 @@ from gymq.protocol.messages import (
     Pong,
     Seed,
     Verified,
-    decoder,
-    encode,
 )
 from tests.support.waiting import DEADLINE_S, until
 

@@ -15,15 +15,9 @@ from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder
 from gymq.protocol.conversation import ConversationItems
-from gymq.protocol.messages import (
-    FailureClass,
-    Generate,
-    Generated,
-    GenerateNext,
-    NeedsPrefix,
-    decoder,
-)
+from gymq.protocol.messages import FailureClass, Generate, Generated, GenerateNext, NeedsPrefix
 from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link
 from gymq.runtime.conversations import Conversations
 from gymq.runtime.model_runner import ModelRunner

@@ -19,7 +19,8 @@ from gymq.defaults import InFlight
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
-from gymq.protocol.messages import Failure, FailureClass, Hold, Outcome, Task, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Failure, FailureClass, Hold, Outcome, Task, VerifiedRollout
 from gymq.runtime.attempts import Attempts
 from gymq.runtime.model_runner import ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner

@@ -14,7 +14,8 @@ from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
-from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import profiled_totals

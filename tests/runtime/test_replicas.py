@@ -12,7 +12,8 @@ from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server
 from gymq.model import Model, ModelRequest
 from gymq.protocol import subjects
-from gymq.protocol.messages import Load, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Load
 from gymq.runtime.model_runner import ModelRunner
 from tests.support.waiting import until, until_answer
 

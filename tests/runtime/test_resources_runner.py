@@ -14,6 +14,7 @@ from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import (
     Call,
     Close,
@@ -25,8 +26,6 @@ from gymq.protocol.messages import (
     ToolResult,
     Verified,
     Verify,
-    decoder,
-    encode,
 )
 from gymq.runtime import resources_runner
 from gymq.runtime.resources_runner import ResourcesRunner

@@ -15,7 +15,8 @@ from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.model import ModelLoad, ModelRequest
 from gymq.protocol import subjects
-from gymq.protocol.messages import Generate, Generated, Load, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Generate, Generated, Load
 from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until

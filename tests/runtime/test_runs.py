@@ -9,7 +9,8 @@ import pytest
 from gymq.bus import Bus, BusError, streams
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
 from gymq.runtime.services.profiler import Profiler, read_profile

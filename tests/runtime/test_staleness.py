@@ -16,7 +16,8 @@ from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights
 from gymq.runtime.attempts import Attempts
 from gymq.runtime.model_runner import ModelRunner
 from gymq.runtime.resources_runner import ResourcesRunner

@@ -18,7 +18,8 @@ from gymq.bus import streams
 from gymq.cluster.server import roles
 from gymq.cluster.server.roles import OPERATOR, ROLES, Role, role
 from gymq.protocol import messages, subjects
-from gymq.protocol.messages import Message, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import Message
 from gymq.protocol.subjects import SUBJECTS, BadToken, RolloutId, Subject
 
 PAGE = (Path(__file__).parents[2] / "subjects.md").read_text()

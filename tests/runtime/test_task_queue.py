@@ -9,7 +9,8 @@ import pytest
 from gymq.bus import Bus, streams
 from gymq.bus.pull import Delivery, Pull
 from gymq.protocol import subjects
-from gymq.protocol.messages import Priority, Task, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Priority, Task
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue import task_queue
 from gymq.queue.client import QueueClient

@@ -16,7 +16,8 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.protocol import subjects
-from gymq.protocol.messages import Generate, Generated, Weights, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Generate, Generated, Weights
 from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from gymq.weights import Pushed, PushError, push, pushing

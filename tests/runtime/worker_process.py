@@ -8,7 +8,8 @@ import sys
 
 from gymq.bus import Bus
 from gymq.bus.rpc.serving import Server
-from gymq.protocol.messages import BlobRef, Generate, Generated, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BlobRef, Generate, Generated
 
 
 async def main(url: str, worker: str, subject: str, group: str) -> None:

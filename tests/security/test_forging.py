@@ -9,7 +9,8 @@ from gymq.bus import Bus, BusError, Denied, streams
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
-from gymq.protocol.messages import Generate, Generated, Seed, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import Generate, Generated, Seed
 from gymq.protocol.subjects import TaskQueueName
 from tests.support.waiting import DEADLINE_S, until
 

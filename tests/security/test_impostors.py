@@ -17,6 +17,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.cluster.server.roles import role
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import (
     BlobRef,
     Cancel,
@@ -29,8 +30,6 @@ from gymq.protocol.messages import (
     Verified,
     VerifiedRollout,
     Verify,
-    decoder,
-    encode,
 )
 from gymq.queue.client import QueueClient
 from gymq.queue.outcome_store import OutcomeStore

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.protocol.messages import Generated, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import Generated
 from gymq.redaction import hide_options, names_secret, redact, without_credentials
 
 KEY = "sk-proj-0123456789abcdef"

@@ -21,7 +21,8 @@ import pytest
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.rpc.calls import Calls
 from gymq.protocol import subjects
-from gymq.protocol.messages import BlobRef, Generate, Generated, Task, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import BlobRef, Generate, Generated, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
 from tests.support.waiting import DEADLINE_S

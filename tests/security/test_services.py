@@ -9,7 +9,8 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.protocol import subjects
-from gymq.protocol.messages import Failure, FailureClass, Submission, Task, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Failure, FailureClass, Submission, Task
 from gymq.queue.client import QueueClient
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.services.intake import Intake

@@ -8,8 +8,9 @@ from typing import Any
 from gymq.bus import Bus
 from gymq.cluster.launch import Child, Cluster
 from gymq.protocol import subjects
+from gymq.protocol.codec import encode
 from gymq.protocol.instances import Instance
-from gymq.protocol.messages import Outcome, Task, VerifiedRollout, encode
+from gymq.protocol.messages import Outcome, Task, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import DEADLINE_S, until, until_answer
 

@@ -11,7 +11,8 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.protocol import subjects
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.services.profiler import Profiler
 from gymq.testing import reply

@@ -9,7 +9,8 @@ import pytest
 
 from gymq.bridge.viewer import Viewer
 from gymq.protocol import subjects
-from gymq.protocol.messages import DeadLetter, FailureClass, Task, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import DeadLetter, FailureClass, Task
 from gymq.queue.client import QueueClient
 from gymq.queue.steering import read_steering
 from gymq.runs.stored_runs import Runs

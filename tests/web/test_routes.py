@@ -14,7 +14,8 @@ from gymq.bridge.web.columns import DETAIL_CHARS, MOST_DETAILS
 from gymq.bus import streams
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
-from gymq.protocol.messages import DeadLetter, Stage, Timing, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import DeadLetter, Stage, Timing
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runtime.services.profiler import read_profile
 from gymq.testing import function_call, reply

@@ -13,7 +13,8 @@ from gymq.bus import Bus
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.protocol import subjects
-from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters

@@ -18,6 +18,7 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.failures import INTERRUPTED, RETRIES, CancelReason, RolloutError, SessionGone
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import (
     Accepted,
     BadMessage,
@@ -42,8 +43,6 @@ from gymq.protocol.messages import (
     Verified,
     Verify,
     call_id,
-    decoder,
-    encode,
 )
 
 ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also on a machine that is far too busy

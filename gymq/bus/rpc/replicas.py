@@ -13,7 +13,8 @@ from collections.abc import Callable
 from gymq.bus import Bus, Msg
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Load, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BadMessage, Load
 
 LISTEN_S = 2.0  # until every other has reported its load, heard this one and made room
 

@@ -18,6 +18,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import tokens_used
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
+from gymq.protocol.codec import decoder
 from gymq.protocol.conversation import ConversationItems, HeldConversation
 from gymq.protocol.messages import (
     BadMessage,
@@ -29,7 +30,6 @@ from gymq.protocol.messages import (
     Load,
     Message,
     NeedsPrefix,
-    decoder,
 )
 
 EXPIRES_S = 3.0  # a replica that published no load for so long is not asked by name

@@ -20,6 +20,7 @@ from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
+from gymq.protocol.codec import Decoder, decoder, encode
 from gymq.protocol.messages import (
     MAX_TEXT_CHARS,
     Accepted,
@@ -27,15 +28,12 @@ from gymq.protocol.messages import (
     BlobRef,
     Call,
     Cancel,
-    Decoder,
     Fail,
     FailureClass,
     Message,
     Ping,
     Pong,
     call_id,
-    decoder,
-    encode,
 )
 from gymq.redaction import redact, without_credentials
 

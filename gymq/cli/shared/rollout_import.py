@@ -31,17 +31,8 @@ from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import FAILURE_SEQUENCE, POLICY_VERSION, Manifest, RunFiles
 from gymq.errors import GymqError
 from gymq.protocol import subjects, token_forms
-from gymq.protocol.messages import (
-    BadMessage,
-    Failure,
-    FailureClass,
-    Outcome,
-    Run,
-    Stage,
-    Unresolved,
-    VerifiedRollout,
-    encode,
-)
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.foreign import rollout_lines
 

@@ -24,7 +24,8 @@ from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
-from gymq.protocol.messages import Run, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Run
 from gymq.runs.collection.input_checks import MAX_REASONS, check_changes, check_files, refusal
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.stored_runs import Runs

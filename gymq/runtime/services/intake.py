@@ -8,7 +8,8 @@ from gymq.bus import Bus, streams
 from gymq.bus.consumer import Consumer
 from gymq.bus.pull import Delivery
 from gymq.protocol import subjects
-from gymq.protocol.messages import BadMessage, Submission, Task, decoder
+from gymq.protocol.codec import decoder
+from gymq.protocol.messages import BadMessage, Submission, Task
 from gymq.queue.client import QueueClient
 from gymq.queue.dead_letters import store_dead_letter
 

@@ -11,7 +11,8 @@ from typing import Any, get_args
 from gymq.authoring import OptionsError, Reference
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
-from gymq.protocol.messages import FailureClass, ToolResult, Verified, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import FailureClass, ToolResult, Verified
 from gymq.resources import Resources
 from gymq.runtime.loading import registry
 from gymq.testing import Harness, HarnessSession, ScriptedModel

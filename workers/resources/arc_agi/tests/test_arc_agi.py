@@ -7,7 +7,8 @@ import pytest
 from gymq.workers.resources.arc_agi.worker import GridPuzzles, first_grid
 
 import gymq
-from gymq.protocol.messages import Verified, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Verified
 from gymq.testing import Harness, prompt, reply
 
 LENGTH = 1_000_000

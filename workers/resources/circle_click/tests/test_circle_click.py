@@ -14,7 +14,8 @@ from gymq.workers.resources.circle_click.worker import CircleClick
 from PIL import Image, ImageColor
 
 import gymq
-from gymq.protocol.messages import Verified, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Verified
 from gymq.testing import Harness, function_call, prompt, reply
 
 CIRCLES = [

@@ -7,7 +7,8 @@ import pytest
 from gymq.workers.resources.example_multi_step.worker import Synonyms
 
 import gymq
-from gymq.protocol.messages import Verified, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Verified
 from gymq.testing import Harness, function_call, prompt, reply
 
 ROW = {

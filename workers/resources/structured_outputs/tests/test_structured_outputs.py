@@ -14,7 +14,8 @@ from gymq.workers.resources.structured_outputs.validation import check_arguments
 from gymq.workers.resources.structured_outputs.worker import StructuredOutputs
 
 import gymq
-from gymq.protocol.messages import Verified, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Verified
 from gymq.testing import Harness, function_call, prompt, reply
 
 BOAT = {"type": "object", "properties": {"vessel": {"type": "string"}}}

@@ -9,7 +9,8 @@ from gymq.workers.resources.terminus_judge.batches import FORMATS, parse_object,
 from gymq.workers.resources.terminus_judge.worker import TerminusJudge
 
 import gymq
-from gymq.protocol.messages import Verified, decoder, encode
+from gymq.protocol.codec import decoder, encode
+from gymq.protocol.messages import Verified
 from gymq.testing import Harness, ScriptedModel, prompt, reply
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}

@@ -9,7 +9,8 @@ from gymq.workers.resources.xlam_fc import prepare
 from gymq.workers.resources.xlam_fc.worker import FunctionCalling, agree
 
 import gymq
-from gymq.protocol.messages import Verified, encode
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Verified
 from gymq.testing import Harness, function_call, prompt, reply
 
 TIDE = {"name": "tide", "arguments": {"port": "Cork"}}
