@@ -20,9 +20,9 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 from gymq.cluster.host import build
 from gymq.cluster.launch import Cluster
+from gymq.execution.attempts import Attempts
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, Task, VerifiedRollout
-from gymq.runtime.attempts import Attempts
 
 TURNS = 5
 IN_FLIGHT = 64

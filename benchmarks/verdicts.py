@@ -10,10 +10,10 @@ from collections.abc import Iterable
 
 import psutil
 
+from gymq.execution.loading.registry import WorkerNotFound
+from gymq.execution.loading.worker_description import worker_names
+from gymq.execution.loading.worker_source import WorkerSource, find_worker
 from gymq.resources import Resources
-from gymq.runtime.loading.registry import WorkerNotFound
-from gymq.runtime.loading.worker_description import worker_names
-from gymq.runtime.loading.worker_source import WorkerSource, find_worker
 from gymq.testing import Harness
 from gymq.testing.gold import play, read_gold
 

@@ -18,11 +18,11 @@ from typing import Any, Generic, Self
 from typing_extensions import TypeVar
 
 from gymq.agent import Agent, Rollout, run_to_verdict
+from gymq.execution.loading.contract import check_contract
+from gymq.execution.sessions import ResourcesWorker
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources, Verdict
-from gymq.runtime.loading.contract import check_contract
-from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
 _REFERENCES = {

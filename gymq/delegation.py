@@ -7,11 +7,11 @@ from typing import Any
 import pydantic
 
 from gymq.authoring import OptionsError, current_call
+from gymq.execution.loading import registry
+from gymq.execution.sessions import ResourcesWorker
 from gymq.failures import ComponentFailed, RolloutError
 from gymq.protocol.messages import FailureClass, Verified, Verify
 from gymq.resources import Resources, VerifyRequest
-from gymq.runtime.loading import registry
-from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
 _PASSED_ON = {FailureClass.JUDGE_FAILED, FailureClass.INVALID_TASK}

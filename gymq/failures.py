@@ -56,7 +56,7 @@ class Retries:
     call: Retry | None = None  # the same request, by its sender (`gymq.bus.rpc.calls`)
     effect: Retry | None = None  # the request of an agent, after its calls failed (`gymq.agent`)
     verdict: Retry | None = None  # the verdict on a response that is there (`gymq.agent`)
-    rollout: Retry | None = None  # the whole rollout, in a new session (`gymq.runtime.attempts`)
+    rollout: Retry | None = None  # the whole rollout, in a new session (`gymq.execution.attempts`)
 
 
 _NEVER = Retries()

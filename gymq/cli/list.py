@@ -28,8 +28,8 @@ def list(
     import msgspec
 
     from gymq.cli.actions.list import print_benchmarks, print_facts
+    from gymq.execution.loading.worker_description import describe_worker, worker_names
     from gymq.render import listing_console
-    from gymq.runtime.loading.worker_description import describe_worker, worker_names
 
     console = listing_console()
     if kind == "benchmarks":

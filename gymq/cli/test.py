@@ -43,8 +43,8 @@ def test(
 
     from gymq.cli.actions.test import check, settings_of
     from gymq.config import Config, ConfigError
+    from gymq.execution.loading.worker_source import find_worker
     from gymq.render import printable
-    from gymq.runtime.loading.worker_source import find_worker
     from gymq.testing import Check
 
     if input is not None and not input.is_file():

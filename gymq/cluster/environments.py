@@ -19,9 +19,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gymq.errors import GymqError
+from gymq.execution.loading.registry import spec_of
 from gymq.processes import installer
 from gymq.protocol.instances import Kind
-from gymq.runtime.loading.registry import spec_of
 
 REQUIREMENTS_FILE = "requirements.txt"
 INSTALL_S = 1500.0  # to install what one worker requires

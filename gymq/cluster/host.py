@@ -34,6 +34,13 @@ from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.cluster import event_loop, logs
 from gymq.errors import GymqError
+from gymq.execution.agent_runner import AgentRunner
+from gymq.execution.loading import registry
+from gymq.execution.model_runner import BusModels, ModelRunner
+from gymq.execution.resources_runner import ResourcesRunner
+from gymq.execution.services.intake import Intake
+from gymq.execution.services.janitor import Janitor
+from gymq.execution.services.profiler import Profiler
 from gymq.failures import author_location
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory, parent_death
@@ -42,13 +49,6 @@ from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
-from gymq.runtime.agent_runner import AgentRunner
-from gymq.runtime.loading import registry
-from gymq.runtime.model_runner import BusModels, ModelRunner
-from gymq.runtime.resources_runner import ResourcesRunner
-from gymq.runtime.services.intake import Intake
-from gymq.runtime.services.janitor import Janitor
-from gymq.runtime.services.profiler import Profiler
 from gymq.weights.follower import WeightsFailed
 
 log = logging.getLogger("gymq.cluster.host")

@@ -25,9 +25,9 @@ from gymq.cluster.host import READY, HostSpec
 from gymq.cluster.server import EmbeddedServer, ServerError
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.errors import GymqError
+from gymq.execution.services.run_queues import RunQueues
 from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import ROLE_OF, Instance
-from gymq.runtime.services.run_queues import RunQueues
 
 log = logging.getLogger("gymq.launch")
 

@@ -17,13 +17,13 @@ from gymq.authoring import CurrentCall, current_call
 from gymq.cluster.host import build
 from gymq.config import Config
 from gymq.errors import GymqError
+from gymq.execution.sessions import ResourcesWorker
 from gymq.failures import InvalidTask, RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import FailureClass, Seed, Stage, ToolCall, ToolResult, Verified, Verify
 from gymq.resources import ModelCaller, Resources
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
-from gymq.runtime.sessions import ResourcesWorker
 
 VERIFY_TIMEOUT_S = 600.0  # for one response, its replayed calls included
 

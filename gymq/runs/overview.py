@@ -9,10 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from gymq.bus import Bus, streams
+from gymq.execution.services.profiler import read_profile
 from gymq.protocol.messages import Profile, Run
 from gymq.runs.cluster_status import QueueState, WorkerState, read_queues, read_workers
 from gymq.runs.stored_runs import Runs, profiled_totals
-from gymq.runtime.services.profiler import read_profile
 from gymq.stats.running import AgentSnapshot
 
 NEWEST_RUNS = 10

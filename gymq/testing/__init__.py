@@ -10,7 +10,7 @@ async def test_nothing_fools_it():
     assert report.ok, report.problems
 """
 
-from gymq.runtime.loading.registry import find_class
+from gymq.execution.loading.registry import find_class
 from gymq.testing.auditing import audit
 from gymq.testing.harness import Harness, HarnessSession
 from gymq.testing.report import AuditError, AuditReport, Check

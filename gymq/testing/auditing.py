@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gymq.config import Config, load
+from gymq.execution.loading.worker_source import WorkerSource, find_worker
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.redaction import hide, names_secret
 from gymq.resources import Resources
-from gymq.runtime.loading.worker_source import WorkerSource, find_worker
 from gymq.testing.audited import PLANTED_SECRET, AuditedEnvironment
 from gymq.testing.checks import Checks
 from gymq.testing.gold import read_gold

@@ -10,9 +10,9 @@ from gymq.cluster.host import build
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import AGENT_REF, PARAMS, AgentRef, RowError
+from gymq.execution.loading.worker_source import WorkerSource
 from gymq.protocol.instances import Instance
 from gymq.resources import Resources
-from gymq.runtime.loading.worker_source import WorkerSource
 
 
 class ExampleRow(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlFile
+from gymq.execution.loading.worker_source import WorkerSource
 from gymq.resources import Resources
-from gymq.runtime.loading.worker_source import WorkerSource
 from gymq.testing.harness import HarnessSession
 from gymq.testing.report import REPLIES, AuditError
 from gymq.testing.scripts import JudgeRule, function_call, reply, texts_in

@@ -7,11 +7,11 @@ from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
 
+from gymq.execution.loading.contract import check_contract
+from gymq.execution.sessions import ResourcesWorker
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Seed, ToolCall, ToolResult, Verify
 from gymq.resources import ModelCaller, Resources, Verdict
-from gymq.runtime.loading.contract import check_contract
-from gymq.runtime.sessions import ResourcesWorker
 
 _TIMEOUT_S = 600.0
 

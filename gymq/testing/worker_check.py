@@ -21,13 +21,13 @@ from gymq.config import Config, ConfigError
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import FAILURE_CLASS, RowError
+from gymq.execution.loading.registry import WorkerNotFound
+from gymq.execution.loading.worker_source import WorkerSource
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.resources import Resources
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
-from gymq.runtime.loading.registry import WorkerNotFound
-from gymq.runtime.loading.worker_source import WorkerSource
 from gymq.testing import Check, Harness, reply
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
 from gymq.workers import SHIPPED

@@ -12,8 +12,8 @@ from gymq.cli.shared.configuration import check_instances, read_config
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError, UnknownInstances
 from gymq.errors import GymqError
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.instances import KIND_OF
-from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.workers import SHIPPED
 from tests.support.compatibility import record
 

@@ -8,10 +8,10 @@ from typing import Any
 from gymq.agent import Rollout
 from gymq.agent_harness import AgentHarness
 from gymq.bus import Bus, BusError
+from gymq.execution.journal import Journal
 from gymq.protocol import subjects
 from gymq.protocol.messages import Call, Generate, Message, Seeded, Task
 from gymq.resources import Verdict
-from gymq.runtime.journal import Journal
 
 FOR_EVER = 10**6
 

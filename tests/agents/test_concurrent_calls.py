@@ -12,11 +12,11 @@ from gymq import responses
 from gymq.agent import Rollout, Session, run_to_verdict
 from gymq.agent_harness import AgentHarness
 from gymq.bus import Bus, BusError
+from gymq.execution import journal as journal_module
+from gymq.execution.journal import Journal
 from gymq.protocol import subjects
 from gymq.protocol.messages import Call, Generate, Generated, Message, Task, ToolCall
 from gymq.resources import Verdict
-from gymq.runtime import journal as journal_module
-from gymq.runtime.journal import Journal
 from gymq.testing import function_call, prompt, reply
 from tests.support.waiting import until
 

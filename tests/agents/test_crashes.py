@@ -19,7 +19,7 @@ import gymq
 from gymq import responses
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
-from gymq.runtime.loading.registry import find_class
+from gymq.execution.loading.registry import find_class
 from gymq.testing import function_call, prompt, reply
 
 from .crashes import uninterrupted, with_a_crash

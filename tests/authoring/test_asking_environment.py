@@ -7,8 +7,8 @@ from gymq.workers.agents.answering_agent.example_environment import Sums
 
 import gymq
 from gymq import responses
+from gymq.execution.loading.contract import ContractError, check_contract
 from gymq.protocol.messages import FailureClass
-from gymq.runtime.loading.contract import ContractError, check_contract
 from gymq.testing import Harness, reply
 
 ROW = {"a": 3, "b": 4, "responses_create_params": {"input": []}}

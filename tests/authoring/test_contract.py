@@ -8,11 +8,11 @@ import pytest
 
 import gymq
 from gymq.agent_harness import AgentHarness
+from gymq.execution.loading.contract import ContractError, check_contract
+from gymq.execution.loading.registry import WorkerNotFound, find_class
+from gymq.execution.loading.worker_description import worker_names
+from gymq.execution.loading.worker_source import find_worker
 from gymq.protocol.instances import Kind
-from gymq.runtime.loading.contract import ContractError, check_contract
-from gymq.runtime.loading.registry import WorkerNotFound, find_class
-from gymq.runtime.loading.worker_description import worker_names
-from gymq.runtime.loading.worker_source import find_worker
 from gymq.testing import Harness
 
 # The body of a class derived from gymq.Resources, and what is said of it, at a line of the file.

@@ -6,7 +6,7 @@ import warnings
 import pytest
 
 import gymq
-from gymq.runtime.loading.contract import check_contract
+from gymq.execution.loading.contract import check_contract
 from gymq.testing import Harness, prompt, reply
 
 ROW = prompt("?")

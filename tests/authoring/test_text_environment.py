@@ -7,7 +7,7 @@ import pytest
 from gymq.workers.agents.gymnasium_agent.example_environment import Guess
 
 import gymq
-from gymq.runtime.loading.contract import ContractError, check_contract
+from gymq.execution.loading.contract import ContractError, check_contract
 from gymq.testing import Harness, prompt, reply
 
 ROW = {**prompt("Reply with a number only."), "number": 42, "highest": 100}

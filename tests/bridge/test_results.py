@@ -13,11 +13,11 @@ from gymq.bridge import InstanceAddress, rollouts
 from gymq.bridge.failures import BridgeError
 from gymq.bus import streams
 from gymq.data.failure_status import status_of
+from gymq.execution.loading.registry import find_class
 from gymq.failures import RETRYABLE
 from gymq.protocol.messages import FailureClass
 from gymq.queue.client import QueueClient
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.loading.registry import find_class
 from tests.support.waiting import until
 
 from .engine import Body, say

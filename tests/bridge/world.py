@@ -16,13 +16,13 @@ from gymq.bus import Bus, streams
 from gymq.bus.discovery import ServiceListing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.execution.agent_runner import AgentRunner
+from gymq.execution.model_runner import BusModels, ModelRunner
+from gymq.execution.resources_runner import ResourcesRunner
 from gymq.model import Model
 from gymq.processes import KillableProcesses
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Resources
-from gymq.runtime.agent_runner import AgentRunner
-from gymq.runtime.model_runner import BusModels, ModelRunner
-from gymq.runtime.resources_runner import ResourcesRunner
 from tests.security.conftest import RoleServer
 from tests.support.ports import free_port
 from tests.support.queues import queues_of_runs

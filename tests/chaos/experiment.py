@@ -21,10 +21,10 @@ from gymq.bus.jetstream import JetStream
 from gymq.cluster.launch import Child, Cluster
 from gymq.cluster.server.store import Store
 from gymq.data.run_files import RunFiles
+from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.services.profiler import read_profile
 
 from .fault_injector import Fault, FaultInjector
 from .scenario import Scenario, instances

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 import pytest
 
 import gymq
+from gymq.execution.sessions import ResourcesWorker
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, Message, Seed, ToolCall, ToolResult, Verify
-from gymq.runtime.sessions import ResourcesWorker
 from gymq.testing import prompt, reply
 from tests.support.waiting import until
 

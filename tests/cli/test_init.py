@@ -12,7 +12,7 @@ from string import Template
 import pytest
 
 from gymq.cli import scaffold
-from gymq.runtime.loading.worker_source import find_worker
+from gymq.execution.loading.worker_source import find_worker
 
 from .conftest import Command
 

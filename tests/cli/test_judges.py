@@ -8,7 +8,7 @@ import pytest
 from gymq.cli.actions.test import settings_of
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.parameters import WorkerSources
-from gymq.runtime.loading.worker_source import find_worker
+from gymq.execution.loading.worker_source import find_worker
 
 JUDGED = """
 import gymq

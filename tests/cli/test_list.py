@@ -5,7 +5,7 @@ import json
 import pytest
 
 from gymq.cli import make_app
-from gymq.runtime.loading.worker_description import describe_worker, worker_names
+from gymq.execution.loading.worker_description import describe_worker, worker_names
 
 RIGHT_OR_NOT = """
 import gymq

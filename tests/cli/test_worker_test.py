@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gymq.runtime.loading.worker_source import find_worker
+from gymq.execution.loading.worker_source import find_worker
 from gymq.testing import worker_check
 
 AGENT = "class {}(gymq.Agent):\n    async def converse(self, rollout, session): ...\n"

@@ -9,11 +9,11 @@ import pytest
 import gymq
 from gymq.authoring import OptionsError
 from gymq.config import ConfigError
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.judge import JudgeOptions
 from gymq.model import ModelRequest
 from gymq.responses import output_text, validate_response
 from gymq.runs.collection.arguments import FunctionModel, read_setup, write_rows
-from gymq.runtime.loading.registry import WorkerNotFound
 from gymq.testing import reply
 
 

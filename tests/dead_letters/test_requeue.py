@@ -10,6 +10,8 @@ import pytest
 
 from gymq.bus import streams
 from gymq.data.materialise import MaterialiseOptions
+from gymq.execution.journal import Journal
+from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, Failure, FailureClass, Generated, Stage, Submission, VerifiedRollout
@@ -19,8 +21,6 @@ from gymq.queue.dead_letters import DeadLetterEntry, store_dead_letter
 from gymq.responses import last_assistant_text
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
-from gymq.runtime.journal import Journal
-from gymq.runtime.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.testing import prompt, reply
 
 from .conftest import DeadLetterCluster, badly, well

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from gymq.config import load
+from gymq.execution.loading import registry
 from gymq.responses import function_call_output, validate_params
-from gymq.runtime.loading import registry
 from gymq.testing import Harness, function_call, reply
 
 DEMO = Path(__file__).parents[2] / "examples" / "demo"

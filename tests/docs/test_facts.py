@@ -11,12 +11,12 @@ from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.bus.rpc.serving import ACCEPT_AFTER_S
 from gymq.cli.actions.list import RESOURCES_COLUMNS, resources_cells
 from gymq.defaults import MAX_TIMEOUT_S
+from gymq.execution.loading import registry
+from gymq.execution.loading.worker_description import describe_worker
+from gymq.execution.model_runner import LOOK_EVERY_S
 from gymq.failures import RETRIES, RETRYABLE
 from gymq.protocol.codec import COMPRESS_ABOVE_BYTES
 from gymq.protocol.messages import MAX_BODY_BYTES, Stage
-from gymq.runtime.loading import registry
-from gymq.runtime.loading.worker_description import describe_worker
-from gymq.runtime.model_runner import LOOK_EVERY_S
 from gymq.weights.follower import READ_AGAIN_S
 
 from .blocks import ROOT

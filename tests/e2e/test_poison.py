@@ -11,9 +11,9 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
+from gymq.execution.services.profiler import last_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
-from gymq.runtime.services.profiler import last_profile
 from tests.support.waiting import until_answer
 
 from .running_cluster import RunningCluster, instances, row

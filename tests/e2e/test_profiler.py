@@ -10,13 +10,13 @@ import pytest
 
 from gymq.cluster.host import HostSpec
 from gymq.data.materialise import MaterialiseOptions
+from gymq.execution.services.profiler import last_profile, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.services.profiler import last_profile, read_profile
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 from tests.support.waiting import until_answer

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.runtime.loading import registry
-from gymq.runtime.loading.registry import WorkerNotFound
+from gymq.execution.loading import registry
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.testing import Harness, prompt, reply
 
 ONE = """

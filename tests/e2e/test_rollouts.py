@@ -162,7 +162,7 @@ async def test_an_error_in_an_agents_own_code_is_a_failure_that_says_what_it_was
     assert said in failed.message
     if how == "raise":
         assert re.search(r"\n  \S+\.py:\d+ in run: raise KeyError", failed.message)
-        assert "gymq/runtime/attempts.py" not in failed.message
+        assert "gymq/execution/attempts.py" not in failed.message
 
 
 async def test_a_task_that_kills_its_agent_every_time_ends_as_a_failure(outcomes: dict[str, Outcome]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gymq.config import load
-from gymq.runtime.loading.registry import find_class
+from gymq.execution.loading.registry import find_class
 
 MODELS = Path(__file__).parents[2] / "workers" / "models"
 ENDPOINT = [

@@ -12,12 +12,12 @@ import gymq
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.execution.attempts import Attempts
+from gymq.execution.model_runner import ModelRunner
+from gymq.execution.resources_runner import ResourcesRunner
 from gymq.failures import RETRIES, Retries, Retry
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Outcome, Task
-from gymq.runtime.attempts import Attempts
-from gymq.runtime.model_runner import ModelRunner
-from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
 
 SHORT_S = 0.01

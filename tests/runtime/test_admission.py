@@ -15,9 +15,9 @@ from gymq.bus.rpc.admission import FILL, FIRST_TOKENS, KvBudget, KvBudgets
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
+from gymq.execution.model_runner import ModelRunner
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate
-from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until
 

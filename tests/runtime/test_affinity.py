@@ -11,9 +11,9 @@ from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
+from gymq.execution.model_runner import ModelRunner
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
-from gymq.runtime.model_runner import ModelRunner
 from tests.support.waiting import DEADLINE_S, until
 
 TURNS = 5

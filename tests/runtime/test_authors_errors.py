@@ -12,11 +12,11 @@ import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus
+from gymq.execution.attempts import Attempts
+from gymq.execution.model_runner import ModelRunner
 from gymq.failures import MAX_FRAMES, RolloutError, describe_author_error
 from gymq.model import ModelRequest
 from gymq.protocol.messages import Failure, FailureClass, Generate, Task
-from gymq.runtime.attempts import Attempts
-from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import Harness, reply
 
 

@@ -7,11 +7,11 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.cluster.server import EmbeddedServer
+from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.services.profiler import Profiler, read_profile
 
 Connect = Callable[[str], Awaitable[Bus]]
 

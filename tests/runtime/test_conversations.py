@@ -12,6 +12,8 @@ from gymq.bus import Bus, Msg
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
+from gymq.execution.conversations import Conversations
+from gymq.execution.model_runner import ModelRunner
 from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.protocol import subjects
@@ -19,8 +21,6 @@ from gymq.protocol.codec import decoder
 from gymq.protocol.conversation import ConversationItems
 from gymq.protocol.messages import FailureClass, Generate, Generated, GenerateNext, NeedsPrefix
 from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link
-from gymq.runtime.conversations import Conversations
-from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S
 

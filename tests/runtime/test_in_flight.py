@@ -16,14 +16,14 @@ from gymq.bus.rpc.serving import Server
 from gymq.data.records import Record
 from gymq.data.results import encode_result
 from gymq.defaults import InFlight
+from gymq.execution.attempts import Attempts
+from gymq.execution.model_runner import ModelRunner
+from gymq.execution.resources_runner import ResourcesRunner
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Hold, Outcome, Task, VerifiedRollout
-from gymq.runtime.attempts import Attempts
-from gymq.runtime.model_runner import ModelRunner
-from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
 from gymq.weights import Pushed, holding, push
 from tests.runtime.test_weights import safetensors

@@ -13,12 +13,12 @@ from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.execution import model_runner
+from gymq.execution.model_runner import BusModels, ModelRunner
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.model import ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.messages import FailureClass, Generate, Generated
-from gymq.runtime import model_runner
-from gymq.runtime.model_runner import BusModels, ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S
 

@@ -20,9 +20,9 @@ from gymq.bus.rpc.process_reports import (
     read_cluster_report,
 )
 from gymq.bus.rpc.serving import Server
+from gymq.execution.model_runner import ModelRunner
 from gymq.protocol.messages import Generate, Verify
 from gymq.protocol.subjects import model
-from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until, until_answer
 

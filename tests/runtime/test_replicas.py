@@ -10,11 +10,11 @@ from gymq.bus import Bus
 from gymq.bus.rpc import replicas
 from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server
+from gymq.execution.model_runner import ModelRunner
 from gymq.model import Model, ModelRequest
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Load
-from gymq.runtime.model_runner import ModelRunner
 from tests.support.waiting import until, until_answer
 
 from .conftest import Connect

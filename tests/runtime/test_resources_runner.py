@@ -11,6 +11,8 @@ import gymq
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.execution import resources_runner
+from gymq.execution.resources_runner import ResourcesRunner
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
@@ -27,8 +29,6 @@ from gymq.protocol.messages import (
     Verified,
     Verify,
 )
-from gymq.runtime import resources_runner
-from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
 from tests.support.waiting import DEADLINE_S, until
 

@@ -13,11 +13,11 @@ from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
+from gymq.execution.model_runner import ModelRunner
 from gymq.model import ModelLoad, ModelRequest
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Generate, Generated, Load
-from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until
 

@@ -8,12 +8,12 @@ import pytest
 
 from gymq.bus import Bus, BusError, streams
 from gymq.cluster.server import EmbeddedServer
+from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.services.profiler import Profiler, read_profile
 
 Connect = Callable[[str], Awaitable[Bus]]
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 import gymq
+from gymq.execution.sessions import ResourcesWorker
 from gymq.failures import ComponentFailed, InvalidTask, JudgeFailed, RolloutError, ToolError
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import (
@@ -23,7 +24,6 @@ from gymq.protocol.messages import (
     Verify,
 )
 from gymq.resources import Verdict
-from gymq.runtime.sessions import ResourcesWorker
 from gymq.testing import Harness, prompt, reply
 from tests.support.waiting import DEADLINE_S, until
 
@@ -353,9 +353,9 @@ async def test_idle_sessions_are_closed_and_others_are_not(
     running = asyncio.create_task(worker.in_session(busy, tool_call(1, "wait")))
     await until(lambda: "wait" in author.events)
     now = worker.sessions[used].last_used
-    monkeypatch.setattr("gymq.runtime.sessions.time.monotonic", lambda: now + author.session_ttl_s - 1)
+    monkeypatch.setattr("gymq.execution.sessions.time.monotonic", lambda: now + author.session_ttl_s - 1)
     await worker.in_session(used, tool_call(1, "add", amount=1))
-    monkeypatch.setattr("gymq.runtime.sessions.time.monotonic", lambda: now + author.session_ttl_s + 1)
+    monkeypatch.setattr("gymq.execution.sessions.time.monotonic", lambda: now + author.session_ttl_s + 1)
     async with asyncio.timeout(DEADLINE_S):
         assert await worker.close_idle() == 1
     assert set(worker.sessions) == {busy, used}

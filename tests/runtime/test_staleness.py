@@ -12,15 +12,15 @@ from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.data.run_files import failure_row, output_row
+from gymq.execution.attempts import Attempts
+from gymq.execution.model_runner import ModelRunner
+from gymq.execution.resources_runner import ResourcesRunner
 from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights
-from gymq.runtime.attempts import Attempts
-from gymq.runtime.model_runner import ModelRunner
-from gymq.runtime.resources_runner import ResourcesRunner
 from gymq.testing import prompt, reply
 from gymq.weights.staleness import Staleness
 from tests.support.waiting import until

@@ -14,11 +14,11 @@ from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import ServiceListing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.execution.model_runner import ModelRunner
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Generate, Generated, Weights
-from gymq.runtime.model_runner import ModelRunner
 from gymq.testing import reply
 from gymq.weights import Pushed, PushError, push, pushing
 from gymq.weights.follower import WeightsFailed

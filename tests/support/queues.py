@@ -4,7 +4,7 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from gymq.bus import Bus
-from gymq.runtime.services.run_queues import RunQueues
+from gymq.execution.services.run_queues import RunQueues
 
 
 @contextlib.asynccontextmanager

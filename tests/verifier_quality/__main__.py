@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import gymq
-from gymq.runtime.loading import registry
+from gymq.execution.loading import registry
 from gymq.testing import Harness, ScriptedModel, reply
 
 from .archives import ARCHIVES, unpacked

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import gymq
-from gymq.runtime.loading.registry import WorkerNotFound
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.testing import audit
 from gymq.testing.report import CHECKS, AuditError
 

@@ -9,9 +9,9 @@ from gymq.workers.resources.mini_swe_agent.worker import find_patch
 
 import gymq
 from gymq.config import load
+from gymq.execution.loading import registry
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import FailureClass, Verified
-from gymq.runtime.loading import registry
 from gymq.testing import Harness, ScriptedModel, reply
 
 from .hostile import RESPONSES

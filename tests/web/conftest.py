@@ -10,11 +10,11 @@ import aiohttp
 import pytest
 
 from gymq.bus import Bus
+from gymq.execution.services.profiler import Profiler
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout
 from gymq.queue.outcome_store import OutcomeStore
-from gymq.runtime.services.profiler import Profiler
 from gymq.testing import reply
 from tests.bridge.environments import Counter
 from tests.bridge.world import World

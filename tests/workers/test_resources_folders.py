@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gymq.config import load
-from gymq.runtime.loading import registry
+from gymq.execution.loading import registry
 
 RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
 MODEL = RESOURCES.parent / "models" / "simulated_model" / "config.yaml"

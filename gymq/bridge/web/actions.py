@@ -12,6 +12,7 @@ from gymq.bridge.web.run_views import MOST_SEARCHED
 from gymq.bus import Bus
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
+from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
@@ -21,7 +22,6 @@ from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.steering import Retuning, steer
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.requeue import NotRequeued, Requeuer, RequeueResult
 
 MOST_REQUEUED = 200  # letters of one request; the page asks again while there are more
 PATIENCE_S = 30.0

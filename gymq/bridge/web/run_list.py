@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator, Sequence
 import msgspec
 
 from gymq.bus import Bus
+from gymq.execution.services.profiler import read_profile
 from gymq.protocol.messages import Run
 from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.run_states import Queued, RunState, is_empty, read_queued, state_of
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.services.profiler import read_profile
 
 PAGE = 25
 MOST_SORTED = 500  # runs, the newest, that are sorted by what only their checkpoints say

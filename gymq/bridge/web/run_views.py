@@ -12,6 +12,7 @@ import msgspec
 from gymq.bridge.failures import run_not_found
 from gymq.bridge.web.histogram import Bar, histogram
 from gymq.bus import Bus, streams
+from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import Profile, Run
 from gymq.protocol.subjects import RolloutId
@@ -19,7 +20,6 @@ from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.run_states import RunState, read_queued, state_of
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.services.profiler import read_profile
 from gymq.stats.running import RunningProfile, Slow
 
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often

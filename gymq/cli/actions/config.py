@@ -14,9 +14,9 @@ from gymq.authoring import OptionsError
 from gymq.cli.shared.configuration import check_instance
 from gymq.cli.shared.errors import UsageError
 from gymq.config import Config, ConfigError, Instance, masked
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import listing, listing_console, printable
-from gymq.runtime.loading.registry import WorkerNotFound
 
 ACTIONS = ("show", "check")
 

@@ -24,11 +24,11 @@ from gymq.data.jsonl import atomic_write, parse_object
 from gymq.data.prompt import RowPrompt
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.token_counts import token_counter
+from gymq.execution.loading.registry import WorkerNotFound, find_class
+from gymq.execution.loading.worker_description import worker_names
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
 from gymq.runs.collection.preparation import prepare
-from gymq.runtime.loading.registry import WorkerNotFound, find_class
-from gymq.runtime.loading.worker_description import worker_names
 
 
 def make_data(

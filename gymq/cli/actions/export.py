@@ -13,6 +13,7 @@ from gymq.bus import Bus
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.defaults import TokenForm
+from gymq.execution.services.profiler import last_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.redaction import environment_secrets, hide
@@ -24,7 +25,6 @@ from gymq.runs.export.training_sets import TrainingSet, TrainingSetFile
 from gymq.runs.export.trajectories import TrajectoryFile, TrajectoryForm
 from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.services.profiler import last_profile
 from gymq.stats.running import RunningProfile
 
 PARQUET = ".parquet"

@@ -14,8 +14,8 @@ from gymq.config import ConfigError, load
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import dataset_blocks
 from gymq.defaults import Kind
+from gymq.execution.loading.worker_description import WorkerDescription, describe_worker
 from gymq.render import listing, printable
-from gymq.runtime.loading.worker_description import WorkerDescription, describe_worker
 
 
 def print_facts(kind: Kind, facts: Sequence[WorkerDescription], console: Console) -> None:

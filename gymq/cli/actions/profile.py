@@ -21,12 +21,12 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.table import field_table, profile_table, rate_table
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
+from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.render import listing_console, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.stats.files import ReportFiles, read_statistics
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile

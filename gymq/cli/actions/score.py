@@ -19,13 +19,13 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server import find_running
 from gymq.config import Config
 from gymq.data.run_files import RunFiles
+from gymq.execution.model_runner import BusModels
 from gymq.failures import JudgeFailed
 from gymq.render import first_words, listing, listing_console
 from gymq.resources import ModelCaller
 from gymq.runs.local_verifiers import Verifiers
 from gymq.runs.score import ScoreOptions, ScoreSummary
 from gymq.runs.score import score as score_file
-from gymq.runtime.model_runner import BusModels
 
 MOST_CHANGES = 10
 

@@ -12,8 +12,8 @@ from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, POLICY, read_config
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError
+from gymq.execution.loading.worker_source import WorkerSource
 from gymq.render import STATUS_STYLES, printable
-from gymq.runtime.loading.worker_source import WorkerSource
 from gymq.testing import Check
 from gymq.testing.worker_check import check_worker
 

@@ -20,8 +20,8 @@ from gymq.cli.shared.rollout_import import import_rollouts
 from gymq.cluster import logs
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running
 from gymq.cluster.server.store import Store
+from gymq.execution.services.profiler import Profiler
 from gymq.render import printable
-from gymq.runtime.services.profiler import Profiler
 
 LOOK_EVERY_S = 0.5
 

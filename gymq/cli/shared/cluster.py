@@ -18,10 +18,10 @@ from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.config import Config, Instance
 from gymq.config.process_settings import process_variables
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import say
 from gymq.runs.stored_runs import Runs
-from gymq.runtime.loading.registry import WorkerNotFound
 
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"

@@ -18,11 +18,11 @@ from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
+from gymq.execution.loading.implied import implied_overrides
+from gymq.execution.loading.model_options import model_options
+from gymq.execution.loading.registry import WorkerNotFound
+from gymq.execution.loading.worker_source import instance_name
 from gymq.render import say
-from gymq.runtime.loading.implied import implied_overrides
-from gymq.runtime.loading.model_options import model_options
-from gymq.runtime.loading.registry import WorkerNotFound
-from gymq.runtime.loading.worker_source import instance_name
 
 POLICY = "policy_model"
 JUDGE = "judge"

@@ -15,11 +15,11 @@ import msgspec
 from gymq import responses
 from gymq.authoring import Worker
 from gymq.config import Config, UnknownInstances, load
+from gymq.execution.loading.contract import check_contract
+from gymq.execution.loading.model_options import model_fields
+from gymq.execution.loading.worker_source import find_worker
 from gymq.model import Model, ModelRequest
 from gymq.resources import Resources
-from gymq.runtime.loading.contract import check_contract
-from gymq.runtime.loading.model_options import model_fields
-from gymq.runtime.loading.worker_source import find_worker
 
 POLICY = "policy_model"
 MOCK = "simulated_model"

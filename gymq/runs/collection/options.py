@@ -13,8 +13,8 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import DEFAULT_WINDOW, TokenForm
 from gymq.errors import GymqError
+from gymq.execution.loading.worker_source import instance_name
 from gymq.runs.collection.failure_limit import MaxFailures
-from gymq.runtime.loading.worker_source import instance_name
 
 MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the run add to it
 

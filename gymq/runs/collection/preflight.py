@@ -15,6 +15,7 @@ from gymq.cluster.host import WorkerFailed, build
 from gymq.config import Config
 from gymq.data.jsonl import JsonlFile, parse_object
 from gymq.data.run_files import RunFiles
+from gymq.execution.loading.registry import WorkerNotFound
 from gymq.failures import InvalidTask, RolloutError
 from gymq.model import Model
 from gymq.protocol.instances import Instance
@@ -22,7 +23,6 @@ from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
 from gymq.runs.collection.input_checks import check_changes, check_files, check_first_rows
 from gymq.runs.collection.options import CollectError, CollectOptions
-from gymq.runtime.loading.registry import WorkerNotFound
 
 PROBE_S = 10.0  # for the answer to the first request of a model
 

@@ -9,12 +9,12 @@ from types import ModuleType
 from typing import Any, get_args
 
 from gymq.authoring import OptionsError, Reference
+from gymq.execution.loading import registry
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import FailureClass, ToolResult, Verified
 from gymq.resources import Resources
-from gymq.runtime.loading import registry
 from gymq.testing import Harness, HarnessSession, ScriptedModel
 
 from ..cases import ResourcesCase, ToolCall

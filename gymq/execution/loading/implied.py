@@ -10,8 +10,8 @@ from gymq.agent import Agent
 from gymq.authoring import Worker
 from gymq.config import Config, Instance
 from gymq.config.process_settings import TOKEN_ID_CAPTURE, is_enabled
+from gymq.execution.loading import registry
 from gymq.model import Model
-from gymq.runtime.loading import registry
 
 TOKEN_IDS = "return_token_id_information"
 VERIFIER = "_verifier"  # end of an instance's name

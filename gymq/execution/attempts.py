@@ -13,6 +13,7 @@ from gymq.agent import Agent, Caller, Rollout, run_to_verdict
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.errors import GymqError
+from gymq.execution.journal import Journal, PoisonTask
 from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
 from gymq.protocol.messages import (
     MAX_TEXT_CHARS,
@@ -27,7 +28,6 @@ from gymq.protocol.messages import (
 )
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Verdict
-from gymq.runtime.journal import Journal, PoisonTask
 from gymq.weights.staleness import Staleness, StalenessLimit, Superseded
 
 log = logging.getLogger("gymq.agent")

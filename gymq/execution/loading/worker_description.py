@@ -12,10 +12,10 @@ from pathlib import Path
 import msgspec
 
 from gymq.authoring import Worker
+from gymq.execution.loading.registry import WorkerNotFound, entered_modules, find_class
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
-from gymq.runtime.loading.registry import WorkerNotFound, entered_modules, find_class
 from gymq.workers import SHIPPED
 
 

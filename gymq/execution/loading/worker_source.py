@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.authoring import Worker
+from gymq.execution.loading import registry
+from gymq.execution.loading.registry import BASES, InvalidWorker, WorkerNotFound
 from gymq.processes import file_modules
 from gymq.protocol.instances import Instance, Kind
-from gymq.runtime.loading import registry
-from gymq.runtime.loading.registry import BASES, InvalidWorker, WorkerNotFound
 
 WORKER_FILE = "worker.py"
 

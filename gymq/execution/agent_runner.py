@@ -16,6 +16,8 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.admission import KvBudget, KvBudgets
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
+from gymq.execution.attempts import COMMON, Attempts, Settled, failure_of
+from gymq.execution.journal import Fenced, Journal
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
 from gymq.queue.cancel import Cancellations
@@ -23,8 +25,6 @@ from gymq.queue.dead_letters import dead_letter_failure
 from gymq.queue.outcome_store import OutcomeStore
 from gymq.queue.task_queue import TaskQueue
 from gymq.queue.tasks import cancelled_outcome
-from gymq.runtime.attempts import COMMON, Attempts, Settled, failure_of
-from gymq.runtime.journal import Fenced, Journal
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -15,12 +15,12 @@ from typing import Any, Literal, overload
 from gymq.agent import Agent
 from gymq.authoring import Worker
 from gymq.errors import GymqError
+from gymq.execution.loading.contract import ContractError, check_contract
 from gymq.failures import author_location
 from gymq.model import Model
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
-from gymq.runtime.loading.contract import ContractError, check_contract
 
 BASES: dict[Kind, type[Worker]] = {"agents": Agent, "models": Model, "resources": Resources}
 

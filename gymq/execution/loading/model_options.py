@@ -8,7 +8,7 @@ from typing import NamedTuple, get_args
 
 from gymq.authoring import Reference, Worker
 from gymq.config import Config, Instance
-from gymq.runtime.loading import registry
+from gymq.execution.loading import registry
 
 MODELS = "responses_api_models"
 

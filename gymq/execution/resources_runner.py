@@ -7,12 +7,12 @@ import logging
 from typing import Any
 
 from gymq.bus.rpc.serving import Server
+from gymq.execution.sessions import ResourcesWorker
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BlobRef, Close, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources
-from gymq.runtime.sessions import ResourcesWorker
 
 log = logging.getLogger("gymq.resources")
 
