@@ -144,7 +144,7 @@ def test_a_value_that_contains_itself_is_refused() -> None:
 
 
 def test_a_message_too_large_to_be_read_is_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.protocol.messages.MAX_BODY_BYTES", 100_000)
+    monkeypatch.setattr("gymq.protocol.codec.MAX_BODY_BYTES", 100_000)
     with pytest.raises(BadMessage, match="exceeds the limit of 100000"):
         encode(Generated(response={"output": ["x" * 100_000]}))
 
