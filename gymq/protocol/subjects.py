@@ -350,7 +350,7 @@ class Subject:
 SUBMISSION = Subject("gym.tasks", "Submission", "TASKS", "intake")
 TASK = Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "tasks_<agent>@<run>")
 URGENT_TASK = Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>@<run>")
-SUBMITTED = Subject("gym.submitted.<run>.<agent>", "empty")
+SUBMITTED = Subject("gym.submitted.<run>.<agent>", "subject of the task")
 OPENED = Subject("gym.opened.<run>.<agent>", "empty")
 ROLLOUT = Subject("gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, BlobRef", "ROLLOUTS")
 DONE = Subject("gym.done.<run>.<task>.<rollout>", "headers only")

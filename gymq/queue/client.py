@@ -84,7 +84,7 @@ class QueueClient:
         if now - self._announced.get(subject, -ANNOUNCE_EVERY_S) >= ANNOUNCE_EVERY_S:
             self._announced[subject] = now
             with suppress(BusError):  # without it the queue is opened a second later
-                await self._bus.publish(subjects.submitted(task.run, task.agent), b"")
+                await self._bus.publish(subjects.submitted(task.run, task.agent), subject.encode())
 
     async def queued(self, run: str) -> AsyncIterator[tuple[int, Task]]:
         """Yield the tasks of a run that are queued or in flight, with their stream sequences.

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from gymq.bus import Bus, streams
@@ -124,6 +125,32 @@ async def test_a_submitted_task_opens_its_queue_at_once(
     task = Task(run="r", task_index=0, rollout_index=0, agent="a", row=b"{}", timeout_s=60.0)
     await QueueClient(own_bus).submit(task)
     await until_answer(lambda: streams.queues(js), lambda names: names == ["tasks_a@r"])
+    await queues.stop()
+
+
+async def test_tasks_of_an_open_queue_cause_no_look(
+    own_bus: Bus, js: JetStream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queues, "LOOK_EVERY_S", 3600.0)
+    queues = RunQueues(own_bus)
+    await queues.start()
+    await own_bus.flush()
+    task = Task(run="r", task_index=0, rollout_index=0, agent="a", row=b"{}", timeout_s=60.0)
+    await QueueClient(own_bus).submit(task)
+    await until_answer(lambda: streams.queues(js), lambda names: names == ["tasks_a@r"])
+    looks: list[int] = []
+    look = queues.look
+
+    async def counted() -> None:
+        looks.append(1)
+        await look()
+
+    monkeypatch.setattr(queues, "look", counted)
+    for number in range(1, 4):  # each by a client of its own, which announces the queue
+        await QueueClient(own_bus).submit(msgspec.structs.replace(task, task_index=number))
+    await QueueClient(own_bus).submit(task, urgent=True)
+    await until_answer(lambda: streams.queues(js), lambda names: set(names) == {"tasks_a@r", "urgent_a@r"})
+    assert looks == [1]
     await queues.stop()
 
 

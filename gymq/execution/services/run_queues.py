@@ -23,7 +23,9 @@ LOOK_EVERY_S = 1.0  # new tasks are announced, but not by every program
 PAUSE_S = 0.02  # between looks: a program that submits to many agents announces each
 ANSWER_S = 3.0  # a server that restarts forgets the question
 CLOSE_AFTER_S = 60.0  # without a task
-MAX_QUEUES = 1000  # each costs the server memory; beyond it, tasks wait until another queue is closed
+MAX_QUEUES = (
+    990  # the server allows 1,000 consumers of a stream, intake among them; further tasks wait until one is closed
+)
 
 
 class RunQueues:
@@ -60,8 +62,12 @@ class RunQueues:
             self._working.cancel()
             await asyncio.wait([self._working])
 
-    async def _on_submitted(self, _message: Msg) -> None:
-        self._wanted.set()
+    async def _on_submitted(self, message: Msg) -> None:
+        """Look at once, unless it would change nothing: a run that continues to submit announces its queue again."""
+        queue = TaskQueueName.of_subject(message.data.decode(errors="replace"))
+        is_open = queue is not None and queue.consumer in self._open
+        if not is_open and not self._num_waiting:
+            self._wanted.set()
 
     async def _work(self) -> None:
         while True:
@@ -117,6 +123,7 @@ class RunQueues:
         self._empty_since = {name: self._empty_since.get(name, now) for name in empty}
         for name, since in self._empty_since.items():
             if now - since >= CLOSE_AFTER_S or self._num_waiting:
+                self._open.pop(name, None)
                 await streams.remove_consumer(self._js, streams.TASKS, name)
 
     def _warn(self, num_waiting: int) -> None:
