@@ -3,6 +3,7 @@
 import json
 from array import array
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,3 +73,38 @@ async def test_the_page_shows_tokens_as_text_with_ids_and_policy_version(web: We
         assert (await page.value("document.querySelector('.ids .id.odd').title")).startswith("id 258, log prob -3")
         await page.shows("policy version step-7")
         assert page.problems == []
+
+
+@needs_browser
+async def test_the_page_shows_which_weights_wrote_each_turn_and_token(web: Web, run: str) -> None:
+    response = reply("Hello", "world")
+    first, second = response["output"]
+    first |= {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [2, 3])}
+    first |= {"generation_log_probs": array("f", [-1.0] * 2), "generation_policy_versions": [["step-1", 2]]}
+    second |= {"prompt_token_ids": array("i", [1, 2, 3]), "generation_token_ids": array("i", [4, 5, 6])}
+    second |= {"generation_log_probs": array("f", [-1.0] * 3)}
+    second["generation_policy_versions"] = [["step-1", 1], [None, 2]]
+    await web.store(rollout(run, 0, response=response, policy_versions=["step-1", "step-2"]))
+    async with browser() as page:
+        await page.open(f"{web.url}#/rollout/{run}/0/0")
+        await page.until("document.querySelectorAll('.turn .tokens button').length === 2")
+        chips = "[...document.querySelectorAll('.turn .chip')].map(chip => chip.textContent).join('; ')"
+        assert await page.value(chips) == "step-1; step-1 (1 of 3 tokens), unknown version (2 of 3 tokens)"
+        await page.value("document.querySelectorAll('.tokens button')[1].click()")
+        await page.until("document.querySelector('.ids') !== null")
+        assert await page.value("document.querySelector('.new-weights').title.split(', ').pop()") == "unknown version"
+        assert await page.value("document.querySelectorAll('.new-weights').length") == 1
+        assert page.problems == []
+
+
+@needs_browser
+async def test_the_page_names_no_weights_in_turns_that_one_version_wrote(web: Web, run: str) -> None:
+    response = reply("Hello")
+    tokens: dict[str, Any] = {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [2])}
+    tokens |= {"generation_log_probs": array("f", [-1.0])}
+    response["output"][0] |= tokens | {"generation_policy_versions": [["step-1", 1]]}
+    await web.store(rollout(run, 0, response=response, policy_versions=["step-1"]))
+    async with browser() as page:
+        await page.open(f"{web.url}#/rollout/{run}/0/0")
+        await page.until("document.querySelectorAll('.turn .tokens button').length === 1")
+        assert await page.value("document.querySelectorAll('.turn .chip').length") == 0

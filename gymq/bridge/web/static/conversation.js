@@ -129,3 +129,25 @@ export function block(heading, kind, body, note) {
 export function tokenCounts({ prompt_token_ids: prompt, generation_token_ids: generated }) {
   return [prompt === undefined ? null : `${count(prompt)} tokens in the prompt`, generated === undefined ? null : `${count(generated)} generated`].filter(Boolean).join(", ");
 }
+
+// Which weights wrote the tokens of items: `[version, number of tokens]` for each stretch that is recorded, in order.
+export function stretches(items) {
+  const found = [];
+  for (const { generation_policy_versions: recorded } of items) {
+    if (!Array.isArray(recorded)) continue;
+    for (const [version, tokens] of recorded.filter(Array.isArray)) {
+      const last = found[found.length - 1];
+      if (last && last[0] === version) last[1] += tokens;
+      else found.push([version, tokens]);
+    }
+  }
+  return found;
+}
+
+export const versionName = (version) => (version === null ? "unknown version" : version === "" ? "weights as started" : String(version));
+
+// Which weights wrote something, in words: with numbers of tokens where there are several.
+export function versionWords(found) {
+  const all = found.reduce((sum, [, tokens]) => sum + tokens, 0);
+  return found.map(([version, tokens]) => versionName(version) + (found.length > 1 ? ` (${count(tokens)} of ${count(all)} tokens)` : "")).join(", ");
+}

@@ -2,7 +2,7 @@
 
 import { site } from "./actions.js";
 import { get, listen, post, text } from "./api.js";
-import { block, content, conversation, groupTurns, textOf, tokenCounts, words } from "./conversation.js";
+import { block, content, conversation, groupTurns, stretches, textOf, tokenCounts, versionWords, words } from "./conversation.js";
 import { address, copy, el, link, show } from "./dom.js";
 import { count, decimals, seconds, time } from "./format.js";
 import { folded, oneLine, readable, tree } from "./json.js";
@@ -258,21 +258,24 @@ function turns(view, signal, shown) {
   const outputs = (view.items || []).filter((item) => item.type === "function_call_output");
   const known = calls.length === grouped.length ? calls : [];
   const took = (item) => (tools.length === outputs.length ? tools[outputs.indexOf(item)]?.[2] : undefined);
-  const isSame = (one, other) => one && one.isStored === other.isStored && one.items.length === other.items.length && one.items.every((item, at) => item === other.items[at]);
+  const areSeveral = new Set(stretches(view.items || []).map(([version]) => version)).size > 1;
+  const isSame = (one, other) => one && one.isStored === other.isStored && one.areSeveral === other.areSeveral && one.items.length === other.items.length && one.items.every((item, at) => item === other.items[at]);
   shown.turns = grouped.map((turn, number) => {
-    const next = { items: turn.map(({ item }) => item), isStored: view.duration_s !== undefined };
+    const next = { items: turn.map(({ item }) => item), isStored: view.duration_s !== undefined, areSeveral };
     const before = shown.turns[number];
-    return isSame(before, next) ? before : { ...next, node: turnNode(view, turn, number, known[number]?.[2], took, signal) };
+    return isSame(before, next) ? before : { ...next, node: turnNode(view, turn, number, known[number]?.[2], took, areSeveral, signal) };
   });
   return shown.turns.map(({ node }) => node);
 }
 
-function turnNode(view, turn, number, modelS, took, signal) {
+function turnNode(view, turn, number, modelS, took, namesWeights, signal) {
   const items = turn.map(({ item }) => item);
   const body = el("div", null, conversation(items, took), turn.filter(({ item }) => item.tokens).map(({ item, position }) => tokensOf(view, item, position, signal)));
+  const written = namesWeights ? stretches(items) : [];
   const here = address(["rollout", view.run, view.task_index, view.rollout_index], { turn: number + 1 });
   return el("section", { class: "card turn", tabindex: -1 },
     el("div", { class: "row" }, el("h2", null, `Turn ${number + 1}`), modelS === undefined ? null : el("span", { class: "quiet small" }, `model ${seconds(modelS)}`),
+      written.length ? el("span", { class: "chip", title: "the weights that wrote this turn" }, versionWords(written)) : null,
       el("span", { class: "push" }),
       el("button", { type: "button", class: "more", onclick: (event) => copy(items.map(textOf).join("\n\n"), event.target) }, "copy"),
       el("button", { type: "button", class: "more", onclick: (event) => copy(new URL(here, location.href).href, event.target) }, "link")),
