@@ -5,7 +5,8 @@ python examples/train_tiny/train.py
 Rollouts are made by gymq's agents, verifiers and vLLM; this program holds the policy and its gradient. New weights go
 to the engine over NATS. While the policy is updated, the rollouts of the next steps are made, so they are as many
 updates old as there are steps ahead; with `--ahead 4`, use a learning rate of 4e-4. Several processes share the tasks
-of a step. The same command resumes a training that was killed, from the last step in its folder.
+of a step. With `--varied`, tasks whose rollouts have been all right or all wrong are left for others. The same command
+resumes a training that was killed, from the last step in its folder.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import os
 import statistics
 import time
 from collections import defaultdict, deque
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,15 +38,18 @@ from transformers.utils.logging import disable_progress_bar
 from gymq.cluster.launch import Cluster
 from gymq.config import load
 from gymq.data.records import Record
-from gymq.trainer import Batch, TrainingRun
+from gymq.trainer import TrainingRun
+from gymq.trainer.groups import Group
+from gymq.trainer.sampling import Difficulties, varied_groups
 
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
 CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
-EVALUATION_SAMPLES = 8
 RUN = "train-tiny"
 STRAGGLER_S = 60.0
 TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
+CANDIDATES = 4  # tasks that `--varied` chooses from, for each group
+FIRST = 4  # rollouts after which `--varied` replaces a group that does not vary
 
 
 @dataclass
@@ -53,6 +57,7 @@ class Result:
     """What a training came to."""
 
     rewards: list[float] = field(default_factory=list)  # mean of each step
+    rollouts: list[int] = field(default_factory=list)  # of each step, those of replaced groups too
     before: dict[str, float] = field(default_factory=dict)  # mean reward of held-out tasks, by kind
     after: dict[str, float] = field(default_factory=dict)
 
@@ -70,11 +75,14 @@ class Training:
         self._result = Result()
         self._checkpoint: Path = given.output / "checkpoint.pt"
         self._loaded: list[str] = []
+        self._known = Difficulties()
         run.after_update(self._on_loaded)
 
     async def train(self, console: Console) -> Result:
         if self._checkpoint.exists():
             self._resume()
+            if self._given.varied:
+                self._known = await Difficulties.of_run(self._run)
         result, steps = self._result, self._given.steps
         done_before = len(result.rewards)
         if self._rank == 0:
@@ -84,11 +92,14 @@ class Training:
         with LiveCurve(console) as curve:
             batches = self._roll_out_ahead(done_before)
             for step in range(done_before + 1, steps + 1):
-                started = time.monotonic()
+                if sum(result.rollouts) >= self._given.rollouts:
+                    break
+                started, known_before = time.monotonic(), self._known.num_rollouts
                 records, gains, rewards = await _samples(next(batches))
                 done = await asyncio.to_thread(update, self._model, self._optimizer, records, gains)
                 reward, num_rollouts = await asyncio.to_thread(mean_of_all, rewards)
                 result.rewards.append(reward)
+                result.rollouts.append(self._known.num_rollouts - known_before if self._given.varied else num_rollouts)
                 if self._rank == 0:
                     await self._push(step)
                     self._save()
@@ -98,24 +109,26 @@ class Training:
             result.after = await self._evaluate(steps + 1)
         return result
 
-    def _roll_out_ahead(self, done_before: int) -> Iterator[Batch]:
+    def _roll_out_ahead(self, done_before: int) -> Iterator[AsyncIterable[Group]]:
         """The batches of the steps that are left, each submitted as many steps ahead as there may be."""
-        waiting: deque[Batch] = deque()
+        waiting: deque[AsyncIterable[Group]] = deque()
+        num_tasks = self._given.prompts * (CANDIDATES if self._given.varied else 1)
         for step in range(1, self._given.steps + 1):
-            tasks = list(self._tasks.draw(self._given.prompts))  # those of earlier steps too: the order stays the same
+            tasks = list(self._tasks.draw(num_tasks))  # those of earlier steps too: the order stays the same
             if step > done_before:
                 waiting.append(self._roll_out(tasks, step))
             if len(waiting) > self._given.ahead:
                 yield waiting.popleft()
         yield from waiting
 
-    def _roll_out(self, tasks: list[Row], step: int) -> Batch:
-        return self._run.run_rollouts(
-            _numbered(tasks, step)[self._rank :: self._given.processes],
-            num_samples=self._given.samples,
-            straggler_s=STRAGGLER_S,
-            max_staleness=self._given.ahead,
-        )
+    def _roll_out(self, tasks: list[Row], step: int) -> AsyncIterable[Group]:
+        given, rows = self._given, _numbered(tasks, step)
+        options: dict[str, Any] = {"num_samples": given.samples, "straggler_s": STRAGGLER_S}
+        options["max_staleness"] = given.ahead
+        if not given.varied:
+            return self._run.run_rollouts(rows[self._rank :: given.processes], **options)
+        rows = self._known.most_telling(rows, len(rows))
+        return varied_groups(self._run, rows, given.prompts, known=self._known, first=FIRST, **options)
 
     def _save(self) -> None:
         state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **vars(self._result)}
@@ -127,7 +140,7 @@ class Training:
         state = torch.load(self._checkpoint, weights_only=True)
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
-        self._result = Result(state["rewards"], state["before"])
+        self._result = Result(state["rewards"], state["rollouts"], state["before"])
 
     async def _push(self, step: int) -> None:
         weights = save({name: tensor.contiguous() for name, tensor in self._model.state_dict().items()})
@@ -140,7 +153,7 @@ class Training:
         """The mean reward of the held-out tasks, by kind."""
         rows = _numbered(Tasks(self._given.seed).held_out(), step)
         rewards: dict[str, list[float]] = defaultdict(list)
-        async for group in self._run.run_rollouts(rows, num_samples=EVALUATION_SAMPLES):
+        async for group in self._run.run_rollouts(rows, num_samples=self._given.evaluation_samples):
             if not group.is_complete:
                 raise RuntimeError(f"a task of the evaluation failed: {group.failures[0].message}")
             rewards[group.example["kind"]] += group.rewards
@@ -154,7 +167,7 @@ class Training:
         )
 
 
-async def _samples(batch: Batch) -> tuple[list[Record], list[float], list[float]]:
+async def _samples(batch: AsyncIterable[Group]) -> tuple[list[Record], list[float], list[float]]:
     """Records, their advantages and rewards. A group with one sample or none teaches nothing."""
     records: list[Record] = []
     gains: list[float] = []
@@ -245,9 +258,10 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--prompts", type=int, default=32, help="tasks of a step")
     parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
-    parser.add_argument(
-        "--ahead", type=int, default=1, help="steps whose rollouts are made ahead: updates they may be old"
-    )
+    parser.add_argument("--ahead", type=int, help="steps whose rollouts are made ahead: updates they may be old; 1")
+    parser.add_argument("--varied", action="store_true", help="train on groups that vary only; not with --ahead")
+    parser.add_argument("--rollouts", type=int, default=10**9, help="end after the step in which so many were made")
+    parser.add_argument("--evaluation-samples", type=int, default=8, help="rollouts of a held-out task")
     parser.add_argument("--processes", type=int, default=1, help="that train, each with a part of the tasks of a step")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--nats", help="URL of a cluster that serves examples/demo_vllm/config.yaml; default: its own")
@@ -258,6 +272,10 @@ def main() -> None:
         parser.error("at least one step, one task and two samples of it are needed")
     if not 1 <= given.processes <= given.prompts:
         parser.error(f"--processes {given.processes}: there are 1 to {given.prompts}, one for each task of a step")
+    if given.varied and (given.ahead or given.processes > 1):
+        parser.error("--varied decides by the rollouts of the step itself, on one process: without --ahead")
+    if given.ahead is None:
+        given.ahead = 0 if given.varied else 1
     if given.ahead < 0:
         parser.error(f"--ahead {given.ahead}: rollouts are made 0 or more steps ahead")
     if (given.output / "result.json").exists():

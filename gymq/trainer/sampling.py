@@ -11,6 +11,7 @@ import hashlib
 import heapq
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -40,6 +41,10 @@ class PassCount:
             self.failed += 1
 
     @property
+    def num_rollouts(self) -> int:
+        return self.passed + self.failed
+
+    @property
     def interval(self) -> Interval:
         """The 95 % credible interval of its pass rate."""
         return pass_rate_interval(self.passed, self.failed)
@@ -49,7 +54,7 @@ class PassCount:
 class Difficulties:
     """How often each row was passed in a run, over all steps; rows are the same if all but their indices is."""
 
-    _counts: dict[bytes, PassCount] = field(default_factory=dict)
+    _groups: dict[bytes, dict[int, PassCount]] = field(default_factory=dict)  # by row and task index
 
     @classmethod
     async def of_run(cls, run: TrainingRun) -> Difficulties:
@@ -65,16 +70,27 @@ class Difficulties:
 
     def add_outcome(self, outcome: Outcome) -> None:
         if isinstance(outcome, VerifiedRollout):
-            self._counts.setdefault(_key(msgspec.json.decode(outcome.row)), PassCount()).add(outcome.reward)
+            groups = self._groups.setdefault(_key(msgspec.json.decode(outcome.row)), {})
+            groups.setdefault(outcome.task_index, PassCount()).add(outcome.reward)
 
     def add(self, group: Group) -> None:
-        """Count the samples of a group."""
-        count = self._counts.setdefault(_key(group.example), PassCount())
+        """Count the samples of a group. One that was counted when it was smaller, or from the store, counts once."""
+        counted = PassCount()
         for reward in group.rewards:
-            count.add(reward)
+            counted.add(reward)
+        groups = self._groups.setdefault(_key(group.example), {})
+        known = groups.get(group.task_index)
+        if known is None or known.num_rollouts < counted.num_rollouts:
+            groups[group.task_index] = counted
 
     def of(self, example: Row) -> PassCount:
-        return self._counts.get(_key(example)) or PassCount()
+        groups = self._groups.get(_key(example), {}).values()
+        return PassCount(sum(one.passed for one in groups), sum(one.failed for one in groups))
+
+    @property
+    def num_rollouts(self) -> int:
+        """How many are counted, of all rows."""
+        return sum(count.num_rollouts for groups in self._groups.values() for count in groups.values())
 
     def most_telling(self, examples: Iterable[Row], count: int) -> list[Row]:
         """Return the examples whose rewards are expected to vary most: neither always passed nor never."""
@@ -87,7 +103,13 @@ class Difficulties:
 
 
 async def varied_groups(
-    run: TrainingRun, examples: Iterable[Row], num_groups: int, **options: Any
+    run: TrainingRun,
+    examples: Iterable[Row],
+    num_groups: int,
+    *,
+    known: Difficulties | None = None,
+    first: int | None = None,
+    **options: Any,
 ) -> AsyncGenerator[Group, None]:
     """Yield groups whose samples differ in reward; others are replaced by the next example while the step runs.
 
@@ -97,32 +119,52 @@ async def varied_groups(
     Args:
         examples: rows as for `run_rollouts`, more than are needed; no more are taken than it takes.
         num_groups: how many are yielded, or fewer if the examples end.
+        known: counts the samples of all groups, of the replaced ones too.
+        first: samples after which a group that does not vary yet is replaced; None: all of them.
         options: of `TrainingRun.run_rollouts`, for all groups.
 
     Raises:
         TrainerError, RowError, BusError: as `run_rollouts` does.
     """
+    size = options.pop("num_samples", 1)
+    if first is not None and not 2 <= first <= size:
+        raise TrainerError(f"first is {first}; whether {size} samples vary is seen after 2 to {size} of them")
+    sizes = [size] if first in (None, size) else [first, size]
     coming = iter(examples)
     running: set[asyncio.Task[Group]] = set()
+
+    def start_next() -> None:
+        for example in islice(coming, 1):
+            running.add(asyncio.create_task(_while_varied(run, example, sizes, options)))
+
     try:
         for _ in range(num_groups):
-            _start_next(run, coming, running, options)
+            start_next()
         while running:
             done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
             for group in [task.result() for task in done]:
-                if len(set(group.rewards)) > 1:
+                if known is not None:
+                    known.add(group)
+                if _varies(group):
                     yield group
                 else:
-                    _start_next(run, coming, running, options)
+                    start_next()
     finally:
         for task in running:
             task.cancel()
 
 
-def _start_next(run: TrainingRun, coming: Any, running: set[asyncio.Task[Group]], options: Mapping[str, Any]) -> None:
-    example = next(coming, None)
-    if example is not None:
-        running.add(asyncio.create_task(_one(run, example, options)))
+async def _while_varied(run: TrainingRun, example: Row, sizes: Sequence[int], options: Mapping[str, Any]) -> Group:
+    """Return a group of the last size, or of the first one at which it does not vary."""
+    for size in sizes:
+        group = await _one(run, example, {**options, "num_samples": size})
+        if not _varies(group):
+            break
+    return group
+
+
+def _varies(group: Group) -> bool:
+    return len(set(group.rewards)) > 1
 
 
 async def rollouts_until_known(

@@ -57,6 +57,21 @@ async def test_groups_without_variance_are_replaced_until_there_are_enough(
     assert len(world.engine.requests) == 4 * SIZE  # those after the third were not needed
 
 
+async def test_a_group_that_does_not_vary_at_first_costs_no_more_rollouts_and_is_counted(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    rows = rows_of(world, {"reward": 0.0}, {"varies": True}, {"reward": 1.0})
+    known = Difficulties()
+    (group,) = await collected(varied_groups(training, rows, 1, known=known, first=2, num_samples=SIZE))
+    assert (group.task_index, len(group.samples)) == (1, SIZE)
+    assert len(world.engine.requests) == known.num_rollouts == 2 + SIZE
+    assert [known.of(row).num_rollouts for row in rows] == [2, SIZE, 0]
+    known.add(group)  # again, as a trainer does that restarts
+    assert known.num_rollouts == 2 + SIZE
+    with pytest.raises(TrainerError, match=r"first is 5; whether 4 samples vary is seen after 2 to 4 of them"):
+        await collected(varied_groups(training, rows, 1, first=5, num_samples=SIZE))
+
+
 async def test_a_trainer_that_restarts_gets_the_same_groups_without_a_rollout(
     world: World, training: TrainingRun, alternating: Alternating, run: str
 ) -> None:
