@@ -15,6 +15,7 @@
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   whole trainings by TRL (in .venv-trl) and by our own loop, on that vLLM, killed and resumed
 # make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
+# make test-art   groups for OpenPipe ART, read by its own types (in .venv-art; Python 3.12)
 # make test-harbor   trajectories in ATIF, checked by Harbor (in .venv-harbor; Python 3.12 or newer)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
@@ -23,7 +24,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -222,6 +223,17 @@ $(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/in
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
 	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
 	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers
+
+VENV_ART ?= .venv-art
+PYTHON_ART ?= python3.12
+
+$(VENV_ART)/installed: tests/trainer/requirements-art.txt
+	$(PYTHON_ART) -m venv $(VENV_ART)
+	$(VENV_ART)/bin/python -m pip install --quiet --no-deps --no-compile --requirement $<
+	@touch $@
+
+test-art: $(VENV)/installed-dev $(VENV_ART)/installed
+	GYMQ_ART_PYTHON=$(abspath $(VENV_ART))/bin/python $(BIN)/python -m pytest tests/trainer/test_art.py
 
 VENV_HARBOR ?= .venv-harbor
 PYTHON_HARBOR ?= python3.13
