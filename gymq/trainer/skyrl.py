@@ -1,6 +1,6 @@
 """Rollouts for SkyRL: a generator whose trajectories are rollouts of a cluster.
 
-The interface is that of SkyRL 0.3.0, https://github.com/NovaSky-AI/SkyRL, `skyrl/train/generators/base.py`. SkyRL
+The interface is that of SkyRL 0.4.0, https://github.com/NovaSky-AI/SkyRL, `skyrl/train/generators/base.py`. SkyRL
 updates its engines itself; the model of the cluster forwards to them.
 """
 
@@ -106,7 +106,9 @@ def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
         "rollout_logprobs": [record.behind_prompt(record.log_probs) for record in records],
         "trajectory_ids": trajectory_ids,
         "trajectory_generation_times": None,
+        "trajectory_time_splits": None,
         "rollout_expert_indices": None,
+        "rollout_sample_support": None,
         "is_last_step": None,
         "env_metrics": None,
         "pixel_values": None,
