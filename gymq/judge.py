@@ -284,12 +284,6 @@ def last_text(response: Mapping[str, Any]) -> str:
     return (content[-1].get("text") or "") if content else ""
 
 
-def first_label(text: str, *labels: str) -> str | None:
-    """Return the label that begins first in a text, the longer of two at the same place; None if there is none."""
-    found = [(text.index(label), -len(label), label) for label in labels if label in text]
-    return min(found)[2] if found else None
-
-
 def last_label(text: str, *labels: str) -> str | None:
     """Return the label that ends last in a text, the longer of two at the same place; None if there is none."""
     found = [(text.rindex(label) + len(label), len(label), label) for label in labels if label in text]

@@ -15,7 +15,6 @@ from gymq.judge import (
     check_distinct,
     chosen_template,
     compare,
-    first_label,
     last_label,
     last_text,
     literal,
@@ -43,7 +42,7 @@ def judge_with(answer, **options: Any) -> Judge:
 
 
 def verdict(response: dict[str, Any]) -> str | None:
-    return first_label(last_text(response), EQUAL, DIFFERENT)
+    return Labels.exactly(EQUAL, DIFFERENT).first(last_text(response))
 
 
 async def test_the_judge_gets_the_parameters_the_system_message_and_the_prompt():
@@ -213,14 +212,14 @@ async def test_a_judge_that_fails_the_second_time_gives_no_verdict():
     ],
 )
 def test_the_first_or_the_last_label_decides(text, first, last):
-    assert first_label(text, EQUAL, DIFFERENT) == first
+    assert Labels.exactly(EQUAL, DIFFERENT).first(text) == first
     assert last_label(text, EQUAL, DIFFERENT) == last
 
 
 def test_a_label_inside_another_does_not_count():
-    assert first_label("so INCORRECT", "CORRECT", "INCORRECT") == "INCORRECT"
+    assert Labels.exactly("CORRECT", "INCORRECT").first("so INCORRECT") == "INCORRECT"
     assert last_label("so INCORRECT", "CORRECT", "INCORRECT") == "INCORRECT"
-    assert first_label("SAME_NOT", "SAME", "SAME_NOT") == "SAME_NOT"
+    assert Labels.exactly("SAME", "SAME_NOT").first("SAME_NOT") == "SAME_NOT"
 
 
 def test_labels_that_are_the_same_are_refused():
