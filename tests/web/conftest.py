@@ -9,6 +9,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gymq.bridge.web import rollout_list, run_index
 from gymq.bus import Bus
 from gymq.execution.services.profiler import Profiler
 from gymq.protocol import subjects
@@ -80,6 +81,13 @@ def rollout(
 def failure(run: str, task: int, index: int = 0, *, message: str = "no GPU", **members: Any) -> Failure:
     given = {"agent": "asker", "failure_class": FailureClass.MODEL_FAILED, "stage": Stage.MODEL, **members}
     return Failure(run=run, task_index=task, rollout_index=index, row=b"{}", message=message, **given)
+
+
+@pytest.fixture(autouse=True)
+def enough_time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One request reads a whole run, however busy the machine is."""
+    monkeypatch.setattr(run_index, "READ_S", 60.0)
+    monkeypatch.setattr(rollout_list, "SEARCH_S", 60.0)
 
 
 @pytest.fixture

@@ -104,7 +104,7 @@ def _verdict(
 
 
 def extract_code(text: str) -> str:
-    """The lines between the last two lines that hold a fence; empty if there are no two such lines."""
+    """Return the lines between the last two lines that hold a fence; empty with less than two of them."""
     lines = text.split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE in line]
     if len(fences) < 2:
