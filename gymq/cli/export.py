@@ -21,6 +21,7 @@ def export(
     dpo: bool = False,
     atif: bool = False,
     verifiers: bool = False,
+    verifiers_traces: bool = False,
     min_reward: float = PASS_THRESHOLD,
     wandb: str | None = None,
     mlflow: str | None = None,
@@ -41,7 +42,8 @@ def export(
         dpo: write pairs of rollouts of the same task, one that passes and one that does not, to a `.jsonl` file:
             `prompt`, `chosen` and `rejected`.
         atif: write the rollouts with a reward to a `.jsonl` file as trajectories in ATIF, one a line.
-        verifiers: write them as verifiers saves its results.
+        verifiers: write them as verifiers up to 0.2 saves its results.
+        verifiers_traces: write them as verifiers 0.4 saves its episodes, in `traces.jsonl`.
         min_reward: smallest reward of a rollout that passes, for --sft and --dpo.
         wandb: `PROJECT` or `ENTITY/PROJECT` of Weights & Biases to export to; a run that is already there is updated.
             wandb's own variables, such as WANDB_MODE and WANDB_API_KEY, apply.
@@ -59,13 +61,21 @@ def export(
         publish,
     )
     from gymq.runs.export.mlflow import MlflowRun
+    from gymq.runs.export.trajectories import TrajectoryForm
     from gymq.runs.export.wandb import WandbRun
 
     if sum(target is not None for target in (output, wandb, mlflow)) != 1:
         raise UsageError("give one of --output FILE, --wandb PROJECT and --mlflow EXPERIMENT")
-    forms = [name for name, given in {"sft": sft, "dpo": dpo, "atif": atif, "verifiers": verifiers}.items() if given]
+    trajectories: dict[TrajectoryForm, bool] = {
+        "atif": atif,
+        "verifiers": verifiers,
+        "verifiers-traces": verifiers_traces,
+    }
+    trajectory = next((form for form, given in trajectories.items() if given), None)
+    training_sets = {"sft": sft, "dpo": dpo}
+    forms = [name for one in (training_sets, trajectories) for name, given in one.items() if given]
     if forms and output is None:
-        raise UsageError("--sft, --dpo, --atif and --verifiers need --output FILE.jsonl")
+        raise UsageError("--sft, --dpo, --atif, --verifiers and --verifiers-traces need --output FILE.jsonl")
     if output is not None:
         if output.suffix not in (PARQUET, JSONL):
             raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
@@ -74,8 +84,8 @@ def export(
         if len(forms) > 1 or (forms and output.suffix != JSONL):
             given = " and ".join(f"--{name}" for name in forms)
             raise UsageError(f"{given}: give one, not both, with an --output that ends in {JSONL}")
-        if atif or verifiers:
-            return asyncio.run(export_trajectories(run, output, nats, "atif" if atif else "verifiers"))
+        if trajectory is not None:
+            return asyncio.run(export_trajectories(run, output, nats, trajectory))
         if sft or dpo:
             return asyncio.run(export_training_set(run, output, nats, "sft" if sft else "dpo", min_reward))
         return asyncio.run(export_file(run, output, nats, token_ids))

@@ -20,7 +20,8 @@ from gymq.data.jsonl import parse_object
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.errors import GymqError
 from gymq.redaction import redact
-from gymq.trainer.episodes import episode, failed_episode, task_of
+from gymq.runs.foreign.verifiers_traces import task_of
+from gymq.trainer.episodes import episode, failed_episode
 from gymq.trainer.groups import Batch, OnUntrainable, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling

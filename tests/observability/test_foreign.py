@@ -1,6 +1,7 @@
 """Rollouts in the forms of other programs: written, read, shown and verified again."""
 
 import json
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,74 @@ def test_results_of_verifiers_are_read_as_they_were_written(tmp_path: Path) -> N
     assert found[0]["answer"] == "desk"
 
 
+def test_traces_of_verifiers_are_read_as_they_were_written(tmp_path: Path) -> None:
+    path = written(tmp_path, "verifiers-traces", rollout(0, 0), rollout(0, 1, 0.0), rollout(1, 0, 0.25))
+    episode = json.loads(path.read_text().splitlines()[0])
+    (trace,) = episode["traces"]
+    assert (episode["ok"], episode["task"]["data"]["idx"]) == (True, 0)
+    assert [node["message"]["role"] for node in trace["nodes"]] == ["system", "user", "assistant", "tool", "assistant"]
+    called = trace["nodes"][2]
+    assert (called["token_ids"], called["mask"], called["logprobs"]) == (
+        [1, 2, 3, 4],
+        [False, False, True, True],
+        [-0.5, -0.25],
+    )
+    assert called["message"]["reasoning_content"] == "I look."
+    assert trace["metrics"] == {"found": 1.0, "distance": 0.5}
+    found = read(path)
+    assert [(one["_ng_task_index"], one["_ng_rollout_index"], one["reward"]) for one in found] == [
+        (0, 0, 1.0),
+        (0, 1, 0.0),
+        (1, 0, 0.25),
+    ]
+    assert found[0]["responses_create_params"]["input"] == PROMPT
+    output = found[0]["response"]["output"]
+    assert [item["type"] for item in output if item["type"] != "reasoning"] == [
+        *("function_call", "function_call_output", "message"),
+    ]
+    assert (found[0]["answer"], found[0]["response"]["model"]) == ("desk", "m-1")
+
+
+def test_a_trace_of_verifiers_that_failed_or_was_played_by_several_is_read(tmp_path: Path) -> None:
+    def trace(agent: str, **fields: Any) -> dict[str, Any]:
+        asked = {"message": {"role": "user", "content": "Name?"}}
+        said = {"parent": 0, "message": {"role": "assistant", "content": agent}}
+        aside = {"parent": 0, "message": {"role": "assistant", "content": None}}
+        return {"agent": {"name": agent}, "nodes": [asked, said, aside], "ok": True, **fields}
+
+    rewards = {"right": {"score": 1.0, "weight": 0.5}, "brief": {"score": 0.5}, "judged": None}
+    traces = [
+        trace("solver", rewards=rewards),
+        trace("judge", ok=False, rewards=rewards, errors=[{"type": "TaskError", "message": "no judge"}]),
+    ]
+    episode = {"env": {"id": "best-of-n+sums"}, "task": {"data": {"idx": 7, "answer": "Ada"}}, "traces": traces}
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps(episode) + "\n")
+    solved, judged = read(path)
+    assert (solved["reward"], solved["_ng_task_index"], solved["answer"]) == (1.0, 7, "Ada")
+    assert (solved["agent_ref"], solved["_ng_rollout_index"]) == ({"name": "best-of-n-sums-solver"}, 0)
+    assert "reward" not in judged
+    assert (judged["_ng_rollout_index"], judged["_ng_failure_message"]) == (1, "no judge")
+
+
+@pytest.mark.parametrize(
+    ("nodes", "problem"),
+    [
+        (None, "traces[0]: the trace has no list `nodes`"),
+        (
+            [{"parent": 0, "message": {"role": "user", "content": "x"}}],
+            "nodes[0]: parent 0 is not the number of a node",
+        ),
+        ([{"message": {"content": "x"}}], "traces[0]"),
+    ],
+)
+def test_a_trace_of_verifiers_that_cannot_be_read_is_named(tmp_path: Path, nodes: Any, problem: str) -> None:
+    path = tmp_path / "traces.jsonl"
+    path.write_text(json.dumps({"env": {}, "task": {}, "traces": [{"nodes": nodes}]}) + "\n")
+    with pytest.raises(ForeignError, match=re.escape(problem)):
+        read(path)
+
+
 def test_completions_that_are_texts_are_read(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text(
         json.dumps({"prompt": "2 + 2?", "completion": "4", "reward": 1, "answer": "4", "task": "sums"}) + "\n"
@@ -313,11 +382,12 @@ def test_files_of_several_programs_are_shown_as_runs_side_by_side(
     files = [
         written(tmp_path, "atif", rollout(0)),
         written(tmp_path, "verifiers", rollout(0)),
+        written(tmp_path, "verifiers-traces", rollout(0)),
         inspect_log(tmp_path, "eval"),
     ]
     done = gymq("view", *files, "--export", "page")
     assert done.status == 0, done.err
-    assert "3 runs with 5 rollouts in page/index.html" in done.out
+    assert "4 runs with 6 rollouts in page/index.html" in done.out
     record("ATIF: trajectories", "1.4 written, 1.x read", "rollouts of our own", "written, read, shown")
     record("verifiers: `results.jsonl`", "0.1 form", "rollouts of our own", "written, read, shown")
     record("Inspect: logs", "`.eval`, `.json`", "logs that the test writes", "read, shown, verified again")

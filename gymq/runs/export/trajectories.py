@@ -1,4 +1,4 @@
-"""A stored run in the forms of other programs: trajectories in ATIF, results of verifiers."""
+"""A stored run in the forms of other programs: trajectories in ATIF, results and traces of verifiers."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any, Literal
 
 import msgspec
 
+from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
+from gymq.data.results import encode_result
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.protocol.tokens import encode_json
 from gymq.responses import ResponsesError
 from gymq.runs.export.files import ConvertedFile
 from gymq.runs.foreign.atif import write_atif
 from gymq.runs.foreign.verifiers_results import write_verifiers
+from gymq.runs.foreign.verifiers_traces import episode_of, task_of, trace_of
 from gymq.runs.outcome_fields import own_fields, params_of, prompt_of, row_of
 
-TrajectoryForm = Literal["atif", "verifiers"]
+TrajectoryForm = Literal["atif", "verifiers", "verifiers-traces"]
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -35,12 +38,17 @@ class TrajectoryFile(ConvertedFile):
         if not isinstance(outcome, VerifiedRollout):
             return
         try:
-            made = _encode(self._atif(outcome) if self._form == "atif" else _verifiers(outcome))
-        except (JsonlError, ResponsesError):
+            made = _encode(self._made(outcome))
+        except (JsonlError, ResponsesError, StatusError):
             self.num_left_out += 1
             return
         self._file.write(made)
         self.num_written += 1
+
+    def _made(self, outcome: VerifiedRollout) -> dict[str, Any]:
+        if self._form == "atif":
+            return self._atif(outcome)
+        return _verifiers(outcome) if self._form == "verifiers" else _verifiers_episode(outcome)
 
     def _atif(self, outcome: VerifiedRollout) -> dict[str, Any]:
         row = row_of(outcome)
@@ -76,3 +84,12 @@ def _verifiers(outcome: VerifiedRollout) -> dict[str, Any]:
         row=own_fields(row),
         verdict=outcome.verdict,
     )
+
+
+def _verifiers_episode(outcome: VerifiedRollout) -> dict[str, Any]:
+    result = msgspec.json.decode(encode_result(outcome, "allow"))
+    task = task_of({"idx": outcome.task_index, "row": outcome.row.decode()})
+    agent = {"model": outcome.response.get("model")}
+    ended_at = float(outcome.response.get("created_at") or 0.0)
+    trace = trace_of(result, task, agent, ended_at - outcome.duration_s, ended_at)
+    return episode_of(task) | {"ok": True, "traces": [trace]}

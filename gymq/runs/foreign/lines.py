@@ -12,8 +12,9 @@ import msgspec
 from gymq.data.jsonl import JsonlError, JsonlFile, LineSource
 from gymq.runs.foreign.atif import is_atif, read_atif
 from gymq.runs.foreign.inspect_log import is_inspect, read_inspect
-from gymq.runs.foreign.rollout import ForeignError
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout
 from gymq.runs.foreign.verifiers_results import is_verifiers, read_verifiers
+from gymq.runs.foreign.verifiers_traces import is_verifiers_episode, read_episode
 
 _SUFFIXES = (".json", ".eval")
 MAX_DOCUMENT_BYTES = 2 << 30
@@ -23,8 +24,8 @@ __all__ = ["ForeignError", "rollout_lines"]
 def rollout_lines(path: Path) -> LineSource:
     """Return the lines of a file of rollouts; the form is recognised by the name and the first line.
 
-    JSON lines: results of gymq and of NeMo Gym as they are, those of verifiers, and trajectories in ATIF. A `.json`
-    file: one trajectory in ATIF, or a log of Inspect, as is a `.eval` file.
+    JSON lines: results of gymq and of NeMo Gym as they are, results and traces of verifiers, and trajectories in ATIF.
+    A `.json` file: one trajectory in ATIF, or a log of Inspect, as is a `.eval` file.
     """
     if path.suffix in _SUFFIXES:
         return _Documents(path)
@@ -37,7 +38,7 @@ def _is_foreign(path: Path) -> bool:
         value = msgspec.json.decode(first)
     except (JsonlError, msgspec.DecodeError, RecursionError):
         return False  # reading the lines reports what is wrong with them
-    return isinstance(value, dict) and (is_atif(value) or is_verifiers(value))
+    return isinstance(value, dict) and any(is_it(value) for is_it in (is_atif, is_verifiers, is_verifiers_episode))
 
 
 class _Lines:
@@ -50,19 +51,26 @@ class _Lines:
     def __iter__(self) -> Iterator[bytes]:
         repeats: dict[int, int] = {}
         for number, line in enumerate(JsonlFile(self.path), 1):
-            yield b"\n" if line.isspace() else _converted(line, f"{self.name}:{number}", number - 1, repeats)
+            if line.isspace():
+                yield b"\n"
+            else:
+                yield from (one.line() for one in _rollouts(line, f"{self.name}:{number}", number - 1, repeats))
 
 
-def _converted(line: bytes, where: str, index: int, repeats: dict[int, int]) -> bytes:
+def _rollouts(line: bytes, where: str, index: int, repeats: dict[int, int]) -> Iterator[ForeignRollout]:
     try:
         value: Any = msgspec.json.decode(line)
     except (msgspec.DecodeError, RecursionError) as error:
         raise ForeignError(f"{where}: not JSON: {error}") from None
     if isinstance(value, dict) and is_atif(value):
-        return read_atif(value, where, index).line()
-    if isinstance(value, dict) and is_verifiers(value):
-        return read_verifiers(value, where, index, repeats).line()
-    raise ForeignError(f"{where}: neither a trajectory in ATIF nor a result of verifiers, as the first line is")
+        yield read_atif(value, where, index)
+    elif isinstance(value, dict) and is_verifiers(value):
+        yield read_verifiers(value, where, index, repeats)
+    elif isinstance(value, dict) and is_verifiers_episode(value):
+        yield from read_episode(value, where, index, repeats)
+    else:
+        text = "neither a trajectory in ATIF nor a result or an episode of verifiers, as the first line is"
+        raise ForeignError(f"{where}: {text}")
 
 
 class _Documents:
