@@ -222,7 +222,7 @@ $(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/in
 
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
 	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
-	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers
+	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers tests/trainer/test_taskset.py
 
 VENV_ART ?= .venv-art
 PYTHON_ART ?= python3.12

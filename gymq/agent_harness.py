@@ -11,8 +11,9 @@ async def test_it_stops_after_the_answer():
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any, Generic, Self
 
 from typing_extensions import TypeVar
@@ -31,7 +32,7 @@ _REFERENCES = {
 }
 
 AgentT_co = TypeVar("AgentT_co", bound=Agent, default=Agent, covariant=True)
-Answer = Callable[[dict[str, Any]], dict[str, Any]]
+Answer = Callable[[dict[str, Any]], dict[str, Any] | Awaitable[dict[str, Any]]]
 
 
 class AgentHarness(Generic[AgentT_co]):
@@ -43,20 +44,25 @@ class AgentHarness(Generic[AgentT_co]):
         resources: type[Resources[Any]],
         answer: Answer,
         options: dict[str, Any] | None = None,
+        *,
+        resources_options: dict[str, Any] | None = None,
     ) -> None:
         """Check the classes and prepare their options.
 
         Args:
-            answer: the model: from the parameters of a Responses request, `input` a list of items, to a response.
+            answer: the model: from the parameters of a Responses request, `input` a list of items, to a response, or to
+                an awaitable of one.
             options: of the agent, without its references.
+            resources_options: of the environment; None: the class needs none.
 
         Raises:
             ContractError: a class cannot work as it is.
+            OptionsError: an option does not fit.
         """
         for worker in (agent, resources):
             check_contract(worker)
         self.agent = agent({**_REFERENCES, **(options or {})})
-        self._author = resources()
+        self._author = resources() if resources_options is None else resources(resources_options)
         self._processes = KillableProcesses()
         self._worker = ResourcesWorker(self._author, self._processes)
         self._answer = answer
@@ -73,11 +79,14 @@ class AgentHarness(Generic[AgentT_co]):
         await self._author.stop()
         self._processes.close()
 
-    async def run(self, row: dict[str, Any]) -> tuple[Verdict, dict[str, Any]]:
+    async def run(
+        self, row: dict[str, Any], *, rollout_id: str = "test/0/0", timeout_s: float = _TIMEOUT_S
+    ) -> tuple[Verdict, dict[str, Any]]:
         """Run one rollout of a row.
 
         Args:
             row: as a line of a data set, with `responses_create_params`.
+            timeout_s: limit of the rollout, in seconds.
 
         Returns:
             The verdict, and the response of all turns.
@@ -87,10 +96,10 @@ class AgentHarness(Generic[AgentT_co]):
         """
         rollout = Rollout(
             self,
-            rollout_id="test/0/0",
+            rollout_id=rollout_id,
             row=json.dumps(row).encode(),
             options=self.agent.options,
-            deadline=asyncio.get_running_loop().time() + _TIMEOUT_S,
+            deadline=asyncio.get_running_loop().time() + timeout_s,
         )
         verdict = await run_to_verdict(self.agent, rollout)
         return verdict, rollout.response
@@ -99,7 +108,8 @@ class AgentHarness(Generic[AgentT_co]):
         """Return what the agent asks of model and resources; a session's subject is its id."""
         await asyncio.sleep(0)  # concurrent calls are in flight at the same time here too
         if isinstance(request, Generate):
-            return Generated(response=self._answer(request.params))
+            answered = self._answer(request.params)
+            return Generated(response=await answered if inspect.isawaitable(answered) else answered)
         if isinstance(request, Seed):
             return await self._worker.open(request, "*")
         assert isinstance(request, ToolCall | Verify | Close)

@@ -1,0 +1,272 @@
+"""Environments of gymq as a taskset of verifiers 0.4, https://github.com/PrimeIntellect-ai/verifiers, in its process.
+
+No cluster is needed: an agent of gymq runs in the process of verifiers' evaluation, or of its environment server, and
+asks verifiers' endpoint, so that verifiers' trace has the calls. The environment gives the reward. verifiers finds a
+taskset as a module at the top: `examples/trainers/prime_rl/gymq_env.py` is that of these classes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator, Mapping
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+import pydantic
+import verifiers.v1 as vf
+from verifiers.v1.dialects import parse_message
+
+from gymq import responses
+from gymq.agent import Agent
+from gymq.agent_harness import AgentHarness
+from gymq.data.jsonl import JsonlFile, parse_object
+from gymq.data.rows import PARAMS, RowError
+from gymq.errors import GymqError
+from gymq.execution.loading import registry
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass, Stage
+from gymq.protocol.tokens import encode_json
+from gymq.redaction import redact
+from gymq.responses import Item, ResponsesError
+from gymq.trainer.groups import TrainerError
+
+OURS = "gymq"  # in `info` of a trace: the verdict
+ROLLOUT_S = 24 * 3600.0  # verifiers has time limits of its own, which end a rollout before
+CONNECT_S = 30.0
+SHOWN_CHARS = 500  # of an endpoint's answer with an error
+
+_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+
+
+class EnvironmentData(vf.TaskData):
+    """A row, and what plays it."""
+
+    row: str
+    environment: str
+    options: dict[str, Any]
+    agent: str
+    agent_options: dict[str, Any]
+
+
+class EnvironmentTask(vf.Task[EnvironmentData]):
+    """A task that an environment of gymq scores."""
+
+    @vf.reward
+    async def verdict(self, trace: vf.Trace) -> float:
+        about = trace.info.get(OURS, {"failure": "it was not played by the taskset's own harness"})
+        if "reward" not in about:
+            raise ValueError(f"the rollout has no verdict: {about['failure']}")
+        return float(about["reward"])
+
+    @vf.metric
+    async def numbers(self, trace: vf.Trace) -> dict[str, float]:
+        fields = {name: value for name, value in trace.info.get(OURS, {}).items() if name != "reward"}
+        return {name: float(value) for name, value in fields.items() if isinstance(value, bool | int | float)}
+
+
+class EnvironmentTasksetConfig(vf.TasksetConfig):
+    """What `--env.taskset.*` sets. The command asks for a class whose fields all have defaults."""
+
+    rows: Path = Path()
+    """File with a row on each line, as any data set of gymq; required."""
+    environment: str = ""
+    """Environment of gymq: a shipped one's name, a module, or a file; required."""
+    options: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Options of the environment."""
+    agent: str = "simple_agent"
+    """Agent of gymq that plays the rows, named like the environment."""
+    agent_options: dict[str, Any] = pydantic.Field(default_factory=dict)
+    """Options of the agent."""
+
+
+class EnvironmentTaskset(vf.Taskset[EnvironmentTask, EnvironmentTasksetConfig]):
+    """The rows of a file as tasks."""
+
+    def load(self) -> Iterator[EnvironmentTask]:
+        """Yield the tasks.
+
+        Raises:
+            RowError: a line is not a row; the message names it.
+            TrainerError: an option is missing.
+        """
+        config = self.config
+        for name in ("rows", "environment"):
+            if getattr(config, name) in ("", Path()):
+                raise TrainerError(f"the taskset needs `{name}`: --env.taskset.{name}")
+        played_by = {
+            "environment": config.environment,
+            "options": config.options,
+            "agent": config.agent,
+            "agent_options": config.agent_options,
+        }
+        for number, line in enumerate(JsonlFile(config.rows), 1):
+            if line.isspace():
+                continue
+            prompt = _prompt(line, f"{config.rows}:{number}")
+            yield EnvironmentTask(EnvironmentData(prompt=prompt, row=line.decode().strip(), **played_by), config.task)
+
+
+class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
+    """Runs the agent of a task in this process."""
+
+    APPENDS_SYSTEM_PROMPT = True
+    SUPPORTS_MCP = False
+    EXECUTES_CODE = False
+    NEEDS_CONTAINER = False
+
+    def __init__(self, config: vf.HarnessConfig) -> None:
+        super().__init__(config)
+        self._players: dict[str, AgentHarness] = {}
+        self._starting = asyncio.Lock()
+
+    async def launch(
+        self,
+        ctx: vf.ModelContext,
+        trace: vf.Trace,
+        runtime: vf.Runtime,
+        endpoint: str,
+        secret: str,
+        mcp_urls: dict[str, str],
+        data: EnvironmentData,
+    ) -> vf.ProgramResult:
+        """Play a task, and keep the verdict in the trace."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        headers = {"Authorization": f"Bearer {secret}"}
+        try:
+            player = await self._player(data)
+            async with aiohttp.ClientSession(timeout=timeout, headers=headers) as http:
+                _policy.set(_Policy(http, f"{endpoint}/chat/completions", ctx.model, trace))
+                rollout_id = f"verifiers/{data.idx or 0}/{trace.id}"
+                verdict, _ = await player.run(json.loads(data.row), rollout_id=rollout_id, timeout_s=ROLLOUT_S)
+        except RolloutError as error:
+            kind = vf.TaskError if error.stage == Stage.VERIFY else vf.HarnessError
+            text = f"{error.failure_class}: {error.message}"
+            trace.info[OURS] = {"failure": text}  # of a rollout that verifiers has ended, only this remains
+            raise kind(text) from error
+        except GymqError as error:  # the environment or the agent cannot be started
+            raise vf.HarnessError(str(error)) from error
+        fields = {name: value for name, value in verdict.fields.items() if name != PARAMS}
+        trace.info[OURS] = msgspec.json.decode(_encode({**fields, "reward": verdict.reward}))
+        return vf.ProgramResult(exit_code=0, stdout="", stderr="")
+
+    async def stop(self) -> None:
+        """Stop the environments."""
+        while self._players:
+            _, player = self._players.popitem()
+            await player.__aexit__(None, None, None)
+
+    async def _player(self, data: EnvironmentData) -> AgentHarness:
+        """Return what plays a task; all tasks of a taskset share it.
+
+        Raises:
+            GymqError: there is no such worker, or it cannot start.
+        """
+        key = json.dumps([data.environment, data.options, data.agent, data.agent_options], sort_keys=True)
+        async with self._starting:
+            if key not in self._players:
+                agent = registry.find_class("agents", data.agent)
+                assert issubclass(agent, Agent)
+                environment = registry.find_class("resources", data.environment)
+                player = AgentHarness(
+                    agent, environment, _ask_policy, data.agent_options, resources_options=data.options
+                )
+                self._players[key] = await player.__aenter__()
+            return self._players[key]
+
+
+class EnvironmentEnvConfig(vf.EnvConfig):
+    """What `--env.*` sets; the agent runs in this process, and needs no box elsewhere."""
+
+    agent: vf.AgentConfig = vf.AgentConfig(runtime=vf.SubprocessConfig())
+
+
+class EnvironmentEnv(vf.Env[EnvironmentEnvConfig]):
+    """One agent plays; the environments end with the evaluation."""
+
+    async def run(self, task: EnvironmentTask, agents: vf.Agents) -> None:
+        await agents.agent.run(task)
+
+    async def stop(self) -> None:
+        for harness in self._harnesses.values():
+            if isinstance(harness, EnvironmentHarness):
+                await harness.stop()
+
+
+class _Policy:
+    """The endpoint that verifiers has for the model calls of a rollout."""
+
+    def __init__(self, http: aiohttp.ClientSession, url: str, model: str, trace: vf.Trace) -> None:
+        self._http = http
+        self._url = url
+        self._model = model
+        self._trace = trace
+        self._said: dict[str, Mapping[str, Any]] = {}
+
+    async def ask(self, params: dict[str, Any]) -> Item:
+        """Return the reply to a Responses request.
+
+        Raises:
+            RolloutError: there is none.
+        """
+        request = responses.responses_to_chat(params) | {"model": self._model}
+        request.pop("metadata", None)
+        # As the model wrote them: only then does verifiers see that the conversation continues.
+        request["messages"] = [self._said.get(_key(message), message) for message in request["messages"]]
+        try:
+            async with self._http.post(self._url, json=request) as answer:
+                body = await answer.read()
+        except (aiohttp.ClientError, OSError) as error:
+            text = f"verifiers' endpoint cannot be asked: {type(error).__name__}: {error}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
+        if answer.status != 200 and self._trace.stop_condition is not None:
+            return _cut_short(params, self._model)
+        try:
+            if answer.status != 200:
+                raise ValueError(body.decode(errors="replace")[:SHOWN_CHARS])
+            completion = msgspec.json.decode(body)
+            reply = responses.chat_to_response(completion, params, model=self._model, split_reasoning=True)
+        except (ValueError, ResponsesError) as error:
+            text = f"verifiers' endpoint answered with status {answer.status}: {redact(str(error))}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
+        (message,) = responses.responses_to_chat({"input": reply["output"]})["messages"]
+        self._said[_key(message)] = completion["choices"][0]["message"]
+        return reply
+
+
+_policy: ContextVar[_Policy] = ContextVar("policy")
+
+
+async def _ask_policy(params: dict[str, Any]) -> dict[str, Any]:
+    return await _policy.get().ask(params)
+
+
+def _key(message: Mapping[str, Any]) -> str:
+    return json.dumps(message, sort_keys=True)
+
+
+def _cut_short(params: Mapping[str, Any], model: str) -> Item:
+    """Return a reply that ends a rollout, which verifiers has ended, such as at its limit of turns; it is verified."""
+    choice = {"message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
+    return responses.chat_to_response({"choices": [choice], "created": 0}, params, model=model, split_reasoning=False)
+
+
+def _prompt(line: bytes, where: str) -> str | list[Any]:
+    """Return the prompt of a row, as text or as messages of verifiers.
+
+    Raises:
+        RowError: the line is not a row.
+    """
+    try:
+        fields = parse_object(line)
+        params: Any = msgspec.json.decode(fields[PARAMS]) if PARAMS in fields else None
+        asked = responses.validate_params(params, tool_names=True)
+        chat = responses.responses_to_chat({name: asked[name] for name in ("input", "instructions") if name in asked})
+    except (GymqError, msgspec.MsgspecError) as error:
+        raise RowError(f"{where}: {PARAMS}: {error}") from None
+    if isinstance(params["input"], str) and len(chat["messages"]) == 1:
+        return str(params["input"])
+    return [parse_message(message) for message in chat["messages"]]
