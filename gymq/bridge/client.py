@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -35,51 +36,39 @@ def run_examples(
     return (batch.next() for _ in range(len(rows)))
 
 
-class _Batch:
-    """The rows of one call."""
+class RowClient:
+    """Posts rows to `/run` of a server, used with `async with`."""
 
-    def __init__(
-        self, base_url: str, rows: Sequence[Row], limit: asyncio.Semaphore | None, api_key: str | None
-    ) -> None:
+    def __init__(self, base_url: str, api_key: str | None = None) -> None:
+        """Prepare the client.
+
+        Args:
+            base_url: URL of a bridge, or of an agent.
+        """
         self._url = f"{base_url}/run"
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
             self._headers["Authorization"] = f"Bearer {api_key}"
-        self._limit = limit
-        self._arrived: asyncio.Queue[tuple[Row, Row] | RowFailed] = asyncio.Queue()
-        self._failed: list[RowFailed] = []
-        self._working = asyncio.get_running_loop().create_task(self._work(rows))
 
-    async def next(self) -> tuple[Row, Row]:
-        outcome = await self._arrived.get()
-        if isinstance(outcome, RowFailed):
-            raise outcome
-        return outcome
-
-    async def _work(self, rows: Sequence[Row]) -> None:
+    async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0)
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         jar = aiohttp.DummyCookieJar()
-        async with aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar) as session:
-            await asyncio.gather(*(self._one(session, row) for row in rows))
-        for failed in self._failed:
-            self._arrived.put_nowait(failed)
+        self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar)
+        return self
 
-    async def _one(self, session: aiohttp.ClientSession, row: Row) -> None:
-        try:
-            if self._limit is None:
-                result = await self._post(session, row)
-            else:
-                async with self._limit:
-                    result = await self._post(session, row)
-            self._arrived.put_nowait((row, result))
-        except RowFailed as failed:
-            self._failed.append(failed)
+    async def __aexit__(self, *_: object) -> None:
+        await self._session.close()
 
-    async def _post(self, session: aiohttp.ClientSession, row: Row) -> Row:
+    async def run(self, row: Row) -> Row:
+        """Return the result of a row.
+
+        Raises:
+            RowFailed: it has none.
+        """
         try:
             body = msgspec.json.encode(row)
-            async with session.post(self._url, data=body, headers=self._headers) as answer:
+            async with self._session.post(self._url, data=body, headers=self._headers) as answer:
                 content = await answer.read()
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise RowFailed(0, f"{type(error).__name__}: {error}".encode()) from None
@@ -92,3 +81,36 @@ class _Batch:
         except msgspec.DecodeError as error:
             raise RowFailed(0, f"the answer is not a result: {error}".encode()) from None
         return result
+
+
+class _Batch:
+    """The rows of one call."""
+
+    def __init__(
+        self, base_url: str, rows: Sequence[Row], limit: asyncio.Semaphore | None, api_key: str | None
+    ) -> None:
+        self._client = RowClient(base_url, api_key)
+        self._limit = limit
+        self._arrived: asyncio.Queue[tuple[Row, Row] | RowFailed] = asyncio.Queue()
+        self._failed: list[RowFailed] = []
+        self._working = asyncio.get_running_loop().create_task(self._work(rows))
+
+    async def next(self) -> tuple[Row, Row]:
+        outcome = await self._arrived.get()
+        if isinstance(outcome, RowFailed):
+            raise outcome
+        return outcome
+
+    async def _work(self, rows: Sequence[Row]) -> None:
+        async with self._client:
+            await asyncio.gather(*(self._one(row) for row in rows))
+        for failed in self._failed:
+            self._arrived.put_nowait(failed)
+
+    async def _one(self, row: Row) -> None:
+        try:
+            async with self._limit or contextlib.nullcontext():
+                result = await self._client.run(row)
+            self._arrived.put_nowait((row, result))
+        except RowFailed as failed:
+            self._failed.append(failed)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import AsyncExitStack, closing
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 import msgspec
 
-from gymq.bridge.client import Row, run_examples
+from gymq.bridge.client import Row, RowClient
 from gymq.cli.actions.collect import materialise_options, read_prompt
 from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.errors import UsageError
@@ -49,28 +50,29 @@ async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) ->
     agents = await _agents_of(url, api_key)
     files = RunFiles(options["output"])
     with files.held():
-        rows = _rows(options)
-        unknown = sorted({row[AGENT_REF]["name"] for row in rows} - agents.keys())
-        if unknown:
-            raise UsageError(f"{url} lists no agent {unknown[0]}; there are: {', '.join(sorted(agents)) or 'none'}")
-        if options["overwrite"]:
-            files.remove()
-        with atomic_write(files.materialised) as file:
-            file.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
-        done = _finished(files.output)
-        wanted = [row for row in rows if (row[TASK_INDEX], row[ROLLOUT_INDEX]) not in done]
-        say(f"{counted(len(wanted), 'rollout')} at {url}, written to {files.output}")
-        failed = await _roll_out(wanted, agents, files.output, options["concurrency"] or DEFAULT_WINDOW, api_key)
-    if len(failed) < len(rows):
+        done = set() if options["overwrite"] else _finished(files.output)
+        num_rows, num_wanted = _materialise(files, options, agents, url, done)
+        say(f"{counted(num_wanted, 'rollout')} at {url}, written to {files.output}")
+        rows = (msgspec.json.decode(line) for line in Dataset(files.materialised))
+        wanted = (row for row in rows if (row[TASK_INDEX], row[ROLLOUT_INDEX]) not in done)
+        failures = await _roll_out(wanted, agents, files.output, options["concurrency"] or DEFAULT_WINDOW, api_key)
+    if failures.count < num_rows:
         profile_files(files.materialised, files.output, True, None, None, PASS_THRESHOLD, False)
-    for failure in failed[:_SHOWN_FAILURES]:
+    for failure in failures.first:
         say(f"failed: {redact(str(failure))[:_SHOWN_CHARS]}")
-    if failed:
-        say(f"{counted(len(failed), 'rollout')} failed; the same command with +resume_from_cache=true tries again")
-    return 3 if failed else 0
+    if failures.count:
+        say(f"{counted(failures.count, 'rollout')} failed; the same command with +resume_from_cache=true tries again")
+    return 3 if failures.count else 0
 
 
-def _rows(options: Mapping[str, Any]) -> list[Row]:
+def _materialise(
+    files: RunFiles, options: Mapping[str, Any], agents: Collection[str], url: str, done: Collection[tuple[int, int]]
+) -> tuple[int, int]:
+    """Write the rows of the run; return how many there are, and how many of them have no result yet.
+
+    Raises:
+        UsageError: an agent of the rows is not there; the files stay as they were.
+    """
     prompt = options["prompt_config"]
     settings = materialise_options(
         agent_name=options["agent"],
@@ -80,11 +82,19 @@ def _rows(options: Mapping[str, Any]) -> list[Row]:
         responses_create_params=options["responses_create_params"],
         prompt=None if prompt is None else read_prompt(prompt),
     )
-    with Materialisation(settings) as made:
-        rows = [msgspec.json.decode(row.json) for row in made.rows(Dataset(options["input"]))]
+    num_rows = num_wanted = 0
+    with Materialisation(settings) as made, atomic_write(files.materialised) as file:
+        for row in made.rows(Dataset(options["input"])):
+            if row.agent not in agents:
+                raise UsageError(f"{url} lists no agent {row.agent}; there are: {', '.join(sorted(agents)) or 'none'}")
+            file.write(row.json + b"\n")
+            num_rows += 1
+            num_wanted += (row.task_index, row.rollout_index) not in done
+        if options["overwrite"]:
+            files.remove()
     for warning in made.warnings:
         say(f"warning: {warning}")
-    return rows
+    return num_rows, num_wanted
 
 
 def _finished(output: Path) -> set[tuple[int, int]]:
@@ -94,31 +104,38 @@ def _finished(output: Path) -> set[tuple[int, int]]:
     return {(key.task_index, key.rollout_index) for key in keys}
 
 
-async def _roll_out(
-    rows: list[Row], agents: Mapping[str, str], output: Path, concurrency: int, api_key: str | None
-) -> list[RowFailed]:
-    """Write each result as it arrives; return the failures."""
-    failed: list[RowFailed] = []
-    limit = asyncio.Semaphore(concurrency)
+@dataclass
+class _Failures:
+    """The rollouts without a result: how many, and some of them."""
 
-    async def of_agent(name: str, of_it: list[Row]) -> None:
-        for result in run_examples(agents[name], of_it, limit=limit, api_key=api_key):
+    count: int = 0
+    first: list[RowFailed] = field(default_factory=list)
+
+
+async def _roll_out(
+    rows: Iterator[Row], agents: Mapping[str, str], output: Path, concurrency: int, api_key: str | None
+) -> _Failures:
+    """Write each result as it arrives; only the rows that are in flight are in memory."""
+    failures = _Failures()
+
+    async def work() -> None:
+        for row in rows:  # shared by all
             try:
-                row, answer = await result
+                answer = await clients[row[AGENT_REF]["name"]].run(row)
             except RowFailed as failure:
-                failed.append(failure)
+                failures.count += 1
+                failures.first += [failure] if len(failures.first) < _SHOWN_FAILURES else []
                 continue
             lines.write(
                 msgspec.json.encode(answer | {name: row[name] for name in (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)})
             )
             lines.flush()
 
-    by_agent: dict[str, list[Row]] = {}
-    for row in rows:
-        by_agent.setdefault(row[AGENT_REF]["name"], []).append(row)
-    with closing(Appender(output)) as lines:
-        await asyncio.gather(*(of_agent(name, of_it) for name, of_it in by_agent.items()))
-    return failed
+    async with AsyncExitStack() as stack:
+        lines = stack.enter_context(closing(Appender(output)))
+        clients = {name: await stack.enter_async_context(RowClient(url, api_key)) for name, url in agents.items()}
+        await asyncio.gather(*(work() for _ in range(concurrency)))
+    return failures
 
 
 async def _agents_of(url: str, api_key: str | None) -> dict[str, str]:
