@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import importlib
 import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pydantic
+from gymq.workers.resources.textarena.word_data import word_data
 
 import gymq
 from gymq import responses
@@ -41,7 +44,8 @@ class Games(gymq.TextEnvironment[GameRow]):
         except ModuleNotFoundError as error:
             text = f'{error.name} is not installed: pip install "gymq[textarena]", or `isolated: true`'
             raise gymq.OptionsError(f"{self.name}: {text}") from None
-        self._make, self._games = textarena.make, ENV_REGISTRY.keys()
+        word_data.install()
+        self._make, self._games = textarena.make, ENV_REGISTRY
         if self.options.game and self.options.game not in self._games:
             raise gymq.OptionsError(f"{self.name}: game: TextArena has no game {self.options.game!r}")
 
@@ -58,15 +62,22 @@ class Games(gymq.TextEnvironment[GameRow]):
         self.chance = self.random.getstate()
         seed = self.random.getrandbits(32) if row.seed is None else row.seed
         try:
+            await asyncio.to_thread(self._import, game)
             self.game: Env = self._by_own_chance(lambda: self._make(game))
             self._by_own_chance(lambda: self.game.reset(num_players=row.num_players, seed=seed))
         except AssertionError as error:  # the library's checks of the number of players
             raise gymq.InvalidTask(f"num_players: {game}: {error}") from None
         except Exception as error:  # games look for word lists and services
-            raise gymq.ComponentFailed(f"{game} cannot be started: {type(error).__name__}: {error}") from error
+            raise gymq.ComponentFailed(f"{game} cannot be started: {_reason(error)}") from error
         if await self._others_play(done=False):
             raise gymq.ComponentFailed(f"{game} was over before the policy's first turn")
         return self._seen_by(self.player)
+
+    def _import(self, game: str) -> None:
+        """Import a game, which may download what it needs."""
+        entry = self._games[game].entry_point
+        if isinstance(entry, str):
+            importlib.import_module(entry.partition(":")[0])
 
     async def step(self, action: str) -> gymq.StepResult:
         if len(action) > MAX_ACTION_LENGTH:
@@ -129,3 +140,10 @@ class Games(gymq.TextEnvironment[GameRow]):
         finally:
             self.chance = random.getstate()
             random.setstate(of_others)
+
+
+def _reason(error: Exception) -> str:
+    if type(error) is LookupError and word_data.missing:
+        missing = f"word lists of NLTK are not here and cannot be downloaded ({word_data.missing})"
+        return f"{missing}; put them into a folder that NLTK_DATA names"
+    return f"{type(error).__name__}: {error}"

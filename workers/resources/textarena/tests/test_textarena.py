@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.agents.gymnasium_agent.worker import GymnasiumAgent
+from gymq.workers.resources.textarena.word_data import word_data
 from gymq.workers.resources.textarena.worker import MAX_ACTION_LENGTH, Games
 
 import gymq
@@ -117,6 +118,37 @@ async def test_an_endless_action_is_refused_and_does_not_count() -> None:
         verdict = await session.verify(ROWS[0], reply())
     assert "at most 10000 characters" in step["observation"]
     assert verdict.fields["num_steps"] == 0
+
+
+@pytest.fixture
+def without_word_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which NLTK looks for them; nothing can be downloaded."""
+    import nltk
+
+    monkeypatch.setattr(nltk.data, "path", [str(tmp_path)])
+    monkeypatch.setattr(word_data, "_missing", {})
+    for name in ("http_proxy", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.setenv("NLTK_DATA", str(tmp_path))
+    return tmp_path
+
+
+async def test_word_lists_that_are_missing_are_named_in_one_sentence(without_word_lists: Path) -> None:
+    async with Harness(Games) as env:
+        with pytest.raises(gymq.ComponentFailed) as raised:
+            await env.session({**prompt("Play."), "game": "Hangman-v0-raw"})
+    text = str(raised.value)
+    assert "Hangman-v0-raw cannot be started: word lists of NLTK are not here and cannot be downloaded (words: " in text
+    assert text.endswith("put them into a folder that NLTK_DATA names")
+    assert "\n" not in text
+
+
+async def test_word_lists_that_are_here_are_used_without_a_download(without_word_lists: Path) -> None:
+    lists = without_word_lists / "corpora" / "words"
+    lists.mkdir(parents=True)
+    (lists / "en-basic").write_text("lamp\n")
+    won, _ = await play({**prompt("Play."), "game": "Hangman-v0-raw"}, ["[l]", "[lamp]"])
+    assert (won.reward, word_data.missing) == (1.0, "")
 
 
 async def test_an_option_that_names_no_game_ends_the_start() -> None:
