@@ -134,8 +134,8 @@ class MendedClient(Client):
         self, subject: str, payload: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
     ) -> None:
         # The library has the say where anything is unusual, and refuses what could be read as another command.
-        fields = (subject, reply, *headers, *headers.values()) if headers else (subject, reply)
-        if not subject or not self.is_connected or self.is_draining_pubs or not all(map(_is_plain, fields)):
+        fields = f"{subject}{reply}{''.join(headers)}{''.join(headers.values())}" if headers else subject + reply
+        if not subject or not self.is_connected or self.is_draining_pubs or not _is_plain(fields):
             await super().publish(subject, payload, reply, headers)
             return
         if headers:
@@ -223,6 +223,6 @@ def parse_headers(block: bytes) -> dict[str, str] | None:
     return found or None
 
 
-def _is_plain(field: str) -> bool:
-    """Return whether a field can be part of a command as it is."""
-    return field.isascii() and field.isprintable() and " " not in field
+def _is_plain(fields: str) -> bool:
+    """Return whether fields, all of them in one text, can be parts of a command as they are."""
+    return fields.isascii() and fields.isprintable() and " " not in fields

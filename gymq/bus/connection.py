@@ -99,7 +99,7 @@ class Connection:
         bus = cls(TlsClient() if tls.is_demanded(url) else MendedClient(), role)
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
-        await bus._nc.subscribe(replies, cb=bus._on_reply, pending_bytes_limit=PENDING_BYTES)
+        await bus.listen(replies, bus._on_reply)
         try:
             await bus.flush()
             if any(_DENIED.search(problem) for problem in bus._problems):
@@ -286,7 +286,7 @@ class Connection:
     def forget(self, reply: str) -> None:
         self._expected.pop(reply, None)
 
-    async def _on_reply(self, message: Msg) -> None:
+    def _on_reply(self, message: Msg) -> None:
         on_reply = self._expected.get(message.subject) or self._expected.get("late")
         if on_reply is not None:
             on_reply(message)

@@ -320,11 +320,12 @@ _ANSWERED_BY = {
 
 def answered_by(subject: str) -> str:
     """Return the role that answers requests on a subject."""
-    first, kind, role, *_ = (*subject.split(".", 3), "", "")
-    if first == "gym":
-        # Whatever else can be asked below `gym` is stored, and the server acknowledges it.
-        return role if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
-    return SERVER if first == "$JS" else ANY_ROLE
+    first, _, rest = subject.partition(".")
+    if first != "gym":
+        return SERVER if first == "$JS" else ANY_ROLE
+    kind, _, rest = rest.partition(".")
+    # Whatever else can be asked below `gym` is stored, and the server acknowledges it.
+    return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
 
 
 def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
