@@ -229,3 +229,30 @@ async def test_a_call_waits_for_the_caches_that_replicas_state(
         await Calls(await connect(shared_url)).call(subjects.model(run), request)
     await until(lambda: budget.limit == FILL * 500)  # there are two processes that ask
     await runner.stop()
+
+
+async def test_whatever_happens_the_oldest_that_fit_take_turns() -> None:
+    random_ = random.Random(7)
+    budget = budget_of(1000)
+    needed: dict[str, float] = {}  # of each rollout, the oldest first
+    for step in range(400):
+        kind = random_.choice(("start", "answered", "answered", "answered", "end"))
+        if kind == "start" or not needed:
+            needed[str(step)] = budget.mean_tokens
+            budget.start(str(step))
+        elif kind == "answered":
+            rollout, tokens = random_.choice(list(needed)), random_.randint(1, 200)
+            budget.answered(rollout, tokens)
+            needed[rollout] = max(tokens, budget.mean_tokens)
+        else:
+            rollout = random_.choice(list(needed))
+            del needed[rollout]
+            budget.end(rollout)
+        budget.limit = limit = random_.choice((300, 1000))
+        total = 0.0
+        for number, (rollout, its_tokens) in enumerate(needed.items()):
+            total += its_tokens
+            begun = await turn(budget, rollout)
+            assert begun.done() == (number == 0 or total <= limit), f"step {step}"
+            begun.cancel()
+            await asyncio.wait([begun])

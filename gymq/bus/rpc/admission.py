@@ -9,7 +9,8 @@ enough of those before it have ended. The oldest one never waits, so every rollo
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import math
+from collections import OrderedDict
 
 FILL = 0.9  # of the caches; the rest is for replies in the making, and for blocks that are not full
 FIRST_TOKENS = 4096.0  # that a rollout is taken to need, until some have answered
@@ -26,8 +27,11 @@ class KvBudget:
 
     def __init__(self) -> None:
         self.limit: int | None = None
-        self._tokens: dict[str, float] = {}  # that each rollout is taken to need, the oldest first
-        self._total = 0.0
+        # What each rollout is taken to need, the oldest first: those that fit together, and those that are younger.
+        self._fitting: OrderedDict[str, float] = OrderedDict()
+        self._younger: OrderedDict[str, float] = OrderedDict()
+        self._fitting_total = 0.0
+        self._younger_total = 0.0
         self.mean_tokens = FIRST_TOKENS
         self._paused: dict[str, list[asyncio.Future[None]]] = {}
 
@@ -40,30 +44,36 @@ class KvBudget:
         """Return how many more rollouts may start; None: any number."""
         if self.limit is None:
             return None
-        if not self._tokens:
+        if not self._fitting and not self._younger:
             return max(1, int(self.limit / self.mean_tokens))
-        return 0 if self._paused else max(0, int((self.limit - self._total) / self.mean_tokens))
+        total = self._fitting_total + self._younger_total
+        return 0 if self._paused else max(0, int((self.limit - total) / self.mean_tokens))
 
     def start(self, rollout: str) -> None:
         """Count a rollout from now on, with as many tokens as others have on average."""
-        self._tokens[rollout] = self.mean_tokens
-        self._total += self.mean_tokens
+        self._younger[rollout] = self.mean_tokens
+        self._younger_total += self.mean_tokens
 
     def answered(self, rollout: str, tokens: int) -> None:
         """Follow a rollout's conversation, whose tokens its last reply states."""
-        before = self._tokens.get(rollout)
+        before = self._fitting.get(rollout) or self._younger.get(rollout)
         if not tokens or before is None:
             return
         self.mean_tokens += FOLLOW * (tokens - self.mean_tokens)
         needed = max(tokens, self.mean_tokens)  # a young rollout will grow
-        self._total += needed - before
-        self._tokens[rollout] = needed
+        if rollout in self._fitting:
+            self._fitting[rollout] = needed
+            self._fitting_total += needed - before
+        else:
+            self._younger[rollout] = needed
+            self._younger_total += needed - before
         if needed < before:
             self.resume()
 
     def end(self, rollout: str) -> None:
         """Forget a rollout, and resume those that fit now."""
-        self._total -= self._tokens.pop(rollout, 0.0)
+        self._fitting_total -= self._fitting.pop(rollout, 0.0)
+        self._younger_total -= self._younger.pop(rollout, 0.0)
         self.resume()
 
     async def turn(self, rollout: str) -> None:
@@ -82,26 +92,38 @@ class KvBudget:
 
     def resume(self) -> None:
         """Resume the rollouts that fit, after the limit or what counts towards it has changed."""
-        if not self._paused:
-            return
-        for rollout in self._fitting():
+        if self._paused:
+            self._divide()
+
+    def _fits(self, rollout: str) -> bool:
+        if self.limit is None or self._fitting_total + self._younger_total <= self.limit:
+            return True
+        self._divide()
+        return rollout not in self._younger
+
+    def _divide(self) -> None:
+        """Find the oldest rollouts that fit together, from those that did before, and resume what fits now.
+
+        The very oldest fits in any case. The work is that of the rollouts that change sides, not of all.
+        """
+        limit = math.inf if self.limit is None else self.limit
+        while len(self._fitting) > 1 and self._fitting_total > limit:
+            rollout, tokens = self._fitting.popitem()
+            self._fitting_total -= tokens
+            self._younger[rollout] = tokens
+            self._younger.move_to_end(rollout, last=False)
+            self._younger_total += tokens
+        while self._younger:
+            rollout, tokens = next(iter(self._younger.items()))
+            if self._fitting and self._fitting_total + tokens > limit:
+                return
+            del self._younger[rollout]
+            self._younger_total -= tokens
+            self._fitting[rollout] = tokens
+            self._fitting_total += tokens
             for resumed in self._paused.pop(rollout, ()):
                 if not resumed.done():
                     resumed.set_result(None)
-
-    def _fits(self, rollout: str) -> bool:
-        if self.limit is None or self._total <= self.limit or rollout not in self._tokens:
-            return True
-        return rollout in self._fitting()
-
-    def _fitting(self) -> Iterator[str]:
-        """Yield the oldest rollouts that fit together; the very oldest also where it does not."""
-        total = 0.0
-        for number, (rollout, tokens) in enumerate(self._tokens.items()):
-            total += tokens
-            if number and self.limit is not None and total > self.limit:
-                return
-            yield rollout
 
 
 class KvBudgets:
