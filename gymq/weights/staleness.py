@@ -169,6 +169,8 @@ class Staleness:
         Raises:
             BusError: the newest version cannot be read.
         """
+        if model in self._models and not self._starting.locked():
+            return  # each rollout comes here
         async with self._starting:
             if model not in self._models:
                 await self._follow(model)
