@@ -19,6 +19,7 @@ STATES = 2
 """That are kept of a conversation: the newest, and the one before it for a call whose reply was lost."""
 
 _ITEM_BYTES = 500  # of a small item as Python objects
+_WITHOUT_SIZE = frozenset({type(None), bool, int, float})  # these are part of that
 
 Item = dict[str, Any]
 
@@ -111,6 +112,8 @@ def _num_bytes(values: Iterable[object]) -> int:
     """Return about how many bytes values take; nothing that a message holds is nested too deep for this."""
     total = 0
     for value in values:
+        if type(value) in _WITHOUT_SIZE:
+            continue
         if isinstance(value, str):
             total += len(value)
         elif isinstance(value, dict):

@@ -47,10 +47,11 @@ def encode(message: Message) -> bytes:
         BadMessage: a value has no msgpack form (an integer beyond 64 bits, half a surrogate pair, a foreign object),
             or the message is too large.
     """
-    try:
-        message = _self_contained(message)
-    except ValueError as error:
-        raise BadMessage(f"{type(message).__name__} cannot be encoded: {error}") from None
+    if type(message) in _ITEMS_OF:
+        try:
+            message = _self_contained(message)
+        except ValueError as error:
+            raise BadMessage(f"{type(message).__name__} cannot be encoded: {error}") from None
     try:
         body = _encoder.encode(message)
     except _ENCODE_ERRORS as error:
@@ -93,11 +94,8 @@ _ITEMS_OF: dict[type[Message], Callable[[Any], object]] = {
 
 
 def _items(message: Message) -> list[Any] | None:
-    """Return the items of a conversation that a message carries from its beginning."""
-    items_of = _ITEMS_OF.get(type(message))
-    if items_of is None:
-        return None
-    items = items_of(message)
+    """Return the items of a conversation that a message of one of these types carries from its beginning."""
+    items = _ITEMS_OF[type(message)](message)
     return items if isinstance(items, list) else None
 
 
@@ -165,8 +163,7 @@ class Decoder:
             if body and body[0] in _JSON_STARTS:
                 body = self._from_json(body)
             message = self._decode(body)
-            items = _items(message)
-            if items is not None:
+            if type(message) in _ITEMS_OF and (items := _items(message)) is not None:
                 link(items)
             return message
         except BadMessage:

@@ -133,8 +133,11 @@ def tokens_of(item: object) -> CallTokens | None:
     """Return the tokens of an item; None if it has none."""
     if not isinstance(item, dict) and not isinstance(item, Mapping):  # the second takes much longer
         return None
-    prompt, generation = item.get(PROMPT_FIELD), item.get(GENERATION_FIELD)
-    return None if prompt is None or generation is None else CallTokens(prompt, generation)
+    prompt = item.get(PROMPT_FIELD)
+    if prompt is None:
+        return None
+    generation = item.get(GENERATION_FIELD)
+    return None if generation is None else CallTokens(prompt, generation)
 
 
 def last_tokens(items: Sequence[object]) -> CallTokens | None:

@@ -17,16 +17,15 @@ def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -
     """
     if turn is None:
         return None if total is None else dict(total)
-    turn = with_known_details(turn)
-    turn_cached = _detail(turn, "input_tokens_details", "cached_tokens")
-    turn_reasoning = _detail(turn, "output_tokens_details", "reasoning_tokens")
+    turn_cached = _detail(turn, "input_tokens_details", "cached_tokens") or 0
+    turn_reasoning = _detail(turn, "output_tokens_details", "reasoning_tokens") or 0
     if total is None:
         return _usage(turn["input_tokens"], turn_cached, turn["output_tokens"], turn_reasoning, turn["total_tokens"])
     return _usage(
         total["input_tokens"] + turn["input_tokens"],
-        (_detail(total, "input_tokens_details", "cached_tokens") or 0) + (turn_cached or 0),
+        (_detail(total, "input_tokens_details", "cached_tokens") or 0) + turn_cached,
         total["output_tokens"] + turn["output_tokens"],
-        (_detail(total, "output_tokens_details", "reasoning_tokens") or 0) + (turn_reasoning or 0),
+        (_detail(total, "output_tokens_details", "reasoning_tokens") or 0) + turn_reasoning,
         total["total_tokens"] + turn["total_tokens"],
     )
 

@@ -79,7 +79,7 @@ def tokens_used(response: dict[str, Any]) -> TokenCount:
     usage = response.get("usage")
     if not isinstance(usage, dict):
         return TokenCount()
-    return TokenCount(*(_count(usage.get(name)) for name in ("input_tokens", "output_tokens")))
+    return TokenCount(_count(usage.get("input_tokens")), _count(usage.get("output_tokens")))
 
 
 def _count(value: Any) -> int:

@@ -243,7 +243,8 @@ class Service:
         return request
 
     def _next(self) -> None:
-        self._starter.schedule()
+        if self._waiting:
+            self._starter.schedule()
         if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 

@@ -21,10 +21,11 @@ class SimpleAgent(gymq.Agent):
         silent = 0
         for _ in rollout.steps(self.options.max_steps):
             reply = await rollout.respond()
-            if reply.incomplete or (reply.has_message and not reply.function_calls):
+            calls = reply.function_calls
+            if reply.incomplete or (reply.has_message and not calls):
                 return
-            silent = 0 if reply.function_calls else silent + 1
+            silent = 0 if calls else silent + 1
             if silent == self.options.max_silent_replies:
                 return
-            for call in reply.function_calls:
+            for call in calls:
                 rollout.record(await session.call(call))
