@@ -56,8 +56,8 @@ def ours() -> list[Benchmark]:
     return found
 
 
-OFTEN = {"aime24", "birdbench", "gpqa", "ifeval", "mrcr"}
-"""Benchmarks that are collected with every run of the tests: one of each kind of environment."""
+OFTEN = {"gpqa", "ifeval"}
+"""Benchmarks that are collected with every run of the tests: one with options to choose from, one without."""
 
 
 def nightly(benchmark: Benchmark) -> list[pytest.MarkDecorator]:

@@ -107,6 +107,7 @@ async def test_a_program_asks_and_plays_over_nats_and_the_state_it_leaves_is_ver
     assert [json.loads(output) for output in outputs] == [{"total": 5}, {"total": 8}]
 
 
+@pytest.mark.nightly
 async def test_a_session_that_is_lost_ends_the_program(world: World) -> None:
     class Loses(Plays):
         async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
@@ -121,7 +122,13 @@ async def test_a_session_that_is_lost_ends_the_program(world: World) -> None:
     assert (status, result["error"]["class"]) == (500, gymq.FailureClass.SESSION_LOST)
 
 
-@pytest.mark.parametrize(("at", "hears_last"), [(3, False), (4, True)], ids=["during-a-tool", "between-tools"])
+@pytest.mark.parametrize(
+    ("at", "hears_last"),
+    [
+        pytest.param(3, False, id="during-a-tool"),
+        pytest.param(4, True, id="between-tools", marks=pytest.mark.nightly),
+    ],
+)
 async def test_a_rollout_that_continues_after_a_crash_runs_no_tool_twice(
     bus: Bus, run: str, at: int, hears_last: bool
 ) -> None:

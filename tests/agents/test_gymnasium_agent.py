@@ -93,6 +93,7 @@ async def test_episodes_are_rebuilt_when_their_workers_are_killed(tmp_path: Path
     assert {outcome.attempt for outcome in outcomes} == {0}  # none started over
 
 
+@pytest.mark.nightly
 async def test_chance_is_the_same_again_in_another_worker(tmp_path: Path) -> None:
     dice = Instance("dice", "resources", f"{__name__}:Dice", {"num_workers": 2})
     rows = [episodes.row(["6"] * 10, number=number // 2) for number in range(6)]

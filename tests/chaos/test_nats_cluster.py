@@ -63,6 +63,7 @@ def is_current(group: dict[str, Any]) -> bool:
     return bool(group.get("leader")) and len(replicas) == 2 and all(replica["current"] for replica in replicas)
 
 
+@pytest.mark.nightly
 async def test_nodes_that_die_and_lose_their_disks_cost_nothing(tmp_path: Path) -> None:
     async with nats_cluster(tmp_path / "nats") as nodes:
         injector = LostDisks(nodes, tmp_path / "run" / "effects")

@@ -15,7 +15,7 @@ from .rows import row
 from .running_cluster import WORKERS, environment, running
 from .scenario import agent_spec
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.nightly]
 
 NUM_ROWS = 20
 PLAIN = Instance("plain", "resources", str(WORKERS / "plain.py"))

@@ -26,6 +26,7 @@ def test_the_demo_ends_with_a_table_and_says_where_to_look(gymq: Command, here: 
     assert found.total() == 225
 
 
+@pytest.mark.nightly
 def test_an_environment_whose_package_is_missing_is_left_out(
     gymq: Command, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

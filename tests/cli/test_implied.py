@@ -95,6 +95,7 @@ def test_the_rollouts_in_flight_may_be_a_setting() -> None:
         configured_window({"num_samples_in_parallel": "many"})
 
 
+@pytest.mark.nightly
 def test_profiled_workers_leave_a_profile_of_their_own_code(here: Path, gymq: Command) -> None:
     write_environment(here)
     options = ["++profiling_enabled=true", "++profiling_results_dirpath=profiles", "++num_samples_in_parallel=2"]

@@ -30,7 +30,7 @@ FILES = ["README.md", "config.yaml", "data/example.jsonl", "tests/test_{}.py", "
             ["judged", "--template", "judge"], IN_PROCESS, [*FILES, "data/gold.jsonl"], marks=pytest.mark.nightly
         ),
         pytest.param(["programs", "--template", "sandbox"], IN_PROCESS, FILES, marks=pytest.mark.nightly),
-        (["asker", "--template", "program"], IN_PROCESS, [*FILES, "program.py"]),
+        pytest.param(["asker", "--template", "program"], IN_PROCESS, [*FILES, "program.py"], marks=pytest.mark.nightly),
         pytest.param(
             ["looper", "--template", "agent"],
             ["its tests", "example rows", "end to end"],
@@ -64,6 +64,7 @@ def test_what_a_template_makes_passes_its_own_test_as_it_stands(
     )
 
 
+@pytest.mark.nightly
 def test_an_agent_can_be_asked_for_in_short_and_in_another_folder(gymq: Command, here: Path) -> None:
     assert gymq("init", "mine", "--agent", "--folder", "agents/new").status == 0
     assert "gymq.Agent" in (here / "agents" / "new" / "mine" / "worker.py").read_text()
@@ -82,6 +83,7 @@ def test_the_help_names_every_template(gymq: Command, here: Path) -> None:
     assert list(here.iterdir()) == []
 
 
+@pytest.mark.nightly
 def test_the_types_of_what_the_templates_make_are_right(gymq: Command, here: Path) -> None:
     pytest.importorskip("mypy")
     (here / "checked").mkdir()

@@ -46,7 +46,7 @@ LISTINGS = (
 )
 
 
-@pytest.mark.parametrize("columns", [80, 120])
+@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("which", LISTINGS)
 def test_names_are_whole_on_a_terminal(commands, which: str, columns: int):
     command, expected = commands[which]

@@ -66,6 +66,7 @@ def test_statistics_are_written_beside_the_rollouts(here: Path, rows: Path, gymq
     assert wrong.err == ("gymq: no setting allow_partial_rollout is known; did you mean allow_partial_rollouts?\n")
 
 
+@pytest.mark.nightly
 def test_repeats_may_be_a_number_for_each_agent(here: Path, rows: Path, gymq: Command) -> None:
     files = ["+agent_name=mcqa_simple_agent", "+input_jsonl_fpath=rows.jsonl", "+output_jsonl_fpath=out.jsonl"]
     done = gymq("ng", "collect-rollouts", CONFIG, *files, "+num_repeats={mcqa_simple_agent: 3, _default: 1}")
@@ -78,6 +79,7 @@ def test_repeats_may_be_a_number_for_each_agent(here: Path, rows: Path, gymq: Co
     assert "num_repeats has neither the row's agent 'mcqa_simple_agent' nor `_default`" in missing.err
 
 
+@pytest.mark.nightly
 def test_the_data_sets_of_a_split_are_collected_end_to_end(here: Path, rows: Path, gymq: Command) -> None:
     (here / "questions.jsonl").write_text('{"options": [{"A": "x"}, {"B": "y"}], "expected_answer": "B"}\n')
     (here / "prompt.yaml").write_text("user: 'A or B? {expected_answer}'\n")
@@ -100,6 +102,7 @@ def test_the_data_sets_of_a_split_are_collected_end_to_end(here: Path, rows: Pat
     assert lacking.err == "gymq: split: no agent of the configuration has a data set of the type benchmark\n"
 
 
+@pytest.mark.nightly
 def test_rows_go_to_a_head_server_elsewhere(
     rows: Path, gymq: Command, programs: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

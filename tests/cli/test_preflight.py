@@ -247,6 +247,7 @@ async def test_an_engine_of_our_own_is_not_started_to_be_asked(
     assert said == []
 
 
+@pytest.mark.nightly
 def test_a_key_that_is_refused_later_stops_the_run_and_the_same_command_completes_it(
     gymq: Command, folder: Path, endpoint: Endpoint
 ) -> None:

@@ -70,6 +70,7 @@ def test_changed_options_of_workers_are_named(gymq: Command, cluster: Finished, 
     assert "gymq: letters_agent.max_concurrency changed from nothing to 3\n" in resumed.err
 
 
+@pytest.mark.nightly
 def test_another_endpoint_of_the_same_model_extends_a_run_and_another_model_does_not(
     gymq: Command, here: Path, endpoint: Endpoint
 ) -> None:

@@ -87,6 +87,7 @@ def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
     assert "truncated" not in ended.out
 
 
+@pytest.mark.nightly
 def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_path):
     command = ["collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", tmp_path / "x.jsonl", "--json"]
     (failed,) = gymq(*command).json["failures"]

@@ -16,6 +16,7 @@ from .conftest import Command, write_environment
 from .endpoint import Endpoint
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("dialect", ["responses", "chat"])
 def test_sampling_parameters_arrive_at_the_endpoint_and_win_over_the_row(
     gymq: Command, here: Path, endpoint: Endpoint, dialect: str

@@ -70,6 +70,7 @@ def test_as_json_it_has_the_numbers(gymq, cluster):
     assert run["mean_reward"] == 0.5
 
 
+@pytest.mark.nightly
 def test_what_a_worker_did_is_counted(gymq, cluster, tmp_path):
     def counted():
         workers = {worker["name"]: worker for worker in gymq("status", "--json").json["workers"]}

@@ -38,6 +38,7 @@ def sbatch(here: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]
     return replace
 
 
+@pytest.mark.nightly
 async def test_a_collection_is_stopped_and_submitted_again(
     here: Path, gymq: Command, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -149,6 +149,7 @@ def test_a_rate_limit_is_named_with_its_host_while_it_is_waited_for(limited: Lim
     assert "model calls retried" in drawn
 
 
+@pytest.mark.nightly
 def test_nothing_of_the_steps_before_a_refusal_stays_on_a_terminal(cluster: Finished, tmp_path: Path):
     command = collection(cluster, tmp_path / "rollouts.jsonl")
     on_terminal(80, *command)
@@ -160,6 +161,7 @@ def test_nothing_of_the_steps_before_a_refusal_stays_on_a_terminal(cluster: Fini
     assert up_and_erase in before[before.rindex("starting") :]
 
 
+@pytest.mark.nightly
 def test_a_run_without_a_reward_ends_with_its_failures_alone(gymq, here: Path):
     (here / "letters.py").write_text(LETTERS.replace("request.row.answer ==", "request.row.answr =="))
     (here / "rows.jsonl").write_text(json.dumps(row("first", "A")))
@@ -171,6 +173,7 @@ def test_a_run_without_a_reward_ends_with_its_failures_alone(gymq, here: Path):
     assert f"{here}/letters.py:18 in verify: " in ended.err
 
 
+@pytest.mark.nightly
 def test_a_rate_limit_is_named_in_a_pipe(limited: Limited):
     with subprocess.Popen(
         [*entry(), *map(str, with_endpoint(limited))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -198,6 +201,7 @@ def test_an_interrupted_run_ends_with_how_to_resume_it(limited: Limited):
     assert said.count("\n") == 1
 
 
+@pytest.mark.nightly
 def test_a_command_of_a_notebook_draws_no_lines_in_place(cluster: Finished, tmp_path: Path):
     for notebook in ({"JPY_PARENT_PID": "1"}, {"TERM": "xterm-color", "PAGER": "cat"}):
         _, drawn = on_terminal(80, *collection(cluster, tmp_path / f"{len(notebook)}.jsonl"), **notebook)
@@ -288,6 +292,7 @@ def test_an_interval_that_is_clipped_at_a_bound_is_not_shown_as_narrower(interva
     assert shown_reward(Estimate(0.5, interval, tasks=4)) == shown
 
 
+@pytest.mark.nightly
 def test_names_are_whole_on_a_narrow_terminal(cluster: Finished, tmp_path: Path):
     _, drawn = on_terminal(40, *collection(cluster, tmp_path / "rollouts.jsonl"))
     assert "\nletters_agent\r\n  mean reward " in drawn

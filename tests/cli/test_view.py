@@ -101,6 +101,7 @@ def test_the_runs_stored_in_a_folder_are_shown_and_a_collection_beside_the_viewe
     collect(workers, "third.jsonl")
 
 
+@pytest.mark.nightly
 def test_the_configuration_of_a_run_is_shown_as_it_was_given_without_its_secrets(
     workers: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

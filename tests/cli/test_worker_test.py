@@ -93,6 +93,7 @@ async def test_it(three):
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(("expected", "status"), [("3", 0), ("4", 1)])
 def test_async_tests_run_without_any_configuration(gymq, here, expected, status):
     make(here, row(), tests=ASYNC_TEST.replace("EXPECTED", expected))
@@ -164,6 +165,7 @@ def test_an_exception_of_the_verifier_on_an_empty_reply_fails_it(gymq, here):
     assert "example.jsonl:1, an empty reply: Env failed to verify: ZeroDivisionError" in step["details"][0]
 
 
+@pytest.mark.nightly
 def test_a_typed_failure_is_a_proper_answer(gymq, here):
     make(here, row(), body='raise gymq.JudgeFailed("no judge here")')
     called = gymq("test", "env", "--json")

@@ -167,5 +167,6 @@ def test_what_a_model_said_is_text_in_a_notebook_and_never_markup(found):
     assert "invalid_task" in found["html"]
 
 
+@pytest.mark.nightly
 def test_a_notebook_may_wait_or_await_although_its_loop_runs(tmp_path):
     assert json.loads(run(NOTEBOOK, tmp_path)[-1]) == [0.5, 1.0]

@@ -15,6 +15,9 @@ DOCUMENTS = [
     ROOT / "workers" / "agents" / "program_agent" / "README.md",
 ]
 WITH_CODE = [document for document in DOCUMENTS if any(block.purpose for block in blocks_of(document))]
+LONG = {ROOT / "docs" / f"{name}.md" for name in ("adoption", "bridge", "migration", "trainers")} | {
+    ROOT / "workers" / "agents" / "program_agent" / "README.md"
+}
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
@@ -25,7 +28,11 @@ def name_of(document):
     return str(document.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("document", WITH_CODE, ids=name_of)
+@pytest.mark.parametrize(
+    "document",
+    [pytest.param(one, marks=pytest.mark.nightly) if one in LONG else one for one in WITH_CODE],
+    ids=name_of,
+)
 def test_the_code_of_a_document_runs(document, tmp_path):
     assert not play(document, tmp_path)
 

@@ -68,6 +68,7 @@ class Collector:
         return sorted((line["_ng_task_index"], line["_ng_rollout_index"]) for line in lines)
 
 
+@pytest.mark.nightly
 async def test_a_collector_that_is_killed_again_and_again_loses_nothing_and_asks_nothing_twice(
     cluster: RunningCluster, tmp_path: Path
 ) -> None:

@@ -61,6 +61,7 @@ async def test_each_sees_its_own_version(tmp_path: Path) -> None:
     assert len(environments) == 2
 
 
+@pytest.mark.nightly
 async def test_a_list_names_further_packages(tmp_path: Path) -> None:
     file = worker_that_needs("1.0", tmp_path / "1.0")
     (file.parent / "requirements.txt").write_text("")

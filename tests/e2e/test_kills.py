@@ -18,6 +18,7 @@ async def check_each_once(cluster: RunningCluster, run: str, count: int) -> None
     assert len(await cluster.stored(run)) == count
 
 
+@pytest.mark.nightly
 async def test_tasks_of_a_killed_agent_are_finished_by_another(cluster: RunningCluster, run: str) -> None:
     await cluster.submit(run, "asker", [row(str(number), script={"model_s": 1.0}) for number in range(8)])
     await cluster.until_called(run, 8)
@@ -75,6 +76,7 @@ async def test_a_verdict_in_a_killed_process_is_asked_for_again(cluster: Running
     assert set(cluster.calls(run).values()) == {1}
 
 
+@pytest.mark.nightly
 async def test_a_killed_models_calls_are_made_again(cluster: RunningCluster, run: str) -> None:
     await cluster.submit(run, "asker", [row(str(number), script={"model_s": 1.0}) for number in range(8)])
     await cluster.until_called(run, 8)

@@ -209,6 +209,7 @@ async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
     assert living_in(place.folder) == []
 
 
+@pytest.mark.nightly
 async def test_two_clusters_run_side_by_side(running: Place, place: Place) -> None:
     await place.up()
     summaries = await asyncio.gather(running.collect(), place.collect())
@@ -288,7 +289,9 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
 }
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name != "raises at its start" else []) for name in WRONG]
+)
 async def test_a_worker_that_cannot_start_is_named_in_one_sentence(place: Place, name: str) -> None:
     text, options, said = WRONG[name]
     file = place.folder / "env.py"

@@ -94,6 +94,7 @@ async def test_the_server_may_be_killed_while_statistics_are_computed(cluster: R
     await check_statistics(cluster, run)
 
 
+@pytest.mark.nightly
 async def test_two_profilers_at_once_count_everything_once(cluster: RunningCluster, run: str) -> None:
     await submit(cluster, run)
     second = await cluster.start("second_services", HostSpec(cluster.url, "services", services=True, drain_s=2.0))
@@ -145,6 +146,7 @@ async def test_a_run_that_was_given_more_repeats_is_counted_again(cluster: Runni
     assert profile.snapshot().agents["asker"].rollouts == 8
 
 
+@pytest.mark.nightly
 async def test_a_checkpoint_from_before_a_run_was_extended_is_not_used(cluster: RunningCluster, run: str) -> None:
     await submit(cluster, run)
     await check_statistics(cluster, run)

@@ -148,7 +148,7 @@ async def test_a_collection_with_a_limit_takes_no_rollout_of_an_older_policy(pla
     assert made["response"]["output"][0]["content"][0]["text"] == "new"
 
 
-@pytest.mark.parametrize("in_flight", ["finish", "restart"])
+@pytest.mark.parametrize("in_flight", ["finish", pytest.param("restart", marks=pytest.mark.nightly)])
 async def test_an_agent_killed_while_an_update_waits_leaves_no_rollout_of_two_policies(
     place: Place, run: str, in_flight: str
 ) -> None:
@@ -174,6 +174,7 @@ async def test_an_agent_killed_while_an_update_waits_leaves_no_rollout_of_two_po
     assert len(await place.cluster.stored(run)) == 8
 
 
+@pytest.mark.nightly
 async def test_replicas_that_refuse_are_named_with_the_reason(place: Place) -> None:
     await place.push("good", place.file("good"))
     status, out, err = await place.push("bad", place.file("broken"))

@@ -241,6 +241,7 @@ def test_a_project_that_is_none_is_refused(offline: Path, project: str) -> None:
         WandbRun(project, "r")
 
 
+@pytest.mark.nightly
 def test_a_wandb_that_is_away_is_told(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "online")
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{free_port('127.0.0.1')}")

@@ -174,6 +174,7 @@ async def test_a_call_repeated_over_the_bus_runs_once(calls: Calls, start: Start
     assert await ask(calls, address, verify()) == Verified(reward=2.0, verdict={"amounts": [2]})
 
 
+@pytest.mark.nightly
 async def test_ten_thousand_sessions_live_in_one_worker(calls: Calls, start: Start, run: str) -> None:
     replica = await start(Counter(name=run))
     some = asyncio.Semaphore(500)

@@ -163,7 +163,7 @@ async def submit(bus: Bus, run: str, agent: str, count: int, *, urgent: bool = F
     await until_answer(lambda: streams.queues(bus.js), lambda names: queue.consumer in names)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.nightly), 3])
 async def test_runs_share_the_slots_by_weight_to_within_five_percent(
     bus: Bus, run: str, agents: Agents, processes: int
 ) -> None:

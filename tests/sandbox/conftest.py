@@ -21,6 +21,12 @@ async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalSandbox]
         yield started
 
 
+# For tests that take long with the weakest isolation, which is for development only.
+PROCESS_AT_NIGHT = pytest.mark.parametrize(
+    "sandbox", ["namespaces", "bubblewrap", pytest.param("process", marks=pytest.mark.nightly)], indirect=True
+)
+
+
 @pytest.fixture(params=["namespaces", "bubblewrap"])
 async def closed_sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalSandbox]:
     """A sandbox of each kind that hides the machine."""

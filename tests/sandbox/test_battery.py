@@ -20,7 +20,7 @@ LONGEST_S = 900.0
         ("namespaces", "an ordinary user"),
         ("bubblewrap", "root"),
         ("bubblewrap", "an ordinary user"),
-        ("process", "root"),
+        pytest.param("process", "root", marks=pytest.mark.nightly),
         pytest.param("process", "an ordinary user", marks=pytest.mark.nightly),
     ],
 )

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gymq.sandbox import MIB, Limits, LocalSandbox, PythonSession, Subprocess
-from tests.sandbox.conftest import run_python, sandbox
+from tests.sandbox.conftest import PROCESS_AT_NIGHT, run_python, sandbox
 
 __all__ = ["sandbox"]
 
@@ -107,12 +107,14 @@ async def test_memory_is_limited_wherever_it_is(sandbox: LocalSandbox, hoard: st
     assert finished.limit == "memory" or float(finished.stdout or 0) <= 128, finished
 
 
+@PROCESS_AT_NIGHT
 async def test_files_without_content_are_limited(sandbox: LocalSandbox):
     code = "import os\nfor n in range(60_000): os.mkdir(f'd{n}')\nprint('all')"
     finished = await run_python(sandbox, code, LIMITS)
     assert finished.limit == "disk" or (b"No space left" in finished.stderr and b"all" not in finished.stdout)
 
 
+@PROCESS_AT_NIGHT
 async def test_files_that_are_written_faster_than_they_are_counted_are_limited(sandbox: LocalSandbox):
     code = "import os\nfor n in range(25_000): os.mkdir(f'd{n}')"
     finished = await run_python(sandbox, code, LIMITS)

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, PythonSession, SandboxFailed, local
-from tests.sandbox.conftest import alive, run_python, sandbox
+from tests.sandbox.conftest import PROCESS_AT_NIGHT, alive, run_python, sandbox
 
 __all__ = ["sandbox"]
 
@@ -47,6 +47,7 @@ async def started(marker: str, hostile: asyncio.Task[ProgramResult]) -> None:
     raise AssertionError("the neighbours did not start")
 
 
+@PROCESS_AT_NIGHT
 async def test_a_program_beside_many_has_its_time(sandbox: LocalSandbox):
     marker = f"neighbour-{os.getpid()}-{time.monotonic_ns()}"
     assert sandbox._isolation is not None
@@ -62,6 +63,7 @@ async def test_a_program_beside_many_has_its_time(sandbox: LocalSandbox):
         await asyncio.gather(hostile, return_exceptions=True)
 
 
+@PROCESS_AT_NIGHT
 async def test_computing_of_all_processes_together_counts(sandbox: LocalSandbox):
     code = (
         "import os, time\nfor _ in range(3):\n    if os.fork() == 0:\n        while time.process_time() < 0.7: pass\n"
@@ -88,6 +90,7 @@ async def test_nothing_of_a_session_computes_between_its_steps(sandbox: LocalSan
     await other.close()
 
 
+@PROCESS_AT_NIGHT
 async def test_a_step_has_its_time_beside_many(sandbox: LocalSandbox):
     marker = f"beside-{os.getpid()}-{time.monotonic_ns()}"
     hostile = asyncio.create_task(run_python(sandbox, HOSTILE.format(marker=marker), Limits(time_s=600.0)))

@@ -296,7 +296,7 @@ async def test_numbers_under_pass_at_k_do_not_overlap(web: Web, run: str, page: 
     assert "16" not in shown
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.nightly), 400])
 async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, width: int) -> None:
     response = reply(function_call("spell", {"word": "x" * 500}), "y" * 3000)
     name = f"{run}{'n' * 40}"

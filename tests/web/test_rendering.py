@@ -135,6 +135,7 @@ def test_marks_without_end_are_rendered_within_the_limits_and_lose_nothing(mark:
     assert len(text_of(markdown((mark * MAX_CHARS)[:MAX_CHARS]))) <= 2 * MAX_CHARS
 
 
+@pytest.mark.nightly
 async def test_a_text_that_takes_too_long_is_the_only_one_not_rendered() -> None:
     rendering = Rendering()
     try:

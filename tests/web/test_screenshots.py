@@ -160,7 +160,8 @@ async def store(web: Web, run: str) -> None:
     await web.profile()
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_every_view_fits_wide_and_narrow(web: Web, run: str, tmp_path: Path, scheme: str) -> None:
     await store(web, run)
     views = {

@@ -69,6 +69,7 @@ async def test_a_check_that_a_limit_cut_off_decides_nothing():
         assert (await env.verify(row("5"), reply("\\boxed{5}"))).reward == 1.0
 
 
+@pytest.mark.nightly
 async def test_a_check_that_a_limit_cut_off_is_a_no_for_the_peer():
     async with Harness(Math, {"library_verifier_timeout_seconds": 3.0, "hardened": False}) as env:
         verdict = await env.verify(row("5"), reply(ENDLESS))
@@ -76,6 +77,7 @@ async def test_a_check_that_a_limit_cut_off_is_a_no_for_the_peer():
     assert verdict.fields == {"extracted_answer": None, "library_reward": 0.0, "judge_evaluations": None}
 
 
+@pytest.mark.nightly
 async def test_the_judge_decides_what_a_limit_cut_off():
     options = {**JUDGED, "library_verifier_timeout_seconds": 3.0}
     async with Harness(Math, options, models=judge_that_says("[[A=B]]", "[[A=B]]")) as env:
@@ -241,6 +243,7 @@ def test_several_equations_are_several_answers():
     assert equivalence.check("x = 1, y = 2", "\\boxed{x = 1, y = 2}").reward == 1.0
 
 
+@pytest.mark.nightly
 def test_a_step_of_the_library_may_use_most_of_what_the_check_has_left():
     """The library gives a comparison five seconds; here it needs more, of ten."""
     program = """if True:
