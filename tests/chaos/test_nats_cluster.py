@@ -5,6 +5,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gymq.bus import Bus, BusError
 from tests.support.waiting import DEADLINE_S, until
 

@@ -55,6 +55,7 @@ def test_names_are_whole_on_a_terminal(commands, which: str, columns: int):
     assert [name for name in expected if name not in drawn] == []
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize("which", LISTINGS)
 def test_names_are_whole_through_a_pipe_and_no_line_ends_with_blanks(commands, which: str):
     command, expected = commands[which]

@@ -167,6 +167,7 @@ def test_an_empty_folder_has_nothing_to_list(gymq, here):
     assert "nothing is stored in this folder" in called.err
 
 
+@pytest.mark.nightly
 def test_a_finished_collection_can_be_read_without_starting_anything(gymq, here):
     config = write_workers(here)
     (here / "rows.jsonl").write_text(json.dumps(row("a letter", "A")) + "\n")

@@ -35,6 +35,7 @@ def test_where_nothing_runs_it_says_how_to_start_something(gymq, here):
     assert "gymq up" in called.err
 
 
+@pytest.mark.nightly
 def test_a_server_that_is_not_there_is_one_sentence(gymq, here):
     called = gymq("status", "--nats", "nats://user:secret@127.0.0.1:1")
     assert called.status == 2

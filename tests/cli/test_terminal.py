@@ -138,7 +138,8 @@ def with_endpoint(endpoint: Limited) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("columns", [80, 120])
 def test_a_rate_limit_is_named_with_its_host_while_it_is_waited_for(limited: Limited, columns: int):
     terminal = Terminal(columns, *with_endpoint(limited))
     terminal.read_until(f"rate limited by {limited.host} (429), 2 waiting")

@@ -108,6 +108,7 @@ async def test_a_cluster_of_parts_does_what_a_whole_one_does(
     assert VIEWER_URL.encode() not in await stopped(agents)  # `gymq view` finds no server in that folder
 
 
+@pytest.mark.nightly
 async def test_a_whole_cluster_names_the_command_that_shows_its_runs(parts: Parts) -> None:
     cluster = await parts.up()
     assert (

@@ -90,6 +90,7 @@ def workers(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.nightly
 def test_the_runs_stored_in_a_folder_are_shown_and_a_collection_beside_the_viewer_works(workers: Path) -> None:
     collect(workers, "first.jsonl")
     with viewing(workers) as shown:

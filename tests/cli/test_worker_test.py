@@ -103,6 +103,7 @@ def test_async_tests_run_without_any_configuration(gymq, here, expected, status)
     assert ("1 passed" if status == 0 else "1 failed") in step["summary"]
 
 
+@pytest.mark.nightly
 def test_async_tests_are_not_run_without_the_plugin_and_what_to_install_is_said(gymq, here, monkeypatch):
     make(here, row(), tests=ASYNC_TEST.replace("EXPECTED", "3"))
     found = importlib.util.find_spec
@@ -190,6 +191,7 @@ def test_the_schemas_of_its_tools_are_shown(gymq, here):
     assert 'tool add {"a":{"type":"integer"},"b":{"type":"integer"}}  Add two numbers.' in out
 
 
+@pytest.mark.nightly
 def test_its_folder_can_be_anywhere(gymq, here, monkeypatch):
     make(here / "elsewhere", row())
     monkeypatch.chdir("/")
@@ -215,6 +217,7 @@ def test_a_worker_with_nothing_beside_it_is_not_called_good(gymq, here):
     assert "`gymq test env.py --input rows.jsonl`" in called.out
 
 
+@pytest.mark.nightly
 def test_a_file_is_checked_with_rows_from_elsewhere_without_any_configuration(gymq, here):
     (here / "env.py").write_text(VERIFIER.replace("BODY", "return gymq.Verdict(float(request.reply_text == 'A'))"))
     solution = json.dumps([[{"text": "A"}]])
@@ -241,12 +244,14 @@ def test_rows_that_are_not_there_are_refused(gymq, here):
     assert "rowz.jsonl: file not found" in called.err
 
 
+@pytest.mark.nightly
 def test_the_rows_of_a_folder_can_be_others(gymq, here):
     make(here, "{broken")
     (here / "rows.jsonl").write_text(json.dumps(row()) + "\n")
     assert gymq("test", "env", "--input", "rows.jsonl").status == 0
 
 
+@pytest.mark.nightly
 def test_a_worker_that_was_installed_without_its_tests_says_so(gymq, here, monkeypatch):
     env = make(here, row())
     (env / "tests").rmdir()

@@ -101,6 +101,7 @@ def test_an_empty_folder_fails(tmp_path):
     assert "has no *.jsonl case file" in finished.stdout
 
 
+@pytest.mark.nightly
 def test_a_folder_that_does_not_exist_fails(tmp_path):
     finished = run(tmp_path / "missing")
     assert finished.returncode == 1

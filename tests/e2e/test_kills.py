@@ -36,6 +36,7 @@ async def test_an_agent_told_to_stop_finishes_what_is_in_flight(cluster: Running
     assert set(cluster.calls(run).values()) == {1}
 
 
+@pytest.mark.nightly
 async def test_what_an_agent_cannot_finish_in_time_is_given_back(cluster: RunningCluster, run: str) -> None:
     await cluster.submit(run, "asker", [row(script={"model_s": 3.0})])
     await cluster.until_called(run)

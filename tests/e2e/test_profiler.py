@@ -86,6 +86,7 @@ async def test_a_profiler_that_is_killed_again_and_again_counts_everything_once(
     await check_statistics(cluster, run)
 
 
+@pytest.mark.nightly
 async def test_the_server_may_be_killed_while_statistics_are_computed(cluster: RunningCluster, run: str) -> None:
     await submit(cluster, run)
     for count in (30, 80):

@@ -179,6 +179,7 @@ async def test_runs_share_the_slots_by_weight_to_within_five_percent(
         assert counts[name] == pytest.approx(100 * share, rel=0.05), counts
 
 
+@pytest.mark.nightly
 async def test_a_change_of_the_share_counts_from_the_next_slot(bus: Bus, run: str, agents: Agents) -> None:
     a, b = f"{run}-a", f"{run}-b"
     for name in (a, b):

@@ -156,6 +156,7 @@ async def test_a_file_larger_than_a_message_arrives_whole(
     assert await num_parts(bus, run) == 3
 
 
+@pytest.mark.nightly
 async def test_only_the_newest_weights_are_kept(bus: Bus, replicas: Replicas, run: str, tmp_path: Path) -> None:
     await replicas.start("a")
     for number in range(3):

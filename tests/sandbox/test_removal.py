@@ -6,6 +6,8 @@ import os
 import threading
 from pathlib import Path
 
+import pytest
+
 from gymq.sandbox import LocalSandbox, local
 from gymq.sandbox.process import remove
 
@@ -14,6 +16,7 @@ from .conftest import run_python, sandbox
 __all__ = ["sandbox"]
 
 
+@pytest.mark.nightly
 def test_folders_in_folders_are_removed(tmp_path, monkeypatch):
     folder = tmp_path / "full"
     folder.mkdir()

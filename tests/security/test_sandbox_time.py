@@ -90,6 +90,7 @@ async def test_nothing_of_a_session_computes_between_its_steps(sandbox: LocalSan
     await other.close()
 
 
+@pytest.mark.nightly
 @PROCESS_AT_NIGHT
 async def test_a_step_has_its_time_beside_many(sandbox: LocalSandbox):
     marker = f"beside-{os.getpid()}-{time.monotonic_ns()}"

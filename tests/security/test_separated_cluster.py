@@ -156,6 +156,7 @@ def test_commands_that_look_are_denied_nothing(cluster: SeparatedCluster, collec
     assert cluster.server.violations() == []
 
 
+@pytest.mark.nightly
 async def test_submissions_and_dead_letters_are_denied_nothing(cluster: SeparatedCluster, run: str) -> None:
     bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
     submission = {"type": "submission.v1", "run": run, "agent": "nobody", "row": {"responses_create_params": {}}}

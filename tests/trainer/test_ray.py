@@ -42,6 +42,7 @@ async def test_an_actor_that_is_not_spun_up_says_so(world: World, run: str) -> N
     await environment.shutdown()
 
 
+@pytest.mark.nightly
 async def test_what_serves_no_more_is_named(world: World, run: str) -> None:
     environment = NemoGym(config(world, run))
     await environment._spinup()

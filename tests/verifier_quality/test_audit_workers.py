@@ -16,7 +16,10 @@ NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
 SLOW = {"repeated text", "huge", "deep", "growth"}
 LEFT_OUT = {"ns_tools": SLOW, "polymath": SLOW}
 
-TAKES_LONG = {"ifbench", "math_with_judge", "ns_tools", "polymath", "reasoning_gym"}
+TAKES_LONG = {
+    *("code_fim", "code_gen", "ether0", "evalplus", "ifbench", "math_with_judge", "mcp_tools", "newton_bench"),
+    *("ns_tools", "polymath", "reasoning_gym", "structeval", "swerl_gen", "terminus_judge", "workplace_assistant"),
+}
 
 
 @pytest.mark.parametrize(

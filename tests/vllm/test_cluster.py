@@ -112,6 +112,7 @@ async def test_new_weights_come_over_nats_and_rollouts_say_so(place: Place) -> N
     assert {result["policy_version"] for result in results} == {"step-7"}
 
 
+@pytest.mark.nightly
 async def test_rollouts_outlive_the_engine(place: Place) -> None:
     before = place.model_pid()
     collecting = asyncio.create_task(place.collect(num_repeats=32))

@@ -22,7 +22,8 @@ NUM_REQUESTS = 8
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("divided", ["tensor", pytest.param("data", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("divided", ["tensor", "data"])
 async def test_an_engine_of_two_processes_is_like_one(
     model: LocalVLLMModel, checkpoint: Path, monkeypatch: pytest.MonkeyPatch, divided: str
 ) -> None:

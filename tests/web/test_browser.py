@@ -103,6 +103,7 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
         await is_unharmed(page)
 
 
+@pytest.mark.nightly
 async def test_the_lines_of_an_authors_mistake_are_kept_apart(web: Web, run: str, page: Page) -> None:
     message = "capitals failed to verify: KeyError: 'bern'\n  /work/capitals.py:9 in verify: return table[text]"
     letter = DeadLetter(
@@ -189,6 +190,7 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await is_unharmed(page)
 
 
+@pytest.mark.nightly
 async def test_a_run_that_is_done_is_not_live_and_its_last_task_leads_nowhere(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=2)
     await web.store(rollout(run, 0))
@@ -254,6 +256,7 @@ async def test_tokens_are_shown_when_asked_for(web: Web, run: str, page: Page) -
     ]
 
 
+@pytest.mark.nightly
 async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) -> None:
     await web.announce(run)
     await web.store(*[rollout(run, task, text=f"answer {task}") for task in range(60)])
@@ -284,6 +287,7 @@ async def test_two_runs_are_compared_agent_by_agent(web: Web, run: str, page: Pa
     assert {"asker: pass@k in %", "other: pass@k in %", "asker: rewards", "other: rewards"} <= set(headings)
 
 
+@pytest.mark.nightly
 async def test_numbers_under_pass_at_k_do_not_overlap(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=18)
     await web.store(*(rollout(run, 0, number) for number in range(18)))
@@ -377,6 +381,7 @@ async def test_hostile_markdown_stays_harmless_once_it_is_rendered(web: Web, run
     await is_unharmed(page)
 
 
+@pytest.mark.nightly
 async def test_an_image_within_a_message_is_shown(web: Web, run: str, page: Page) -> None:
     dot = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
     parts = [
@@ -413,6 +418,7 @@ async def test_calls_and_reasoning_are_folded_and_opened_by_a_key(web: Web, run:
     assert await page.value(opened) == 0
 
 
+@pytest.mark.nightly
 async def test_keys_lead_through_a_rollout_and_to_its_neighbours(web: Web, run: str, page: Page) -> None:
     await web.store(rollout(run, 0, 0, num_rollouts=2), rollout(run, 0, 1, num_rollouts=2))
     await page.open(f"{web.url}#/rollout/{run}/0/0")
@@ -531,6 +537,7 @@ async def test_a_run_is_paused_and_resumed_from_its_page(web: Web, run: str, pag
     await page.until(f"{names}.includes('pause') && !{names}.includes('resume')")
 
 
+@pytest.mark.nightly
 async def test_several_runs_are_marked_and_compared(web: Web, run: str, page: Page) -> None:
     for name, reward in (("a", 0.0), ("b", 1.0), ("c", 0.5)):
         await web.announce(f"{run}{name}", num_rollouts=2)
@@ -558,6 +565,7 @@ async def test_a_text_of_a_million_characters_is_shown_piece_by_piece(web: Web, 
     assert await page.value("document.querySelectorAll('.chunk').length") > 40
 
 
+@pytest.mark.nightly
 async def test_rollouts_are_sorted_by_a_click_and_read_in_that_order(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=3)
     await web.store(rollout(run, 0), rollout(run, 1, reward=0.25), rollout(run, 2, reward=0.5))
@@ -580,6 +588,7 @@ CHOOSE = "[...document.querySelectorAll('.menu label')].find((one) => one.textCo
 HEADS = "[...document.querySelectorAll('.rollouts th')].map((one) => one.textContent.replace(/ [↑↓]$/, ''))"
 
 
+@pytest.mark.nightly
 async def test_columns_are_chosen_by_keys_and_stay_chosen(web: Web, run: str, page: Page) -> None:
     row = {"level": "hard", "responses_create_params": {"input": "?"}}
     for task, accuracy in enumerate([0.25, 1.0, 0.5]):
@@ -638,6 +647,7 @@ async def test_names_of_columns_stay_text(web: Web, run: str, page: Page) -> Non
     await is_unharmed(page)
 
 
+@pytest.mark.nightly
 async def test_filters_are_behind_a_button_in_a_narrow_window(web: Web, run: str, page: Page) -> None:
     await web.store(*(rollout(run, task) for task in range(3)))
     await web.profile()
@@ -661,6 +671,7 @@ async def test_filters_are_behind_a_button_in_a_narrow_window(web: Web, run: str
     assert await page.value(field) is True
 
 
+@pytest.mark.nightly
 async def test_a_comparison_shows_the_keys_in_which_the_configurations_differ(web: Web, run: str, page: Page) -> None:
     names = [run, f"{run}b", f"{run}c"]
     for number, name in enumerate(names):
@@ -687,6 +698,7 @@ async def test_a_comparison_shows_the_keys_in_which_the_configurations_differ(we
     await page.shows(f"no configuration is stored with {names[0]}")
 
 
+@pytest.mark.nightly
 async def test_the_configuration_is_shown_as_coloured_yaml(web: Web, run: str, page: Page) -> None:
     worker = RecordedInstance(
         "models", "openai_model", {"openai_model": "m", "extra_body.top_k": 3, "openai_api_key": "****"}
@@ -718,6 +730,7 @@ async def test_a_failed_rollout_is_requeued_from_its_page(web: Web, run: str, pa
     await page.shows("It is not requeued: its failure is not among the dead letters")
 
 
+@pytest.mark.nightly
 async def test_back_leads_to_where_the_reader_was(web: Web, run: str, page: Page) -> None:
     await web.store(*(rollout(run, task) for task in range(50)))
     await web.profile()
@@ -732,6 +745,7 @@ async def test_back_leads_to_where_the_reader_was(web: Web, run: str, page: Page
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 50 && scrollY === 700")
 
 
+@pytest.mark.nightly
 async def test_tasks_without_variance_stand_out(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=4)
     await web.store(rollout(run, 0, 0), rollout(run, 0, 1), rollout(run, 1, 0, reward=0.0), rollout(run, 1, 1))
@@ -743,6 +757,7 @@ async def test_tasks_without_variance_stand_out(web: Web, run: str, page: Page) 
     assert await page.value(dots) == ["grade4", "grade4", "grade0", "grade4"]
 
 
+@pytest.mark.nightly
 async def test_a_comparison_leads_from_difference_to_difference(web: Web, run: str, page: Page) -> None:
     for task, (left, right) in enumerate([(0.0, 1.0), (1.0, 0.0), (0.5, 0.25)]):
         await web.store(rollout(run, task, reward=left), rollout(f"{run}x", task, reward=right))

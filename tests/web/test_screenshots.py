@@ -191,6 +191,7 @@ async def test_every_view_fits_wide_and_narrow(web: Web, run: str, tmp_path: Pat
         assert page.problems == []
 
 
+@pytest.mark.nightly
 async def test_the_pictures_of_the_documents_show_what_they_are_to_show(web: Web, run: str, tmp_path: Path) -> None:
     """The pictures in docs/images are copies: GYMQ_SCREENSHOTS=docs/images and this test make them again."""
     await store(web, run)

@@ -125,11 +125,13 @@ def test_it_says_its_version_and_is_imported_from_the_environment(installed: Pat
     assert Path(file).is_relative_to(installed.parent)
 
 
+@pytest.mark.nightly
 def test_it_lists_the_shipped_workers(gymq: Run) -> None:
     shown = [json.loads(line)["name"] for line in gymq("list", "--json").stdout.splitlines()]
     assert {"mcqa", "simple_agent", "simulated_model"} <= set(shown)
 
 
+@pytest.mark.nightly
 def test_a_worker_that_it_makes_passes_its_own_check(gymq: Run) -> None:
     gymq("init", "capitals")
     found = json.loads(gymq("test", "./capitals", "--json").stdout)

@@ -14,6 +14,10 @@ from gymq.execution.loading import registry
 RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
 MODEL = RESOURCES.parent / "models" / "simulated_model" / "config.yaml"
 NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
+TAKES_LONG = {
+    *("aviary", "ether0", "ifbench", "math_with_judge", "newton_bench", "ns_tools", "polymath", "reasoning_gym"),
+    "swerl_gen",
+}
 
 _PYTHON = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
@@ -39,7 +43,9 @@ def test_the_configuration_loads_and_fits_its_workers(name):
     assert {json.loads(row)["agent_ref"]["name"] for row in rows} <= agents
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in TAKES_LONG else []) for name in NAMES]
+)
 def test_the_example_in_the_documentation_runs(name, tmp_path):
     example = _PYTHON.search((RESOURCES / name / "README.md").read_text(encoding="utf-8"))
     assert example, "the README has no example in Python"

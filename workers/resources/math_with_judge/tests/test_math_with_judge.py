@@ -62,6 +62,7 @@ def test_verifying_does_not_import_sympy_into_this_process():
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
+@pytest.mark.nightly
 async def test_a_check_that_a_limit_cut_off_decides_nothing():
     async with Harness(Math, {"library_verifier_timeout_seconds": 3.0}) as env:
         with pytest.raises(gymq.InvalidTask, match="within 3 s of processor time"):
