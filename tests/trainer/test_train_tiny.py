@@ -32,14 +32,23 @@ def test_the_reward_rises_on_tasks_that_were_trained_on_and_on_others(tmp_path: 
     assert f"engine on step-{STEPS}" in done.stdout
 
 
-def test_a_command_line_that_does_not_fit_is_told_in_one_line(tmp_path: Path) -> None:
+AT_NIGHT = pytest.mark.nightly
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--output", "."], "has a finished training"),
+        pytest.param(["--samples", "1"], "two samples", marks=AT_NIGHT),
+        pytest.param(["--ahead", "-1"], "0 or more steps ahead", marks=AT_NIGHT),
+        pytest.param(["--processes", "33"], "there are 1 to 32", marks=AT_NIGHT),
+    ],
+)
+def test_a_command_line_that_does_not_fit_is_told_in_one_line(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     (tmp_path / "result.json").touch()
-    for arguments, message in (
-        (["--samples", "1"], "two samples"),
-        (["--ahead", "-1"], "0 or more steps ahead"),
-        (["--processes", "33"], "there are 1 to 32"),
-        (["--output", str(tmp_path)], "has a finished training"),
-    ):
-        done = subprocess.run([sys.executable, str(TRAIN), *arguments], capture_output=True, text=True, check=False)
-        assert done.returncode == 2
-        assert message in done.stderr.splitlines()[-1]
+    command = [sys.executable, str(TRAIN), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert message in done.stderr.splitlines()[-1]
