@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 
 from gymq.bus.bus import Bus
 from gymq.bus.connection import BusError
+from gymq.bus.loop_thread import end_task
 from gymq.bus.pull import Delivery, Pull
 
 log = logging.getLogger("gymq.consumer")
@@ -40,9 +41,7 @@ class Consumer:
     async def stop(self) -> None:
         """Take no more messages, and requeue unfinished ones, so that another process gets them at once."""
         await self._pull.stop()
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait([self._working])
+        await end_task(self._working)
         with contextlib.suppress(BusError):
             if self._in_flight is not None:
                 await self._in_flight.nak()

@@ -1,4 +1,4 @@
-"""An event loop for programs without one, such as a trainer or a notebook."""
+"""An event loop for programs without one, such as a trainer or a notebook, and the end of what runs on one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+
+
+async def end_task(task: asyncio.Task[Any] | None) -> None:
+    """Cancel a task and wait until it has ended, however it does; None: it was never started."""
+    if task is not None:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 class LoopThread:

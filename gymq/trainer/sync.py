@@ -8,7 +8,7 @@ from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from gymq.bus.loop_thread import LoopThread
+from gymq.bus.loop_thread import LoopThread, end_task
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 from gymq.protocol.messages import Steering
 from gymq.trainer.groups import Group, Row
@@ -74,7 +74,7 @@ class SyncTrainingRun:
                     raise group
                 yield group
         finally:
-            self._thread.run(_end(following))
+            self._thread.run(end_task(following))
 
     def pause(self) -> None:
         """Pause the run as `TrainingRun.pause` does."""
@@ -113,8 +113,3 @@ class SyncTrainingRun:
                 policy_version, weights=weights, path=path, mode=mode, in_flight=in_flight, deadline_s=deadline_s
             )
         )
-
-
-async def _end(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    await asyncio.wait([task])

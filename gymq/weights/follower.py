@@ -9,6 +9,7 @@ from typing import Any
 
 from gymq.bus import Bus, BusError, Msg, blobs, streams
 from gymq.bus.jetstream import Stored
+from gymq.bus.loop_thread import end_task
 from gymq.errors import GymqError
 from gymq.model import Model, WeightsUpdate
 from gymq.protocol import subjects
@@ -60,9 +61,7 @@ class WeightsFollower:
         self._following = asyncio.create_task(self._follow())
 
     async def stop(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait([self._following])
+        await end_task(self._following)
 
     async def _on_push(self, _message: Msg) -> None:
         self._pushed.set()

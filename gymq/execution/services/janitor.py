@@ -12,6 +12,7 @@ import msgspec
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.consumer import Consumer
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.bus.loop_thread import end_task
 from gymq.bus.pull import Delivery
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass
@@ -49,9 +50,7 @@ class Janitor:
         self._looking = asyncio.create_task(self._look())
 
     async def stop(self) -> None:
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        await end_task(self._looking)
         await self._consumer.stop()
 
     async def _look(self) -> None:

@@ -17,6 +17,7 @@ import msgspec
 
 from gymq.bus import Bus, BusError, TooLarge, streams
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
+from gymq.bus.loop_thread import end_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import compressed, decoder, encode
 from gymq.protocol.messages import BadMessage, Outcome, Profile, Run
@@ -74,9 +75,7 @@ class Profiler:
         self._working = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait([self._working])
+        await end_task(self._working)
         try:
             # With what was stored since the last look: a run that is complete shall have its whole profile.
             async with asyncio.timeout(STOP_S):

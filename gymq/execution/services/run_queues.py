@@ -13,6 +13,7 @@ import time
 
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import JetStreamError
+from gymq.bus.loop_thread import end_task
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
 from gymq.queue.steering import Steered
@@ -58,9 +59,7 @@ class RunQueues:
         self._working = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        if self._working is not None:
-            self._working.cancel()
-            await asyncio.wait([self._working])
+        await end_task(self._working)
 
     async def _on_submitted(self, message: Msg) -> None:
         """Look at once, unless it would change nothing: a run that continues to submit announces its queue again."""

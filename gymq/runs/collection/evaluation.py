@@ -16,7 +16,7 @@ import pydantic
 
 from gymq.authoring import Worker, first_problem
 from gymq.bus import Bus
-from gymq.bus.loop_thread import LoopThread
+from gymq.bus.loop_thread import LoopThread, end_task
 from gymq.cluster.host import Host, HostSpec
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
 from gymq.cluster.server import find_running
@@ -208,7 +208,7 @@ def _waited_for(work: Coroutine[Any, Any, RunResult]) -> RunResult:
         try:
             return thread.run(_result_of(task))
         finally:
-            thread.run(_ended(task))  # Ctrl-C comes while its cluster still runs
+            thread.run(end_task(task))  # Ctrl-C comes while its cluster still runs
     finally:
         thread.stop()
 
@@ -219,11 +219,6 @@ async def _begun(work: Coroutine[Any, Any, RunResult]) -> asyncio.Task[RunResult
 
 async def _result_of(task: asyncio.Task[RunResult]) -> RunResult:
     return await task
-
-
-async def _ended(task: asyncio.Task[RunResult]) -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 collect = _blocking(acollect)
