@@ -42,10 +42,12 @@ async def test_weights_that_come_as_bytes_answer(model: LocalVLLMModel, checkpoi
     assert after < -5.0 < await certainty(model)
 
 
-@pytest.mark.parametrize("mode", ["keep", "wait", "abort"])
+@pytest.mark.parametrize(("mode", "asks_directly"), [("keep", True), ("wait", True), ("abort", True), ("keep", False)])
 async def test_requests_that_run_are_answered_in_full_and_tell_which_weights_sampled_each_token(
-    model: LocalVLLMModel, mode: WeightsMode
+    model: LocalVLLMModel, mode: WeightsMode, asks_directly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if not asks_directly:  # vLLM's application answers
+        monkeypatch.setattr(engine_of(model), "_direct", None)
     await restore(model)
     extra = {"extra_body": json.dumps({"ignore_eos": True})}
     tasks = [

@@ -21,8 +21,10 @@ from typing import Any
 import msgspec
 from gymq.workers.models.local_vllm_model.continuation import Shapes
 from gymq.workers.models.local_vllm_model.vllm_versions import find
+from gymq.workers.models.local_vllm_model.weight_versions import stretches
 
 from gymq.errors import GymqError
+from gymq.protocol.tokens import VERSIONS_FIELD
 
 MAX_SETTINGS = 256
 """Settings of requests that are kept; those used least recently are checked again."""
@@ -282,8 +284,7 @@ class DirectChat:
             message["generation_token_ids"] = generated
             message["generation_log_probs"] = _sampled_log_probs(output.logprobs)
             if output.weight_versions:
-                stretches = [[one.version, one.end - one.start] for one in output.weight_versions]
-                message["generation_policy_versions"] = [one for one in stretches if one[1]]
+                message[VERSIONS_FIELD] = stretches(output)
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": finish_reason}
         if output.routed_experts is not None:
             choice["routed_experts"] = find("numpy2base64")(output.routed_experts)

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
 from io import BytesIO
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,6 +26,7 @@ from gymq.workers.models.local_vllm_model.continuation import (
 from gymq.workers.models.local_vllm_model.direct import DirectChat, NotDirect, Settings
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
+from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -54,6 +56,16 @@ class EngineBroken(GymqError):
 class _Parser(FlexibleArgumentParser):
     def error(self, message: str) -> Any:
         raise ArgumentsError(f"vllm_serve_kwargs: {message}")
+
+
+class _LLM(AsyncLLM):
+    """vLLM's engine, which notes the versions of the weights for `noted`."""
+
+    async def generate(self, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        async with aclosing(super().generate(*arguments, **named)) as outputs:
+            async for output in outputs:
+                note(output.outputs)
+                yield output
 
 
 class Engine:
@@ -108,7 +120,7 @@ class Engine:
         folder = Path(self._args.model)
         self._shapes = shapes_at(folder) if any(folder.glob("*.safetensors")) else None
         config = AsyncEngineArgs.from_cli_args(self._args).create_engine_config()
-        return AsyncLLM.from_vllm_config(
+        return _LLM.from_vllm_config(
             config,
             disable_log_stats=self._args.disable_log_stats,
             stat_loggers=[self.recorder.factory],
@@ -163,7 +175,13 @@ class Engine:
                 except NotDirect:
                     pass
             body = await self._with_exact_prompt(body, prompt)
-        return await asgi.post(self._app, path, body)
+        with noted() as versions:
+            status, answer = await asgi.post(self._app, path, body)
+        if status != _OK or not versions or not body.get("return_token_ids"):
+            return status, answer
+        completion = msgspec.json.decode(answer)
+        put_on(completion, versions)
+        return status, completion
 
     async def _prompt(
         self, direct: DirectChat, settings: Settings, messages: Sequence[Mapping[str, Any]], num_known: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gymq.protocol.tokens import VERSIONS_FIELD
 from gymq.responses import InvalidReply, InvalidRequest, Item
 
 Prompt = str | list[int]  # text, or the ids of its tokens
@@ -84,6 +85,8 @@ def _choice(index: int, choice: Any) -> Item:
         raise InvalidReply(f"choices[{index}].text", "expected text")
     changed = {name: value for name, value in choice.items() if name not in ("text", "logprobs", "prompt_token_ids")}
     changed["message"] = {"role": "assistant", "content": choice["text"]}
+    if VERSIONS_FIELD in changed:
+        changed["message"][VERSIONS_FIELD] = changed.pop(VERSIONS_FIELD)
     logprobs = choice.get("logprobs")
     if logprobs is not None:
         try:
