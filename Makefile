@@ -175,6 +175,8 @@ HARNESSES ?= real or harbor
 test-harnesses: $(VENV)/installed-dev
 	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py -k '$(HARNESSES)'
 
+VENV_VERIFIERS ?= .venv-verifiers
+BIN_VERIFIERS := $(VENV_VERIFIERS)/bin
 VENV_HUBS ?= .venv-hubs
 HUBS_PINS := tests/hubs/requirements.txt
 
@@ -190,10 +192,11 @@ $(VENV_HUBS)/installed: $(HUBS_PINS) $(VENV)/installed-dev
 	$(call also_gymq,$(VENV_HUBS))
 	@touch $@
 
-test-hubs: $(VENV_HUBS)/installed
+test-hubs: $(VENV_HUBS)/installed $(VENV_VERIFIERS)/installed-games
 	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest tests/hubs/test_episodes.py workers/resources/textarena \
 		workers/resources/openenv workers/models/litellm_model
-	$(VENV_HUBS)/bin/python -m pytest -W default workers/resources/inspect_ai
+	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest -W default workers/resources/inspect_ai tests/hubs/test_inspect_tasks.py
+	$(BIN_VERIFIERS)/python -m pytest -W default tests/hubs/test_verifiers_tasksets.py
 
 VENV_TRL ?= .venv-trl
 BIN_TRL := $(VENV_TRL)/bin
@@ -210,14 +213,15 @@ $(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
 test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
 	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trl_training.py tests/trainer/test_own_training.py
 
-VENV_VERIFIERS ?= .venv-verifiers
-BIN_VERIFIERS := $(VENV_VERIFIERS)/bin
-
 $(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/installed-dev
 	$(PYTHON) -m venv $(VENV_VERIFIERS)
 	$(BIN_VERIFIERS)/python -m pip install --quiet --requirement $<
 	$(call also_gymq,$(VENV_VERIFIERS))
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VERIFIERS)/python -W ignore -c 'import verifiers.v1'
+	@touch $@
+
+$(VENV_VERIFIERS)/installed-games: tests/hubs/requirements-verifiers.txt $(VENV_VERIFIERS)/installed
+	$(BIN_VERIFIERS)/python -m pip install --quiet --requirement $<
 	@touch $@
 
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed

@@ -5,12 +5,16 @@ import os
 
 import pytest
 
-NEEDED = ("openenv", "textarena")
+NEEDED = {
+    "test_episodes.py": ("openenv", "textarena"),
+    "test_inspect_tasks.py": ("inspect_ai", "inspect_evals"),
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing and not os.environ.get("GYMQ_REQUIRE_HUBS"):
-        for item in items:
-            if item.path.name == "test_episodes.py":
-                item.add_marker(pytest.mark.skip(f"needs {' and '.join(missing)}: make test-hubs"))
+    if os.environ.get("GYMQ_REQUIRE_HUBS"):
+        return
+    for item in items:
+        needed = NEEDED.get(item.path.name, ())
+        if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
+            item.add_marker(pytest.mark.skip(f"needs {' and '.join(missing)}: make test-hubs"))
