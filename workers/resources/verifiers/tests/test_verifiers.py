@@ -11,7 +11,8 @@ from gymq.workers.resources.verifiers.worker import Environments
 
 import gymq
 from gymq.agent_harness import AgentHarness
-from gymq.testing import Harness, function_call, reply
+from gymq.protocol.messages import FailureClass
+from gymq.testing import Harness, ScriptedModel, function_call, reply
 
 
 def has_tasksets() -> bool:
@@ -77,6 +78,28 @@ async def test_another_environment_plays_the_tasks_several_times() -> None:
     assert verdict.reward == 0.5
     assert [agent["reward"] for agent in verdict.fields["agents"]] == [0.0, 1.0]
     assert len(verdict.fields["branches"]) == 1
+
+
+@needs_library
+async def test_a_judge_of_the_library_is_asked_through_gymq_and_one_that_decides_nothing_is_no_reward() -> None:
+    asked: list[str] = []
+
+    async def judge(model: str, params: dict[str, Any]) -> dict[str, Any]:
+        asked.append(model)
+        return reply("yes" if len(asked) == 1 else "perhaps")
+
+    options = {
+        "environment": EXAMPLE,
+        "arguments": {"task": {"judges": [{"id": "reference", "name": "judged", "weight": 0.5}]}},
+        "judge_model_server": {"type": "responses_api_models", "name": "judge"},
+    }
+    async with Harness(Environments, options, models=ScriptedModel(judge)) as env:
+        verdict = await env.verify(ROW, reply("7"))
+        assert (verdict.reward, verdict.fields["reward_components"]) == (1.5, {"is_right": 1.0, "judged": 0.5})
+        assert asked == ["judge"]
+        with pytest.raises(gymq.RolloutError, match="judge returned no yes/no verdict") as raised:
+            await env.verify(ROW, reply("8"))
+    assert raised.value.failure_class is FailureClass.VERIFIER_FAILED
 
 
 @needs_library
