@@ -17,6 +17,7 @@ from gymq.protocol.messages import Generate
 from gymq.sandbox import Apptainer, Docker, Subprocess, network_address
 from gymq.sandbox.process import OUTPUT_BYTES
 from gymq.testing import reply
+from tests.support.compatibility import record
 from tests.support.waiting import DEADLINE_S, until
 
 from .script import Script, agent, rollout, said
@@ -401,6 +402,8 @@ async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
         f"exec --cleanenv instance://{place.name} timeout --signal=KILL 60.000 sh -c ulimit -v 524288; "
     )
     assert stop == f"instance stop {place.name}"
+    what = "an instance with a time limit, a memory limit and folders, without the worker's variables"
+    record("Apptainer: where agents run", "commands of 1.4", "a mock of its command", what)
 
 
 async def test_containers_have_few_privileges_and_do_not_reach_each_other(tmp_path, monkeypatch):

@@ -1,6 +1,7 @@
 """Environments of other libraries in a cluster: solutions win, mistakes do not, and killed workers change nothing."""
 
 import asyncio
+import importlib.metadata
 import json
 import os
 import random
@@ -17,6 +18,7 @@ from gymq.workers.resources.textarena import worker as textarena_worker
 
 from gymq.protocol.instances import Instance
 from tests.support import episodes
+from tests.support.compatibility import record
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
@@ -102,6 +104,10 @@ async def test_environments_of_openenv(name: str, tmp_path: Path) -> None:
     assert [outcome.reward for outcome in solved] == pytest.approx(won)
     assert {outcome.attempt for outcome in solved} == {0}  # rebuilt, and none started over
     assert max(outcome.reward for outcome in failed) <= most_of_mistake
+    if name == list(SERVED)[-1]:
+        version = f"openenv-core {importlib.metadata.version('openenv-core')}"
+        what = f"{len(SERVED)} environments in a cluster: solutions win, mistakes do not, workers killed"
+        record("OpenEnv: environments", version, "servers made with its package, simulated_model", what)
 
 
 async def test_games_of_textarena(tmp_path: Path) -> None:
@@ -111,6 +117,9 @@ async def test_games_of_textarena(tmp_path: Path) -> None:
     failed = await episodes.played(tmp_path / "m", instance, rows, skill=0.0, max_steps=25)
     assert [(outcome.reward, outcome.attempt) for outcome in solved] == [(1.0, 0)] * len(rows)
     assert max(outcome.reward for outcome in failed) < 0.5
+    games = len({row["game"] for row in rows})
+    what = f"{games} games in a cluster: solutions 1, mistakes less than 0.5, workers killed"
+    record("TextArena: games", importlib.metadata.version("textarena"), "its package, simulated_model", what)
 
 
 async def test_a_worker_with_a_python_of_its_own_plays_them_too(tmp_path: Path) -> None:
