@@ -125,6 +125,7 @@ def test_nothing_is_installed_beside_the_lock(file: str, count: int) -> None:
                 "$(BIN_VLLM)",
                 "$(BIN_TRL)",
                 "$(BIN_VERIFIERS)",
+                "$(VENV_ART)",
                 "$(VENV_HARBOR)",
                 "$(VENV_HUBS)",
                 "$(VENV_LOCK)",
