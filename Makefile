@@ -15,6 +15,7 @@
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   whole trainings by TRL (in .venv-trl) and by our own loop, on that vLLM, killed and resumed
 # make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
+# make test-generators   SkyRL's generator and verl's agent loop, by their own types (in .venv-generators)
 # make test-art   groups for OpenPipe ART, read by its own types (in .venv-art; Python 3.12)
 # make test-harbor   trajectories in ATIF, checked by Harbor (in .venv-harbor; Python 3.12 or newer)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
@@ -24,7 +25,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -227,6 +228,21 @@ $(VENV_VERIFIERS)/installed-games: tests/hubs/requirements-verifiers.txt $(VENV_
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
 	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
 	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers tests/trainer/test_taskset.py
+
+VENV_GENERATORS ?= .venv-generators
+
+# What takes the output of a generator runs on the CPU, with Python 3.11 too; SkyRL asks for 3.12 because pydantic refuses the
+# TypedDict of an older `typing`. What is not in this environment comes from that of vLLM.
+$(VENV_GENERATORS)/installed: tests/trainer/requirements-generators.txt $(VENV_VLLM)/installed
+	$(PYTHON) -m venv $(VENV_GENERATORS)
+	$(VENV_GENERATORS)/bin/python -m pip install --quiet --no-deps --no-compile --ignore-requires-python --requirement $<
+	$(BIN_VLLM)/python -c 'import sysconfig; print("import site; site.addsitedir(%r)" % sysconfig.get_path("purelib")); \
+		print("import typing, typing_extensions; typing.TypedDict = typing_extensions.TypedDict")' \
+		> $$($(VENV_GENERATORS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_vllm.pth
+	@touch $@
+
+test-generators: $(VENV_GENERATORS)/installed
+	GYMQ_REQUIRE_SKYRL=1 $(VENV_GENERATORS)/bin/python -m pytest -W default tests/trainer/test_skyrl.py tests/trainer/test_verl.py
 
 VENV_ART ?= .venv-art
 PYTHON_ART ?= python3.12

@@ -8,7 +8,7 @@ import pytest
 
 from tests.bridge.world import World
 
-pytest.importorskip("verl", reason="verl is not installed here")
+pytest.importorskip("verl", reason="verl is not installed here; `make test-generators` installs it")
 
 POLICY = "examples/tiny_policy/checkpoint"
 
