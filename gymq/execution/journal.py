@@ -65,6 +65,7 @@ class Journal:
         self._num_started = 0
         self._num_in_flight = 0
         self._waiting: dict[str, asyncio.Future[None]] = {}  # replays whose turn has not come, by key
+        self._new: list[asyncio.Future[None]] = []  # new replies that let those go first
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()  # of what cancelled calls left
         self._maybe_stored: list[bytes] = []  # entries whose writers were cancelled: the last one may be stored
@@ -162,6 +163,7 @@ class Journal:
             self._num_effects += 1
             if not in_session or self._writing.locked():
                 await self._flush()
+            await self._after_replays()
             return reply
         finally:
             self._num_in_flight -= 1
@@ -197,6 +199,13 @@ class Journal:
             self._recorded.pop(key, None)
             self._wake_first()
 
+    async def _after_replays(self) -> None:
+        """Let recorded replies whose turn has come go first: they came before anything new."""
+        if next(iter(self._recorded), "") in self._waiting:
+            turn = asyncio.get_running_loop().create_future()
+            self._new.append(turn)
+            await turn
+
     async def _turn(self, key: str) -> None:
         """Wait until a recorded reply is the first one that is left, but not for what is never asked for again."""
         turn = self._waiting[key] = asyncio.get_running_loop().create_future()
@@ -216,9 +225,13 @@ class Journal:
         self._wake_first()
 
     def _wake_first(self) -> None:
-        turn = self._waiting.get(next(iter(self._recorded), ""))
-        if turn is not None and not turn.done():
-            turn.set_result(None)
+        first = self._waiting.get(next(iter(self._recorded), ""))
+        woken = self._new if first is None else [first]
+        for turn in woken:
+            if not turn.done():
+                turn.set_result(None)
+        if first is None:
+            self._new = []
 
     async def drop(self) -> None:
         """Delete the journal of a rollout that has its outcome. A journal that stays is harmless."""
@@ -308,6 +321,7 @@ class Journal:
 
     def _forget(self) -> None:
         self._recorded.clear()
+        self._wake_first()
         self._unwritten.clear()
         self._num_effects = 0
         self.session = self._written_session = None
