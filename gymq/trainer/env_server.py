@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
+import itertools
 import logging
 import secrets
 import time
@@ -16,33 +17,13 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from gymq.data.jsonl import parse_object
-from gymq.data.rows import PARAMS, TASK_INDEX
+from gymq.data.rows import TASK_INDEX
 from gymq.errors import GymqError
 from gymq.redaction import redact
 from gymq.runs.foreign.verifiers_traces import task_of
-from gymq.trainer.episodes import episode, failed_episode
+from gymq.trainer.episodes import CancelRequest, RunRequest, episode, failed_episode, row_of
 from gymq.trainer.groups import Batch, OnUntrainable, Row, TrainerError
 from gymq.trainer.run import TrainingRun
-from gymq.trainer.sampling_params import with_sampling
-
-
-class Client(msgspec.Struct):
-    type: str = "eval"  # `train` if its episodes are trained on
-
-
-class RunRequest(msgspec.Struct):
-    """A request for a rollout. The endpoint that it names is not asked: the cluster's model answers."""
-
-    task_data: dict[str, Any]
-    client: Client
-    model: str
-    sampling: dict[str, Any]
-
-
-class CancelRequest(msgspec.Struct):
-    request_id: str
-
 
 log = logging.getLogger("gymq.trainer")
 
@@ -86,7 +67,7 @@ class EnvServer:
         self._in_flight: dict[_Caller, Batch] = {}
         self._cancelled: set[_Caller] = set()
         self._answering: set[asyncio.Task[None]] = set()
-        self._next_index = secrets.randbits(52)
+        self._indices = itertools.count(secrets.randbits(52))
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.ROUTER)
         for option, value in (
@@ -159,8 +140,7 @@ class EnvServer:
         request = msgspec.msgpack.decode(body, type=RunRequest)
         task = task_of(request.task_data)
         on_untrainable: OnUntrainable = "error" if request.client.type == "train" else "allow"
-        self._next_index += 1
-        row = row_of(request) | {TASK_INDEX: self._next_index}
+        row = row_of(request) | {TASK_INDEX: next(self._indices)}
         batch = self._training.run_rollouts([row], on_untrainable=on_untrainable)
         self._in_flight[caller] = batch
         answering = asyncio.create_task(self._answer(caller, batch, request, task))
@@ -208,21 +188,3 @@ class EnvServer:
 
 def _refusal(error: Exception) -> Row:
     return {"success": False, "error": redact(str(error) or type(error).__name__)}
-
-
-def row_of(request: RunRequest) -> Row:
-    """Return the row of a request, with its sampling parameters.
-
-    Raises:
-        TrainerError, JsonlError, msgspec.MsgspecError: there is none.
-    """
-    text = request.task_data.get("row")
-    if not isinstance(text, str):
-        raise TrainerError("task_data.row must be the text of a row, as the taskset gymq_rows sends it")
-    row: Row = dict(parse_object(text.encode()))
-    if PARAMS not in row:
-        raise TrainerError(f"task_data.row has no `{PARAMS}`")
-    params = with_sampling(msgspec.json.decode(row[PARAMS], type=dict[str, Any]), request.sampling)
-    instructions = request.task_data.get("system_prompt")  # of prime-rl's configuration
-    row[PARAMS] = params if instructions is None else params | {"instructions": instructions}
-    return row

@@ -1,4 +1,4 @@
-"""Results in the form of NeMo RL: message logs of tensors, with routed experts and images.
+"""Results in the form of NeMo RL: message logs of tensors, with routed experts.
 
 The rules are those of the post-processing in `nemo_rl/environments/nemo_gym.py` of https://github.com/NVIDIA-NeMo/RL,
 as it was in August and September 2026. The actor runs in NeMo RL's environment, so parts of NeMo RL are imported when
@@ -7,10 +7,10 @@ they are needed.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import importlib
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -18,17 +18,13 @@ import msgspec
 
 from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
-from gymq.data.rows import PARAMS
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
-from gymq.trainer.groups import Row, SampleFailed, TrainerError
+from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
+from gymq.trainer.nemo_rl_parts import EXPERTS_TYPES, experts_of, images_before
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
-EXPERTS_FORM = "nrlre1"  # of routed experts as text
-EXPERTS_TYPES = {"int8": 1, "int16": 2, "int32": 4}  # bytes of a number
-IMAGE_PARTS = ("input_image", "image", "image_url")
-IMAGE_DATA = "data:image/"
 RETRIED_STATUS = (408, 429)  # below 500
 
 
@@ -63,6 +59,39 @@ class MessageLogs:
             utils: Any = importlib.import_module("nemo_rl.algorithms.utils")
             self._processor = utils.get_tokenizer(cfg["tokenizer_config"], get_processor=True)
 
+    async def stream(
+        self, batch: Batch, num_rows: int, timer_prefix: str
+    ) -> AsyncIterator[tuple[Row, Row, dict[str, float] | None]]:
+        """Yield each row with its message log, as it is completed; timings in s with the last one, if none failed.
+
+        Raises:
+            Exception: `failure` of the first row that failed, after all others were yielded.
+            TrainerError, BusError: as `Batch` raises them.
+        """
+        times: defaultdict[str, float] = defaultdict(float)
+        failed: SampleFailed | None = None
+        num_given = 0
+        last = started = time.monotonic()
+        async for group in batch:
+            arrived = time.monotonic()
+            if group.failures:
+                failed = failed or group.failures[0]
+                continue
+            try:
+                log = self.of(group.samples[0].result)
+            except NotTrainable as error:
+                failed = failed or SampleFailed(0, "not_trainable", str(error), 422)
+                continue
+            num_given += 1
+            times[f"{timer_prefix}/await_results"] += arrived - last
+            last = time.monotonic()
+            times[f"{timer_prefix}/postprocess_results"] += last - arrived
+            share = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
+            timings = {**times, f"{timer_prefix}/postprocess_results_pct": share}
+            yield group.example, log, timings if num_given == num_rows else None
+        if failed is not None:
+            raise failure(failed)
+
     def of(self, full: Row) -> Row:
         """Return what NeMo RL reads of a rollout. Token fields leave the items of `full`, so that its logs stay small.
 
@@ -71,7 +100,7 @@ class MessageLogs:
         """
         record = Record.of(full)
         items = [item for item in full["response"]["output"] if item.get("generation_token_ids")]
-        images = _images_before(full) if self._processor is not None else [[] for _ in items]
+        images = images_before(full) if self._processor is not None else [[] for _ in items]
         log: list[Row] = []
         for item, seen, prompt, generation in zip(items, images, record.spans[::2], record.spans[1::2], strict=True):
             experts = self._experts(item, generation.end)
@@ -99,7 +128,7 @@ class MessageLogs:
                     "a call has no routed_experts, which router replay requires: does the engine give them?"
                 )
             return None
-        experts = _experts_of(given).to(getattr(_torch(), self._experts_type))
+        experts = experts_of(given).to(getattr(_torch(), self._experts_type))
         if experts.dim() != 3 or len(experts) < num_tokens:
             raise NotTrainable(f"routed_experts have the shape {tuple(experts.shape)} for {num_tokens} tokens")
         return experts
@@ -127,15 +156,6 @@ class MessageLogs:
                 item[name] = text
 
 
-def embed_images(rows: Sequence[Row]) -> None:
-    """Put the images that rows name by a path into the rows, as NeMo RL does it itself."""
-    if any(source for row in rows for source in _sources_in(row[PARAMS].get("input"))):
-        environment: Any = importlib.import_module("nemo_rl.environments.nemo_gym")
-        name = "normalize_media_in_examples"  # the name since September 2026
-        embed = getattr(environment, name, None) or environment.encode_images_in_examples
-        embed(rows)
-
-
 def failure(failed: SampleFailed) -> Exception:
     """Return the error of a row: one of NeMo RL's own, which decides about a retry, or RowFailed where it is absent."""
     try:
@@ -159,58 +179,6 @@ def _message(role: str, record: Record, span: Span, experts: Any) -> Row:
     if experts is not None:
         message[ROUTED_EXPERTS] = experts[span.start : span.end]
     return message
-
-
-def _experts_of(given: Any) -> Any:
-    """Return routed experts as a tensor: nested lists, or `nrlre1:TYPE:TOKENSxLAYERSxK:BASE64`."""
-    torch = _torch()
-    if not isinstance(given, str):
-        return torch.tensor(given, dtype=torch.int32)
-    try:
-        form, name, dimensions, data = given.split(":", 3)
-        shape = [int(size) for size in dimensions.split("x")]
-        raw = bytearray(base64.b64decode(data, validate=True))
-        if form != EXPERTS_FORM or len(raw) % EXPERTS_TYPES[name]:
-            raise ValueError(form)
-        return torch.frombuffer(raw, dtype=getattr(torch, name)).reshape(shape)
-    except (ValueError, KeyError, RuntimeError, binascii.Error):
-        form = f"{EXPERTS_FORM}:TYPE:TOKENSxLAYERSxK:BASE64"
-        raise NotTrainable(f"routed_experts are {given[:60]!r}, not of the form {form}") from None
-
-
-def _images_before(full: Row) -> list[list[str]]:
-    """Return, for each item with tokens, the images of the conversation since the one before."""
-    response = full["response"]
-    given = response.get("seed_obs") or response.get("agent_input") or full[PARAMS].get("input")
-    images: list[list[str]] = []
-    waiting = list(_sources_in(given))
-    for item in response["output"]:
-        if item.get("generation_token_ids"):
-            images.append(waiting)
-            waiting = []
-        else:
-            waiting += _sources_in([item])
-    return images
-
-
-def _sources_in(items: Any) -> Iterator[str]:
-    """Yield the images of items that the policy did not write.
-
-    The output of a tool is an image if it is one; unlike NeMo RL, this fetches no address that a tool names.
-    """
-    for item in items if isinstance(items, list) else ():
-        output = item.get("output")
-        if isinstance(output, str) and output.startswith(IMAGE_DATA):
-            yield output
-        content = item.get("content")
-        if item.get("role") == "assistant" or not isinstance(content, list):
-            continue
-        for part in content:
-            if isinstance(part, dict) and part.get("type") in IMAGE_PARTS:
-                source = part.get("image") or part.get("image_url") or part.get("url")
-                source = source.get("url") if isinstance(source, dict) else source
-                if isinstance(source, str):
-                    yield source
 
 
 def _torch() -> ModuleType | Any:

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import itertools
 import secrets
 import tempfile
-import time
-from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -21,11 +20,11 @@ from gymq.bus.discovery import find_workers, is_running
 from gymq.cluster.launch import Cluster
 from gymq.config import load
 from gymq.config.process_settings import process_variables
-from gymq.data.records import NotTrainable
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
-from gymq.trainer.groups import Row, SampleFailed, TrainerError
-from gymq.trainer.nemo_rl import MessageLogs, embed_images, failure
+from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.nemo_rl import MessageLogs
+from gymq.trainer.nemo_rl_parts import embed_images
 from gymq.trainer.run import TrainingRun
 
 LOOK_S = 2.0  # how long workers are given to say that they are there
@@ -38,13 +37,9 @@ Streamed = tuple[int, Row, dict[str, float] | None] | tuple[int, Row, Row, dict[
 
 
 class NemoGym:
-    """Environments of a cluster: one that is started from the configuration, or one that runs already.
+    """Environments of a cluster: one that is started from the configuration, or one that runs already."""
 
-    Attributes:
-        names_agent: whether the agent is among the values that are yielded for a row.
-    """
-
-    names_agent: ClassVar[bool] = True
+    names_agent: ClassVar[bool] = True  # whether the agent is among the values that are yielded for a row
 
     def __init__(self, cfg: Mapping[str, Any]) -> None:
         """Check the configuration.
@@ -65,7 +60,7 @@ class NemoGym:
         self._run: TrainingRun | None = None
         self._bus: Bus | None = None
         self._expected: dict[str, tuple[Any, str]] = {}  # kind and implementation of each instance, by name
-        self._next_index = secrets.randbits(52)
+        self._indices = itertools.count(secrets.randbits(52))
 
     async def _spinup(self) -> None:
         """Start or join the cluster; returns when it serves.
@@ -105,8 +100,7 @@ class NemoGym:
             TrainerError: something does not; the message names it.
         """
         self._spun_up()
-        assert self._bus is not None
-        if self._bus.lost.is_set():
+        if self._bus is None or self._bus.lost.is_set():
             raise TrainerError("the connection to NATS is lost")
         for name, (kind, _) in self._expected.items():
             if not await is_running(self._bus, name, kind):
@@ -142,33 +136,13 @@ class NemoGym:
             if ROW_NUMBER not in row:
                 raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
         embed_images(nemo_gym_examples)
-        rows = [{**row, TASK_INDEX: self._new_index()} for row in nemo_gym_examples]
-        times: defaultdict[str, float] = defaultdict(float)
-        failed: SampleFailed | None = None
-        num_given = 0
-        last = started = time.monotonic()
-        async for group in training.run_rollouts(rows):
-            arrived = time.monotonic()
-            if group.failures:
-                failed = failed or group.failures[0]
-                continue
-            try:
-                result = self._logs.of(group.samples[0].result)
-            except NotTrainable as error:
-                failed = failed or SampleFailed(0, "not_trainable", str(error), 422)
-                continue
+        # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
+        rows = [{**row, TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
+        async for row, result, timings in self._logs.stream(training.run_rollouts(rows), len(rows), timer_prefix):
             if deduplicate_multimodal_data:
                 result[MEDIA_OMITTED] = False
-            num_given += 1
-            times[f"{timer_prefix}/await_results"] += arrived - last
-            last = time.monotonic()
-            times[f"{timer_prefix}/postprocess_results"] += last - arrived
-            share = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
-            timings = {**times, f"{timer_prefix}/postprocess_results_pct": share}
-            number, timed = group.example[ROW_NUMBER], timings if num_given == len(rows) else None
-            yield (number, group.example[AGENT_REF], result, timed) if self.names_agent else (number, result, timed)
-        if failed is not None:
-            raise failure(failed)
+            number = row[ROW_NUMBER]
+            yield (number, row[AGENT_REF], result, timings) if self.names_agent else (number, result, timings)
 
     async def list_entries(self) -> dict[str, list[str]]:
         """Return the kind of each instance, by name."""
@@ -178,40 +152,28 @@ class NemoGym:
     async def agent_implementations(self) -> dict[str, str]:
         """Return the implementation of each agent instance, by name."""
         self._spun_up()
-        return {
-            name: implementation for name, (kind, implementation) in sorted(self._expected.items()) if kind == "agents"
-        }
+        expected = sorted(self._expected.items())
+        return {name: implementation for name, (kind, implementation) in expected if kind == "agents"}
 
     async def shutdown(self) -> None:
         """Disconnect, and stop what was started. Idempotent."""
         self._run = None
         await self._stack.aclose()
 
-    def step(self, message_log_batch: Any, metadata: Any) -> None:
+    def step(self, *_: Any, **__: Any) -> None:
         """Refuse the call, which does not apply to environments that run whole rollouts."""
         raise NotImplementedError("use run_rollouts for rollouts")
 
-    def global_post_process_and_metrics(self, batch: Any) -> None:
-        """Refuse the call, which does not apply to environments that run whole rollouts."""
-        raise NotImplementedError("use run_rollouts for rollouts")
+    global_post_process_and_metrics = step
 
     def _spun_up(self) -> TrainingRun:
         if self._run is None:
-            raise TrainerError(
-                "this actor is not connected to a cluster: call _spinup first, also after Ray restarted it"
-            )
+            raise TrainerError("this actor is connected to no cluster: call _spinup first, also after Ray restarted it")
         return self._run
-
-    def _new_index(self) -> int:
-        # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
-        self._next_index += 1
-        return self._next_index
 
 
 def remote_class(replaced: Any = None) -> Any:
-    """Return `NemoGym` as a class of Ray's actors.
-
-    Ray does not restart it, since only `_spinup` connects it.
+    """Return `NemoGym` as a class of actors that Ray does not restart, since only `_spinup` connects them.
 
     Args:
         replaced: NeMo RL's own actor, whose interface is taken over; None: that of September 2026.

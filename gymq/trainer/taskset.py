@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator, Mapping
-from contextvars import ContextVar
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import msgspec
 import pydantic
 import verifiers.v1 as vf
@@ -28,16 +26,14 @@ from gymq.data.rows import PARAMS, RowError
 from gymq.errors import GymqError
 from gymq.execution.loading import registry
 from gymq.failures import RolloutError
-from gymq.protocol.messages import FailureClass, Stage
+from gymq.protocol.messages import Stage
 from gymq.protocol.tokens import encode_json
-from gymq.redaction import redact
-from gymq.responses import Item, ResponsesError
 from gymq.trainer.groups import TrainerError
+from gymq.trainer.verifiers_endpoint import ask, asking
 
 OURS = "gymq"  # in `info` of a trace: the verdict
 ROLLOUT_S = 24 * 3600.0  # verifiers has time limits of its own, which end a rollout before
-CONNECT_S = 30.0
-SHOWN_CHARS = 500  # of an endpoint's answer with an error
+PLAYED_BY = ("environment", "options", "agent", "agent_options")  # of a task, as the taskset sets them
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -97,12 +93,7 @@ class EnvironmentTaskset(vf.Taskset[EnvironmentTask, EnvironmentTasksetConfig]):
         for name in ("rows", "environment"):
             if getattr(config, name) in ("", Path()):
                 raise TrainerError(f"the taskset needs `{name}`: --env.taskset.{name}")
-        played_by = {
-            "environment": config.environment,
-            "options": config.options,
-            "agent": config.agent,
-            "agent_options": config.agent_options,
-        }
+        played_by = {name: getattr(config, name) for name in PLAYED_BY}
         for number, line in enumerate(JsonlFile(config.rows), 1):
             if line.isspace():
                 continue
@@ -134,12 +125,9 @@ class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
         data: EnvironmentData,
     ) -> vf.ProgramResult:
         """Play a task, and keep the verdict in the trace."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-        headers = {"Authorization": f"Bearer {secret}"}
         try:
             player = await self._player(data)
-            async with aiohttp.ClientSession(timeout=timeout, headers=headers) as http:
-                _policy.set(_Policy(http, f"{endpoint}/chat/completions", ctx.model, trace))
+            async with asking(endpoint, secret, ctx.model, trace):
                 rollout_id = f"verifiers/{data.idx or 0}/{trace.id}"
                 verdict, _ = await player.run(json.loads(data.row), rollout_id=rollout_id, timeout_s=ROLLOUT_S)
         except RolloutError as error:
@@ -165,15 +153,13 @@ class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
         Raises:
             GymqError: there is no such worker, or it cannot start.
         """
-        key = json.dumps([data.environment, data.options, data.agent, data.agent_options], sort_keys=True)
+        key = json.dumps([getattr(data, name) for name in PLAYED_BY], sort_keys=True)
         async with self._starting:
             if key not in self._players:
                 agent = registry.find_class("agents", data.agent)
                 assert issubclass(agent, Agent)
                 environment = registry.find_class("resources", data.environment)
-                player = AgentHarness(
-                    agent, environment, _ask_policy, data.agent_options, resources_options=data.options
-                )
+                player = AgentHarness(agent, environment, ask, data.agent_options, resources_options=data.options)
                 self._players[key] = await player.__aenter__()
             return self._players[key]
 
@@ -194,64 +180,6 @@ class EnvironmentEnv(vf.Env[EnvironmentEnvConfig]):
         for harness in self._harnesses.values():
             if isinstance(harness, EnvironmentHarness):
                 await harness.stop()
-
-
-class _Policy:
-    """The endpoint that verifiers has for the model calls of a rollout."""
-
-    def __init__(self, http: aiohttp.ClientSession, url: str, model: str, trace: vf.Trace) -> None:
-        self._http = http
-        self._url = url
-        self._model = model
-        self._trace = trace
-        self._said: dict[str, Mapping[str, Any]] = {}
-
-    async def ask(self, params: dict[str, Any]) -> Item:
-        """Return the reply to a Responses request.
-
-        Raises:
-            RolloutError: there is none.
-        """
-        request = responses.responses_to_chat(params) | {"model": self._model}
-        request.pop("metadata", None)
-        # As the model wrote them: only then does verifiers see that the conversation continues.
-        request["messages"] = [self._said.get(_key(message), message) for message in request["messages"]]
-        try:
-            async with self._http.post(self._url, json=request) as answer:
-                body = await answer.read()
-        except (aiohttp.ClientError, OSError) as error:
-            text = f"verifiers' endpoint cannot be asked: {type(error).__name__}: {error}"
-            raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
-        if answer.status != 200 and self._trace.stop_condition is not None:
-            return _cut_short(params, self._model)
-        try:
-            if answer.status != 200:
-                raise ValueError(body.decode(errors="replace")[:SHOWN_CHARS])
-            completion = msgspec.json.decode(body)
-            reply = responses.chat_to_response(completion, params, model=self._model, split_reasoning=True)
-        except (ValueError, ResponsesError) as error:
-            text = f"verifiers' endpoint answered with status {answer.status}: {redact(str(error))}"
-            raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
-        (message,) = responses.responses_to_chat({"input": reply["output"]})["messages"]
-        self._said[_key(message)] = completion["choices"][0]["message"]
-        return reply
-
-
-_policy: ContextVar[_Policy] = ContextVar("policy")
-
-
-async def _ask_policy(params: dict[str, Any]) -> dict[str, Any]:
-    return await _policy.get().ask(params)
-
-
-def _key(message: Mapping[str, Any]) -> str:
-    return json.dumps(message, sort_keys=True)
-
-
-def _cut_short(params: Mapping[str, Any], model: str) -> Item:
-    """Return a reply that ends a rollout, which verifiers has ended, such as at its limit of turns; it is verified."""
-    choice = {"message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
-    return responses.chat_to_response({"choices": [choice], "created": 0}, params, model=model, split_reasoning=False)
 
 
 def _prompt(line: bytes, where: str) -> str | list[Any]:

@@ -116,16 +116,10 @@ def _samples(group: Group, end: int) -> Iterator[Row]:
     for sample in group.samples:
         record = sample.record()
         yield to_trl(record) | ({"env_mask": [0] * len(record.behind_prompt(record.token_ids))} if record.mask else {})
-    prompt_ids = group.samples[0].record().prompt_ids
+    missing: Row = {"completion_ids": [end], "env_mask": [0], "logprobs": [0.0], "env_reward": None, "num_turns": 0}
+    missing["prompt_ids"] = group.samples[0].record().prompt_ids
     for _ in range(group.num_samples - len(group.samples)):
-        yield {
-            "prompt_ids": prompt_ids,
-            "completion_ids": [end],
-            "env_mask": [0],
-            "logprobs": [0.0],
-            "env_reward": None,
-            "num_turns": 0,
-        }
+        yield missing
 
 
 def _key(prompt: Any) -> bytes:
@@ -171,11 +165,9 @@ class VerifierReward:
         Raises:
             TrainerError: the columns are not what the verifier reads.
         """
-        of_each = {name: values for name, values in columns.items() if isinstance(values, list)}
-        rows = [
-            {**{name: values[at] for name, values in of_each.items()}, PARAMS: {"input": prompt}}
-            for at, prompt in enumerate(prompts)
-        ]
+        columns[PARAMS] = [{"input": prompt} for prompt in prompts]
+        names = [name for name, values in columns.items() if isinstance(values, list)]
+        rows = [{name: columns[name][at] for name in names} for at in range(len(prompts))]
         return self._thread.run(self._verify_all(rows, [_text(completion) for completion in completions]))
 
     async def _verify_all(self, rows: Sequence[Row], texts: Sequence[str]) -> list[float | None]:
@@ -184,13 +176,12 @@ class VerifierReward:
     async def _verify(self, row: Row, text: str) -> float | None:
         worker = self._verifiers.worker_for(self._resources)
         try:
-            verified = await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))
+            return (await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))).reward
         except RolloutError as error:
             if error.failure_class is FailureClass.INVALID_TASK:
                 raise TrainerError(f"{self._resources} cannot verify these columns: {error.message}") from None
             log.warning("%s: no verdict: %s", self._resources, error.message)
             return None
-        return verified.reward
 
 
 class _NoModels:

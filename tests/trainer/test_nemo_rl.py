@@ -13,7 +13,8 @@ from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import SampleFailed
-from gymq.trainer.nemo_rl import MessageLogs, embed_images, failure
+from gymq.trainer.nemo_rl import MessageLogs, failure
+from gymq.trainer.nemo_rl_parts import embed_images
 from gymq.trainer.ray import NemoGym
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Counter

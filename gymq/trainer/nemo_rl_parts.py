@@ -1,0 +1,83 @@
+"""What NeMo RL is given beside tokens: images, which its own functions read, and the experts of each token."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import importlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from gymq.data.records import NotTrainable
+from gymq.data.rows import PARAMS
+from gymq.trainer.groups import Row
+
+IMAGE_PARTS = ("input_image", "image", "image_url")
+IMAGE_DATA = "data:image/"
+EXPERTS_FORM = "nrlre1"  # of routed experts as text
+EXPERTS_TYPES = {"int8": 1, "int16": 2, "int32": 4}  # bytes of a number
+
+
+def embed_images(rows: Sequence[Row]) -> None:
+    """Put the images that rows name by a path into the rows, as NeMo RL does it itself."""
+    if any(source for row in rows for source in _sources_in(row[PARAMS].get("input"))):
+        environment: Any = importlib.import_module("nemo_rl.environments.nemo_gym")
+        name = "normalize_media_in_examples"  # the name since September 2026
+        embed = getattr(environment, name, None) or environment.encode_images_in_examples
+        embed(rows)
+
+
+def images_before(full: Row) -> list[list[str]]:
+    """Return, for each item with tokens, the images of the conversation since the one before."""
+    response = full["response"]
+    given = response.get("seed_obs") or response.get("agent_input") or full[PARAMS].get("input")
+    images: list[list[str]] = []
+    waiting = list(_sources_in(given))
+    for item in response["output"]:
+        if item.get("generation_token_ids"):
+            images.append(waiting)
+            waiting = []
+        else:
+            waiting += _sources_in([item])
+    return images
+
+
+def _sources_in(items: Any) -> Iterator[str]:
+    """Yield the images of items that the policy did not write.
+
+    The output of a tool is an image if it is one; unlike NeMo RL, this fetches no address that a tool names.
+    """
+    for item in items if isinstance(items, list) else ():
+        output = item.get("output")
+        if isinstance(output, str) and output.startswith(IMAGE_DATA):
+            yield output
+        content = item.get("content")
+        if item.get("role") == "assistant" or not isinstance(content, list):
+            continue
+        for part in content:
+            if isinstance(part, dict) and part.get("type") in IMAGE_PARTS:
+                source = part.get("image") or part.get("image_url") or part.get("url")
+                source = source.get("url") if isinstance(source, dict) else source
+                if isinstance(source, str):
+                    yield source
+
+
+def experts_of(given: Any) -> Any:
+    """Return routed experts as a tensor: nested lists, or `nrlre1:TYPE:TOKENSxLAYERSxK:BASE64`.
+
+    Raises:
+        NotTrainable: it is text of another form.
+    """
+    torch: Any = importlib.import_module("torch")  # NeMo RL's own
+    if not isinstance(given, str):
+        return torch.tensor(given, dtype=torch.int32)
+    try:
+        form, name, dimensions, data = given.split(":", 3)
+        shape = [int(size) for size in dimensions.split("x")]
+        raw = bytearray(base64.b64decode(data, validate=True))
+        if form != EXPERTS_FORM or len(raw) % EXPERTS_TYPES[name]:
+            raise ValueError(form)
+        return torch.frombuffer(raw, dtype=getattr(torch, name)).reshape(shape)
+    except (ValueError, KeyError, RuntimeError, binascii.Error):
+        form = f"{EXPERTS_FORM}:TYPE:TOKENSxLAYERSxK:BASE64"
+        raise NotTrainable(f"routed_experts are {given[:60]!r}, not of the form {form}") from None
