@@ -44,6 +44,11 @@ class Tasks:
         for four in self._fours[:HELD_OUT]:
             yield _choice(four)
 
+    def draw_again(self, count: int) -> Iterator[Row]:
+        """Other draws of the tasks to train on, the same ones each time."""
+        self._chance.seed(count)
+        yield from self.draw(count)
+
     def draw(self, count: int) -> Iterator[Row]:
         """So many tasks to train on."""
         for _ in range(count):

@@ -58,7 +58,7 @@ class Result:
 
     rewards: list[float] = field(default_factory=list)  # mean of each step
     rollouts: list[int] = field(default_factory=list)  # of each step, those of replaced groups too
-    before: dict[str, float] = field(default_factory=dict)  # mean reward of held-out tasks, by kind
+    before: dict[str, float] = field(default_factory=dict)  # mean reward of the evaluation, by kind
     after: dict[str, float] = field(default_factory=dict)
 
 
@@ -150,14 +150,15 @@ class Training:
         self._loaded.append(policy_version)
 
     async def _evaluate(self, step: int) -> dict[str, float]:
-        """The mean reward of the held-out tasks, by kind."""
-        rows = _numbered(Tasks(self._given.seed).held_out(), step)
+        """The mean reward of the held-out tasks, or of other draws of those to train on, by kind."""
+        tasks, num_drawn = Tasks(self._given.seed), self._given.evaluation_draws
+        rows = _numbered(tasks.draw_again(num_drawn) if num_drawn else tasks.held_out(), step)
         rewards: dict[str, list[float]] = defaultdict(list)
         async for group in self._run.run_rollouts(rows, num_samples=self._given.evaluation_samples):
             if not group.is_complete:
                 raise RuntimeError(f"a task of the evaluation failed: {group.failures[0].message}")
             rewards[group.example["kind"]] += group.rewards
-        return {kind: statistics.fmean(rewards[kind]) for kind in KINDS}
+        return {kind: statistics.fmean(rewards[kind]) for kind in KINDS if rewards[kind]}
 
     def _line(self, rewards: list[float], num_rollouts: int, done: Update, seconds: float) -> str:
         return (
@@ -245,8 +246,8 @@ def mean(rewards: dict[str, float]) -> float:
 
 
 def report(result: Result, folder: Path, console: Console) -> None:
-    table = Table("held-out tasks", "before", "after")
-    for kind in KINDS:
+    table = Table("tasks of the evaluation", "before", "after")
+    for kind in result.before:
         table.add_row(kind, f"{result.before[kind]:.3f}", f"{result.after[kind]:.3f}")
     table.add_row("mean", f"{mean(result.before):.3f}", f"{mean(result.after):.3f}")
     console.print(table)
@@ -261,7 +262,8 @@ def main() -> None:
     parser.add_argument("--ahead", type=int, help="steps whose rollouts are made ahead: updates they may be old; 1")
     parser.add_argument("--varied", action="store_true", help="train on groups that vary only; not with --ahead")
     parser.add_argument("--rollouts", type=int, default=10**9, help="end after the step in which so many were made")
-    parser.add_argument("--evaluation-samples", type=int, default=8, help="rollouts of a held-out task")
+    parser.add_argument("--evaluation-samples", type=int, default=8, help="rollouts of a task of the evaluation")
+    parser.add_argument("--evaluation-draws", type=int, default=0, help="of the tasks to train on; 0: held-out tasks")
     parser.add_argument("--processes", type=int, default=1, help="that train, each with a part of the tasks of a step")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--nats", help="URL of a cluster that serves examples/demo_vllm/config.yaml; default: its own")
