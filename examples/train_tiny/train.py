@@ -36,7 +36,7 @@ from transformers import AutoModelForCausalLM
 from transformers.utils.logging import disable_progress_bar
 
 from gymq.cluster.launch import Cluster
-from gymq.config import load
+from gymq.config import Config, load
 from gymq.data.records import Record
 from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Group
@@ -188,6 +188,12 @@ def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
     return [{**row, "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
 
 
+def configuration() -> Config:
+    """The engine, the agents and the environments."""
+    serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
+    return load([str(CONFIG)], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
+
+
 @asynccontextmanager
 async def cluster_at(given: argparse.Namespace, console: Console) -> AsyncIterator[str]:
     """The cluster that was named, or one of this program."""
@@ -195,10 +201,8 @@ async def cluster_at(given: argparse.Namespace, console: Console) -> AsyncIterat
         yield given.nats
         return
     folder: Path = given.output / "cluster"
-    serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
-    config = load([str(CONFIG)], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
     console.print(f"starting vLLM and the workers; logs are in {folder / 'logs'}")
-    async with Cluster(config.instances, folder=folder, log_level="warning") as cluster:
+    async with Cluster(configuration().instances, folder=folder, log_level="warning") as cluster:
         yield cluster.url
 
 
