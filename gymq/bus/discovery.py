@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, TypeVar
@@ -102,15 +102,20 @@ class ServiceListing:
         )
 
 
-async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list[dict[str, Any]]:
+async def find_workers(
+    bus: Bus, name: str = "", *, wait_s: float = 0.5, expected: Collection[str] = ()
+) -> list[dict[str, Any]]:
     """Return the STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
 
     Each kind of workers is asked by itself, so that those of one role cannot answer as another kind.
 
     Args:
         name: only those of this instance.
+        expected: ids of workers; once all of them have answered, no more are waited for.
     """
     found: list[dict[str, Any]] = []
+    missing = set(expected)
+    all_answered = asyncio.Event()
 
     def handler_of(kind: str) -> Callable[[Msg], None]:
         def on_reply(message: Msg) -> None:
@@ -118,6 +123,9 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list
             with contextlib.suppress(msgspec.DecodeError):
                 if _decode_identity(message.data).metadata.get("kind") == kind:
                     found.append(msgspec.json.decode(message.data))
+                    missing.discard(found[-1]["id"])
+                    if expected and not missing:
+                        all_answered.set()
 
         return on_reply
 
@@ -126,7 +134,9 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list
         for reply in replies:
             asked = f"{subjects.SERVICES}.STATS"
             await bus.publish(f"{asked}.{subjects.instance(name)}" if name else asked, b"", reply=reply)
-        await asyncio.sleep(wait_s)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await all_answered.wait()
     finally:
         for reply in replies:
             bus.forget(reply)

@@ -33,6 +33,7 @@ from gymq.weights.holding import held, until_finished
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 _LOOK_S = 0.3  # how long replicas are given to answer each time they are asked
 _FIRST_LOOKS = 10  # until one answers; they may be busy
+_FIRST_PAUSE_S = 0.02  # between looks at replicas that load; each is twice the one before, up to `_LOOK_S`
 
 _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
@@ -275,8 +276,9 @@ async def _confirmed(
     confirmed: set[str] = set()
     refused: dict[str, str] = {}
     problems: dict[str, str] = {}
+    pause_s = _FIRST_PAUSE_S
     while True:
-        for stats in await find_workers(bus, model, wait_s=_LOOK_S):
+        for stats in await find_workers(bus, model, wait_s=_LOOK_S, expected=replicas):
             worker, state = stats["id"], _weights_of(stats)
             if state is None:
                 continue
@@ -294,6 +296,8 @@ async def _confirmed(
                 replicas.discard(worker)  # started again it loads them before it serves
         if not waiting or loop.time() >= give_up:
             break
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, _LOOK_S)
     silent = f"not loaded within {deadline_s:g} s"
     missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
     return Pushed(

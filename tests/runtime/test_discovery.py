@@ -60,6 +60,14 @@ async def test_statistics_are_shown_for_the_first_endpoint(bus: Bus, run: str) -
     assert second["subject"] == f"gym.resources.{run}"
 
 
+async def test_a_look_ends_when_all_expected_workers_have_answered(bus: Bus, other_bus: Bus, run: str) -> None:
+    for worker in ("w1", "w2"):
+        await listed(other_bus, run, worker)
+    found = await asyncio.wait_for(find_workers(bus, run, wait_s=3600.0, expected=["w1", "w2"]), DEADLINE_S)
+    assert [worker["id"] for worker in found] == ["w1", "w2"]
+    assert [worker["id"] for worker in await find_workers(bus, run, wait_s=0.3, expected=["w1", "gone"])]
+
+
 async def test_all_workers_are_found_in_order(bus: Bus, other_bus: Bus, run: str) -> None:
     for worker in ("w2", "w1", "w3"):
         await listed(other_bus, run, worker)
