@@ -127,7 +127,7 @@ class Training:
         options["max_staleness"] = given.ahead
         if not given.varied:
             return self._run.run_rollouts(rows[self._rank :: given.processes], **options)
-        rows = self._known.most_telling(rows, len(rows))
+        rows = self._known.most_informative(rows, len(rows))
         return varied_groups(self._run, rows, given.prompts, known=self._known, first=FIRST, **options)
 
     def _save(self) -> None:

@@ -92,7 +92,7 @@ class Difficulties:
         """How many are counted, of all rows."""
         return sum(count.num_rollouts for groups in self._groups.values() for count in groups.values())
 
-    def most_telling(self, examples: Iterable[Row], count: int) -> list[Row]:
+    def most_informative(self, examples: Iterable[Row], count: int) -> list[Row]:
         """Return the examples whose rewards are expected to vary most: neither always passed nor never."""
 
         def variance(example: Row) -> float:

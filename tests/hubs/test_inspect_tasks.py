@@ -56,7 +56,7 @@ TASKS = {
             call("resolve_ticket", customer_id="CX-48217", resolution="The bill was corrected."),
             text("Done."),
         ],
-        [call("resolve_ticket", customer_id="nobody", resolution="The bill was corrected."), text("Done.")],
+        [call("resolve_ticket", customer_id="CX-0", resolution="The bill was corrected."), text("Done.")],
     ),
 }
 

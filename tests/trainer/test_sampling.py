@@ -141,7 +141,7 @@ async def test_difficulties_are_counted_across_steps_and_outlast_the_trainer(
         assert counted.of(rows[0]).interval.low == 0.0
         unknown = world.row("say 9", agent="player", _ng_task_index=9)
         assert (counted.of(unknown).passed, counted.of(unknown).failed) == (0, 0)
-        assert counted.most_telling([*rows, unknown], 2) == [rows[2], unknown]
+        assert counted.most_informative([*rows, unknown], 2) == [rows[2], unknown]
 
 
 async def test_leaving_the_loop_asks_for_no_more_groups(
