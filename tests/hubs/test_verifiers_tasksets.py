@@ -35,17 +35,24 @@ pytestmark = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A list of words for NLTK, which cannot download another."""
-    import nltk
-
-    folder = tmp_path / "nltk_data" / "corpora" / "words"
+@pytest.fixture(scope="module")
+def lists(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of lists of words; one for all games, as NLTK keeps the first that it reads."""
+    lists = tmp_path_factory.mktemp("nltk_data")
+    folder = lists / "corpora" / "words"
     folder.mkdir(parents=True)
     for name in ("en", "en-basic"):
         (folder / name).write_text("\n".join(WORDS) + "\n")
-    monkeypatch.setenv("NLTK_DATA", str(tmp_path / "nltk_data"))
-    monkeypatch.setattr(nltk.data, "path", [str(tmp_path / "nltk_data")])
+    return lists
+
+
+@pytest.fixture(autouse=True)
+def words(lists: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list of words for NLTK, which cannot download another."""
+    import nltk
+
+    monkeypatch.setenv("NLTK_DATA", str(lists))
+    monkeypatch.setattr(nltk.data, "path", [str(lists)])
     monkeypatch.setenv("no_proxy", "127.0.0.1,localhost")
     for name in ("http_proxy", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
