@@ -130,11 +130,14 @@ class World:
 
 
 @pytest.fixture
-async def world(bus: Bus, other_bus: Bus, run: str) -> AsyncIterator[World]:
+async def world(bus: Bus, shared_url: str, run: str) -> AsyncIterator[World]:
     made = World(bus, run)
     processes = KillableProcesses()
     async with AsyncExitStack() as stack:
         stack.callback(processes.close)
+        # A push asks a silent replica by its role whether it is there.
+        other_bus = await Bus.connect(shared_url, role="model", name=f"{run}-w")
+        stack.push_async_callback(other_bus.close)
         server = Server(other_bus, f"{run}-w")
         await server.start()
         stack.push_async_callback(server.drain, 5.0)

@@ -148,8 +148,7 @@ async def test_a_message_in_progress_does_not_go_to_another(bus: Bus, js: JetStr
         await slow.deliveries[0].in_progress()
         await asyncio.sleep(0.1)
     await slow.deliveries[0].ack()
-    await bus.flush()
-    assert (await info(js, run))["num_ack_pending"] == 0
+    await until_answer(lambda: info(js, run), lambda found: found["num_ack_pending"] == 0)
     assert not eager.deliveries
 
 
