@@ -241,9 +241,10 @@ class Checks:
 
     async def _measure_growth(self, token: str, chars: int, row: GoldRow) -> None:
         """Note it if a reply takes far more time than one of a quarter of its length."""
-        # Neighbours can only make it slower, so the best of some tries is closest to the truth.
+        # Neighbours can only make it slower, so the best of some tries is closest to the truth. Short ones cost little,
+        # and a single one is disturbed more easily.
         long_s = min([(await self._repeated(token, chars, row))[1] for _ in range(GROWTH_TRIES)])
-        short_s = min([(await self._repeated(token, chars // 4, row))[1] for _ in range(GROWTH_TRIES)])
+        short_s = min([(await self._repeated(token, chars // 4, row))[1] for _ in range(4 * GROWTH_TRIES)])
         if long_s > GROWTH_MIN_S and long_s > MAX_GROWTH * short_s:
             self._growths.append(
                 f"{row.where}, {token!r} again and again: {long_s:.2f} s of the event loop for {chars:,} characters, "
