@@ -18,9 +18,9 @@ from gymq.workers.models.simulated_model.worker import SimulatedModel
 
 from benchmarks.conversing import READ
 from benchmarks.scale.watched import watched
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 

@@ -12,11 +12,11 @@ from typing import Any
 from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.workloads import Workload
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Cluster
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 

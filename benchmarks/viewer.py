@@ -17,12 +17,12 @@ from typing import Any
 
 from gymq.bridge.viewer import Viewer
 from gymq.bus import Bus, streams
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run, Stage, Timing, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.testing import function_call, reply
 from tests.web.browser import Page, browser
 

@@ -21,10 +21,10 @@ import uvloop
 from benchmarks.ours import instances
 from benchmarks.scale.watched import MIB, Watched, watched
 from benchmarks.workloads import Workload
+from gymq.bus.queue.client import QueueClient
 from gymq.bus.streams import MAX_WAITING_TASKS
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.messages import Task
-from gymq.queue.client import QueueClient
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 

@@ -19,10 +19,10 @@ import uvloop
 from benchmarks.ours import instances
 from benchmarks.scale.watched import Watched, watched
 from benchmarks.workloads import WORKLOADS
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.steering import steer
 from gymq.bus.streams import MAX_WAITING_TASKS
 from gymq.protocol.messages import Outcome, Task
-from gymq.queue.client import QueueClient
-from gymq.queue.steering import steer
 from gymq.runs.stored_runs import Runs
 
 SHARES = {"four": 4.0, "two": 2.0, "one": 1.0}

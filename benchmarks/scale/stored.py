@@ -18,13 +18,13 @@ import uvloop
 
 from benchmarks.scale.queued import SUBMITTERS, say_command, tell
 from benchmarks.scale.watched import MIB, Watched, watched
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.jsonl import JsonlFile
 from gymq.data.resume import Resume
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Run, Stage, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 
 RUN = "million"
 REPEATS = 16

@@ -16,12 +16,12 @@ from gymq.bridge import keys
 from gymq.bridge.failures import BridgeError
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import is_running
+from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import digest_of
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import SUBMIT_PATIENCE_S, QueueClient
 
 log = logging.getLogger("gymq.bridge")
 

@@ -1,4 +1,6 @@
-"""NATS and JetStream: the connection, the streams, large bodies, discovery, and calls (`gymq.bus.rpc`).
+"""NATS and JetStream: the connection, the streams, large bodies and discovery, and what is built on them.
+
+Calls are in `gymq.bus.rpc`, tasks and outcomes in `gymq.bus.queue`, new weights in `gymq.bus.weights`.
 
 Only this package uses the client library.
 """

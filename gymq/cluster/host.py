@@ -41,6 +41,7 @@ from gymq.execution.resources_runner import ResourcesRunner
 from gymq.execution.services.intake import Intake
 from gymq.execution.services.janitor import Janitor
 from gymq.execution.services.profiler import Profiler
+from gymq.execution.weights_follower import WeightsFailed
 from gymq.failures import author_location
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory, parent_death
@@ -49,7 +50,6 @@ from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
-from gymq.weights.follower import WeightsFailed
 
 log = logging.getLogger("gymq.cluster.host")
 

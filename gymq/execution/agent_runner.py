@@ -12,6 +12,11 @@ from typing import TYPE_CHECKING, Any
 from gymq.agent import Agent, Caller
 from gymq.bus import Bus
 from gymq.bus.pull import Delivery
+from gymq.bus.queue.cancel import Cancellations
+from gymq.bus.queue.dead_letters import dead_letter_failure
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.task_queue import TaskQueue
+from gymq.bus.queue.tasks import cancelled_outcome
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.admission import KvBudget, KvBudgets
 from gymq.bus.rpc.process_reports import limit_reached
@@ -20,11 +25,6 @@ from gymq.execution.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.execution.journal import Fenced, Journal
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
-from gymq.queue.cancel import Cancellations
-from gymq.queue.dead_letters import dead_letter_failure
-from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.task_queue import TaskQueue
-from gymq.queue.tasks import cancelled_outcome
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span

@@ -12,6 +12,8 @@ from typing import Any
 from gymq.agent import Agent, Caller, Rollout, run_to_verdict
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.weights.staleness import Staleness, StalenessLimit, Superseded
 from gymq.errors import GymqError
 from gymq.execution.journal import Journal, PoisonTask
 from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
@@ -26,9 +28,7 @@ from gymq.protocol.messages import (
     Unresolved,
     VerifiedRollout,
 )
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Verdict
-from gymq.weights.staleness import Staleness, StalenessLimit, Superseded
 
 log = logging.getLogger("gymq.agent")
 
@@ -62,7 +62,7 @@ class Attempts:
             await self._staleness.follow(self.agent.options.model_server.name)
 
     def begun(self) -> dict[str, Any]:
-        """Return what the pusher of new weights asks of the rollouts in flight, see `gymq.weights.holding`."""
+        """Return what the pusher of new weights asks of the rollouts in flight, see `gymq.bus.weights.holding`."""
         server = self.agent.options.model_server
         if server is None:
             return {}

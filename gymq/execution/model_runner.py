@@ -19,12 +19,12 @@ from gymq.bus.rpc.process_reports import MAX_RUNS, ModelReport, TokenCount, toke
 from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server, Service
 from gymq.execution.conversations import Conversations
+from gymq.execution.weights_follower import WeightsFollower
 from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, NeedsPrefix
-from gymq.weights.follower import WeightsFollower
 
 log = logging.getLogger("gymq.model")
 

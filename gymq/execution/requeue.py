@@ -8,14 +8,14 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running
+from gymq.bus.queue.cancel import Cancellations
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
+from gymq.bus.queue.tasks import read_task
 from gymq.errors import GymqError
 from gymq.execution.services.intake import read_submission
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, DeadLetter, VerifiedRollout
-from gymq.queue.cancel import Cancellations
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
-from gymq.queue.tasks import read_task
 
 PATIENCE_S = 30.0
 

@@ -11,11 +11,11 @@ import msgspec
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
+from gymq.bus.queue.dead_letters import DeadLetters
 from gymq.cluster.server.probe import read_info
 from gymq.cluster.server.store import ServerRecord
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.stored_runs import RunProgress, Runs
 
 NEWEST_RUNS = 10

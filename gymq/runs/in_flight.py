@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.tasks import read_task
 from gymq.bus.rpc.calls import decode_reply
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, BlobRef, JournalEntry, Message, Task
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.tasks import read_task
 
 _decode_entry = decoder(JournalEntry, BlobRef)
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gymq.bus import Bus, streams
+from gymq.bus.queue.steering import paused_runs
 from gymq.protocol import subjects
 from gymq.protocol.messages import Run
-from gymq.queue.steering import paused_runs
 
 QUIET_S = 15.0  # with nothing queued and nothing stored, before an unfinished run is taken for interrupted
 

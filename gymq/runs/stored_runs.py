@@ -8,12 +8,12 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import Stored
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.steering import read_steering
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, Profile, Run
-from gymq.queue.client import QueueClient
-from gymq.queue.steering import read_steering
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
 _decode_run = decoder(Run)

@@ -19,15 +19,15 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running
+from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
+from gymq.bus.queue.steering import Retuning, steer
+from gymq.bus.weights.pushing import Pushed, PushError, newest, push
 from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
-from gymq.queue.steering import Retuning, steer
 from gymq.trainer.groups import Batch, Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
-from gymq.weights.pushing import Pushed, PushError, newest, push
 
 log = logging.getLogger("gymq.trainer")
 
@@ -353,7 +353,7 @@ class TrainingRun:
         in_flight: InFlight = "continue",
         deadline_s: float = CONFIRM_S,
     ) -> Pushed:
-        """Give all replicas of the model new weights; the arguments are those of `gymq.weights.pushing.push`.
+        """Give all replicas of the model new weights; the arguments are those of `gymq.bus.weights.pushing.push`.
 
         Returns:
             Which replicas have loaded them. One that has not yet keeps answering under the version that it has.

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from gymq.bus.loop_thread import LoopThread, end_task
+from gymq.bus.weights.pushing import Pushed
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 from gymq.protocol.messages import Steering
 from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
-from gymq.weights.pushing import Pushed
 
 T = TypeVar("T")
 

@@ -12,11 +12,11 @@ import pytest
 from gymq.bridge import InstanceAddress, rollouts
 from gymq.bridge.failures import BridgeError
 from gymq.bus import streams
+from gymq.bus.queue.client import QueueClient
 from gymq.data.failure_status import status_of
 from gymq.execution.loading.registry import find_class
 from gymq.failures import RETRYABLE
 from gymq.protocol.messages import FailureClass
-from gymq.queue.client import QueueClient
 from gymq.runs.stored_runs import Runs
 from tests.support.waiting import until
 

@@ -14,6 +14,7 @@ from gymq.agent import Agent
 from gymq.bridge import Bridge, BridgeSettings, Directory, InstanceAddress
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.execution.agent_runner import AgentRunner
@@ -21,7 +22,6 @@ from gymq.execution.model_runner import BusModels, ModelRunner
 from gymq.execution.resources_runner import ResourcesRunner
 from gymq.model import Model
 from gymq.processes import KillableProcesses
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.resources import Resources
 from tests.security.conftest import RoleServer
 from tests.support.ports import free_port

@@ -18,13 +18,13 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Child, Cluster
 from gymq.cluster.server.store import Store
 from gymq.data.run_files import RunFiles
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 
 from .fault_injector import Fault, FaultInjector
 from .scenario import Scenario, instances

@@ -11,12 +11,12 @@ from typing import Any
 
 from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Child, Cluster
 from gymq.cluster.server.store import Store
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from tests.support.waiting import until

@@ -10,10 +10,10 @@ import pytest
 import pytest_asyncio
 
 from gymq.bus import Bus, BusError
+from gymq.bus.queue.cancel import Cancellations
+from gymq.bus.queue.client import QueueClient
 from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
-from gymq.queue.cancel import Cancellations
-from gymq.queue.client import QueueClient
 from gymq.runs.collection.collection import Collection
 from tests.support.waiting import DEADLINE_S, until
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import BusError, streams
+from gymq.bus.queue.client import QueueClient
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
-from gymq.queue.client import QueueClient
 
 from .nats_nodes import nats_node
 from .rows import row

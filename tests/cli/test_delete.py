@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run, Task, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
 
 from .conftest import Command

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.execution.services.profiler import Profiler
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 
 from .conftest import Command
 

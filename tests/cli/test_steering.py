@@ -5,9 +5,9 @@ import asyncio
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.steering import read_steering
 from gymq.cluster.server import find_running
 from gymq.protocol.messages import Priority, Steering
-from gymq.queue.steering import read_steering
 
 
 def steering(folder, run) -> Steering | None:

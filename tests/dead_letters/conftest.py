@@ -11,6 +11,9 @@ import pytest
 import gymq
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.execution.agent_runner import AgentRunner
@@ -18,9 +21,6 @@ from gymq.execution.model_runner import ModelRunner
 from gymq.execution.services.intake import Intake
 from gymq.execution.services.janitor import Janitor
 from gymq.protocol.messages import Outcome, Task
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.testing import prompt, reply
 from tests.support.waiting import DEADLINE_S
 

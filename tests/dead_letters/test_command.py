@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import store_dead_letter
 from gymq.cli import main
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import store_dead_letter
 
 from .conftest import DeadLetterCluster, well
 

@@ -9,6 +9,8 @@ import msgspec
 import pytest
 
 from gymq.bus import streams
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import DeadLetterEntry, store_dead_letter
 from gymq.data.materialise import MaterialiseOptions
 from gymq.execution.journal import Journal
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
@@ -16,8 +18,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, Failure, FailureClass, Generated, Stage, Submission, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import DeadLetterEntry, store_dead_letter
 from gymq.responses import last_assistant_text
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions

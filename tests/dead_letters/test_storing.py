@@ -11,13 +11,13 @@ import gymq
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
+from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
-from gymq.queue.tasks import cancelled_outcome, read_task
 from gymq.testing import prompt
 from tests.support.waiting import DEADLINE_S
 

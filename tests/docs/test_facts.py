@@ -14,10 +14,10 @@ from gymq.defaults import MAX_TIMEOUT_S
 from gymq.execution.loading import registry
 from gymq.execution.loading.worker_description import describe_worker
 from gymq.execution.model_runner import LOOK_EVERY_S
+from gymq.execution.weights_follower import READ_AGAIN_S
 from gymq.failures import RETRIES, RETRYABLE
 from gymq.protocol.codec import COMPRESS_ABOVE_BYTES
 from gymq.protocol.messages import MAX_BODY_BYTES, Stage
-from gymq.weights.follower import READ_AGAIN_S
 
 from .blocks import ROOT
 

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, Cluster
 from gymq.protocol import subjects
 from gymq.protocol.codec import compressed, decoder, encode
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import DeadLetter, Outcome, Task
-from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 WORKERS = Path(__file__).parent / "workers"

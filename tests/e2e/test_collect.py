@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from gymq.bus import streams
+from gymq.bus.queue.client import QueueClient
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
@@ -21,7 +22,6 @@ from gymq.data.run_files import Manifest, RunFileError, RunFiles
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Task
-from gymq.queue.client import QueueClient
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectError, CollectOptions

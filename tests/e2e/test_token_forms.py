@@ -8,6 +8,7 @@ from typing import Any
 from gymq.workers.resources.example_session_state_mgmt import worker as counting
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Cluster
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import MaterialiseOptions
@@ -16,7 +17,6 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.token_forms import read
 from gymq.protocol.tokens import ContinuedPrompt
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 

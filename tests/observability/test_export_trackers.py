@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.export import export
 from gymq.cli.shared.errors import UsageError
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import FailureClass, Outcome, Run, Unresolved
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.export import run_report
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import COLUMNS, ExportError, RunReport

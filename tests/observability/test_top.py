@@ -7,10 +7,10 @@ import pytest
 from rich.console import Console
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.actions.top import screen, show_once
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.top import top
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.collection.progress_view import Speed
 from gymq.runs.overview import read_overview
 from tests.web.conftest import Web, failure, rollout, web, world

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Outcome, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 
 Connect = Callable[[str], Awaitable[Bus]]
 

@@ -11,7 +11,7 @@ import pytest
 import gymq
 from gymq import cli
 from gymq.bus import BusError
-from gymq.weights import PushError
+from gymq.bus.weights import PushError
 
 ROOT = Path(__file__).parents[2]
 # Programs in a sandbox, where gymq is not installed.

@@ -13,6 +13,7 @@ from gymq.bus import Bus
 from gymq.bus.discovery import ServiceListing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.bus.weights import Pushed, holding, push
 from gymq.data.records import Record
 from gymq.data.results import encode_result
 from gymq.defaults import InFlight
@@ -25,7 +26,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Hold, Outcome, Task, VerifiedRollout
 from gymq.testing import prompt, reply
-from gymq.weights import Pushed, holding, push
 from tests.runtime.test_weights import safetensors
 from tests.support.waiting import until
 

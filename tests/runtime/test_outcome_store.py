@@ -11,12 +11,12 @@ import pytest
 
 from gymq.bus import Bus, BusError, blobs, jetstream, streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BadMessage, BlobRef, Failure, FailureClass, Outcome, Stage, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import DEADLINE_S, until
 
 Kill = Callable[[], Awaitable[None]]

@@ -12,13 +12,13 @@ from gymq.bus import Bus, streams
 from gymq.bus.client import parse_headers
 from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, last_profile, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import profiled_totals
 from tests.support.waiting import DEADLINE_S, until, until_answer
 

@@ -7,11 +7,11 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.client import QueueClient
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import Failure, Run, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import QueueClient
 from tests.support.waiting import until
 
 

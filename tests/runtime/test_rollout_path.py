@@ -10,13 +10,13 @@ import msgspec
 
 import gymq
 from gymq.bus import Bus, streams
+from gymq.bus.queue.client import QueueClient
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.execution.agent_runner import AgentRunner
 from gymq.execution.resources_runner import ResourcesRunner
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Task
-from gymq.queue.client import QueueClient
 from gymq.testing import prompt
 from tests.support.waiting import DEADLINE_S
 

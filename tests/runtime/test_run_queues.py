@@ -7,13 +7,13 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.steering import steer
 from gymq.execution.services import run_queues
 from gymq.execution.services.run_queues import RunQueues
 from gymq.protocol import subjects
 from gymq.protocol.messages import Task
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.client import QueueClient
-from gymq.queue.steering import steer
 from tests.support.waiting import until_answer
 
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus, BusError, streams
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.stored_runs import Runs
 
 Connect = Callable[[str], Awaitable[Bus]]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from gymq.queue.shares import Account, Shares
+from gymq.bus.queue.shares import Account, Shares
 
 SLOTS = 14
 

@@ -11,6 +11,7 @@ import gymq
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.bus.weights.staleness import Staleness
 from gymq.data.run_files import failure_row, output_row
 from gymq.execution.attempts import Attempts
 from gymq.execution.model_runner import ModelRunner
@@ -22,7 +23,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights
 from gymq.testing import prompt, reply
-from gymq.weights.staleness import Staleness
 from tests.support.waiting import until
 
 Deed = Callable[[], Awaitable[None]]

@@ -10,12 +10,12 @@ import pytest
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import JetStream, JetStreamError
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.cluster.server.process import find_binary
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.outcome_store import OutcomeStore
 from tests.support.ports import free_port
 from tests.support.waiting import DEADLINE_S
 

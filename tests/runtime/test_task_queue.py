@@ -8,14 +8,14 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.pull import Delivery, Pull
+from gymq.bus.queue import task_queue
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.steering import steer
+from gymq.bus.queue.task_queue import TaskQueue
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Priority, Task
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue import task_queue
-from gymq.queue.client import QueueClient
-from gymq.queue.steering import steer
-from gymq.queue.task_queue import TaskQueue
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 from .conftest import Connect

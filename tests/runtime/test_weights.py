@@ -14,14 +14,14 @@ from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import ServiceListing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
+from gymq.bus.weights import Pushed, PushError, push, pushing
 from gymq.execution.model_runner import ModelRunner
+from gymq.execution.weights_follower import WeightsFailed
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Generate, Generated, Weights
 from gymq.testing import reply
-from gymq.weights import Pushed, PushError, push, pushing
-from gymq.weights.follower import WeightsFailed
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 
@@ -264,7 +264,7 @@ async def test_a_push_that_is_broken_off_leaves_nothing_behind(
     async def refuse(*_args: Any, **_options: Any) -> Any:
         raise BusError("the disk is full")
 
-    monkeypatch.setattr("gymq.weights.pushing._store_record", refuse)
+    monkeypatch.setattr("gymq.bus.weights.pushing._store_record", refuse)
     with pytest.raises(BusError, match="disk is full"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
     assert await num_parts(bus, run) == 0
@@ -360,7 +360,7 @@ async def test_a_model_that_is_not_there_is_not_pushed_to(bus: Bus, monkeypatch:
     async def nobody(*_args: Any, **_options: Any) -> bool:
         return False
 
-    monkeypatch.setattr("gymq.weights.pushing.is_running", nobody)
+    monkeypatch.setattr("gymq.bus.weights.pushing.is_running", nobody)
     with pytest.raises(PushError, match=f"no model named '{run}' is running"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
 

@@ -13,6 +13,9 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, discovery
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.tasks import read_task
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.cluster.server.roles import role
@@ -31,9 +34,6 @@ from gymq.protocol.messages import (
     VerifiedRollout,
     Verify,
 )
-from gymq.queue.client import QueueClient
-from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.tasks import read_task
 from tests.support.waiting import until
 
 from .conftest import RawClients, RoleServer

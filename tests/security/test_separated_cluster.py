@@ -19,12 +19,12 @@ import psutil
 import pytest
 
 from gymq.bus import Bus, blobs, streams
+from gymq.bus.queue.client import QueueClient
 from gymq.bus.rpc.calls import Calls
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BlobRef, Generate, Generated, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import QueueClient
 from tests.support.waiting import DEADLINE_S
 
 from .conftest import RoleServer

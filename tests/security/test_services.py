@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from gymq.bus import Bus, streams
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.execution.services.intake import Intake
 from gymq.execution.services.janitor import Janitor
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Submission, Task
-from gymq.queue.client import QueueClient
-from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import DEADLINE_S, until_answer
 
 from .conftest import RawClients, RoleServer

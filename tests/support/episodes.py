@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Child, Cluster
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, Task, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 LATENCY_S = 0.15  # of the model; leaves time to kill something

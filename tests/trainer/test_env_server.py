@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.actions.env_server import check_address
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
@@ -21,7 +22,6 @@ from gymq.config import load
 from gymq.data.records import Record
 from gymq.data.results import encode_result
 from gymq.protocol.messages import Outcome, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer import env_server as server_module
 from gymq.trainer.env_server import EnvServer

@@ -12,10 +12,10 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.bus.queue.steering import steer
 from gymq.data.materialise import MaterialiseOptions
 from gymq.execution.services.intake import Intake
 from gymq.protocol import subjects
-from gymq.queue.steering import steer
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.testing import reply

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.queue.steering import read_steering
 from gymq.protocol.messages import Priority
-from gymq.queue.steering import read_steering
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from gymq.trainer.sync import SyncTrainingRun

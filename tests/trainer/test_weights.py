@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus
+from gymq.bus.weights.pushing import PushError, newest
 from gymq.trainer import TrainingRun
-from gymq.weights.pushing import PushError, newest
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
 from tests.runtime.test_weights import Replicas, safetensors

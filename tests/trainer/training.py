@@ -14,10 +14,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Child, Cluster
 from gymq.config import load
 from gymq.protocol.messages import VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]

@@ -14,12 +14,12 @@ import pytest
 import pytest_asyncio
 
 from gymq.bus import Bus
+from gymq.bus.weights import pushing
 from gymq.cluster.launch import Child, Cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
-from gymq.weights import pushing
 from tests.support.waiting import until
 
 from .tiny_policy import POLICY, ROOT, options

@@ -11,11 +11,11 @@ import pytest
 
 from gymq.bridge.web import rollout_list, run_index
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.execution.services.profiler import Profiler
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.testing import reply
 from tests.bridge.environments import Counter
 from tests.bridge.world import World

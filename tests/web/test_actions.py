@@ -8,11 +8,11 @@ import aiohttp
 import pytest
 
 from gymq.bridge.viewer import Viewer
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.steering import read_steering
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, FailureClass, Task
-from gymq.queue.client import QueueClient
-from gymq.queue.steering import read_steering
 from gymq.runs.stored_runs import Runs
 
 from .conftest import Web, failure, rollout

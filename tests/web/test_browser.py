@@ -12,12 +12,12 @@ import aiohttp
 import pytest
 
 from gymq.bridge.viewer import Viewer
+from gymq.bus.queue.steering import read_steering
 from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import encode_configuration
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, FailureClass, Stage, Timing, Unresolved
-from gymq.queue.steering import read_steering
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
 

@@ -13,11 +13,11 @@ from gymq.bridge.web import rollout_list, run_index
 from gymq.bridge.web.columns import DETAIL_CHARS, MOST_DETAILS
 from gymq.bus import streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, Stage, Timing
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
 from tests.support.waiting import DEADLINE_S

@@ -10,6 +10,10 @@ import msgspec
 from gymq.bridge.failures import BridgeError, not_found, run_not_found
 from gymq.bridge.web.run_views import MOST_SEARCHED
 from gymq.bus import Bus
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.steering import Retuning, steer
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
@@ -17,10 +21,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
-from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.steering import Retuning, steer
 from gymq.runs.stored_runs import Runs
 
 MOST_REQUEUED = 200  # letters of one request; the page asks again while there are more

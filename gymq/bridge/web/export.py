@@ -20,9 +20,9 @@ from gymq.bridge.web.run_list import RunList, RunRow
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import PAGE, STORED, Site
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 

@@ -14,9 +14,9 @@ from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.web.rollout_view import done_items, stored_view, unfinished_view
 from gymq.bridge.web.run_views import RunViews
 from gymq.bus import BusError
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol.messages import Task
 from gymq.protocol.tokens import encode_json
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.in_flight import RolloutProgress, tasks_in_flight
 
 EVERY_S = 1.0  # how often is looked

@@ -19,8 +19,8 @@ from gymq import responses
 from gymq.bridge.web.columns import Detail, details_of
 from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.outcome_fields import (
     expected_of,
     is_truncated,

@@ -22,12 +22,12 @@ from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
 from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, PAGE, Site
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import encode_json
-from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.steering import Retuning
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_flight import tasks_in_flight
 from gymq.runs.outcome_fields import exact_record

@@ -20,7 +20,7 @@ from gymq.bridge.web.failure_groups import FailureKinds, failure_groups
 from gymq.bridge.web.rollout_list import YIELD_EVERY, RolloutRow, Wanted, row
 from gymq.bridge.web.run_charts import RunCharts, run_charts
 from gymq.bus import Bus
-from gymq.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.stats.intervals import Estimate, paired_difference
 
 READ_S = 0.6  # of one request

@@ -12,11 +12,11 @@ import msgspec
 from gymq.bridge.failures import run_not_found
 from gymq.bridge.web.histogram import Bar, histogram
 from gymq.bus import Bus, streams
+from gymq.bus.queue.dead_letters import DeadLetters
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import Profile, Run
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.dead_letters import DeadLetters
 from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.run_states import RunState, read_queued, state_of
 from gymq.runs.stored_runs import Runs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from gymq.bus import Bus
+from gymq.bus.queue.client import QueueClient
 from gymq.cli.shared.cluster import matching_runs, running_url
-from gymq.queue.client import QueueClient
 
 
 async def cancel_in_cluster(pattern: str, task: int | None, nats: str | None) -> int:

@@ -12,13 +12,13 @@ from rich.table import Table
 from rich.text import Text
 
 from gymq.bus import Bus
+from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.render import first_words, listing, listing_console, printable, shown_time
 
 DEFAULT_LIMIT = 50

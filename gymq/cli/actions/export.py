@@ -10,12 +10,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.defaults import TokenForm
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol.messages import Outcome, Run
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.redaction import environment_secrets, hide
 from gymq.runs.export.files import ConvertedFile, RunExport
 from gymq.runs.export.mlflow import MlflowRun

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.text import Text
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, running_url, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.table import field_table, profile_table, rate_table
@@ -23,7 +24,6 @@ from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.render import listing_console, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs

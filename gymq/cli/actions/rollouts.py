@@ -10,13 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import READ_BATCH, OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.table import run_table
 from gymq.cli.shared.transcript import print_transcript, why_no_reward
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
-from gymq.queue.outcome_store import READ_BATCH, OutcomeStore
 from gymq.render import Listing, first_words, listing, listing_console, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
 from gymq.runs.outcome_fields import exact_record, output_tokens

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from gymq.bus import Bus
+from gymq.bus.queue.steering import steer
 from gymq.cli.shared.cluster import matching_runs, running_url
 from gymq.protocol.messages import Priority, Steering
-from gymq.queue.steering import steer
 
 
 async def steer_in_cluster(pattern: str, nats: str | None, **changes: object) -> int:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from gymq.bus import Bus
 from gymq.bus.credentials import may_take
+from gymq.bus.weights.pushing import Pushed
+from gymq.bus.weights.pushing import push as push_weights
 from gymq.cli.shared.cluster import running_url
 from gymq.cluster.server.roles import OPERATOR, TRAINER
 from gymq.defaults import InFlight, WeightsMode
 from gymq.render import printable
-from gymq.weights.pushing import Pushed
-from gymq.weights.pushing import push as push_weights
 
 
 async def push_to_cluster(

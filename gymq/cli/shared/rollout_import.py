@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.errors import UsageError
 from gymq.config import record_options
 from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
@@ -33,7 +34,6 @@ from gymq.errors import GymqError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.runs.foreign import rollout_lines
 
 PATIENCE_S = 60.0  # for one outcome to be stored

@@ -7,11 +7,11 @@ import msgspec
 from gymq.bus import Bus, streams
 from gymq.bus.consumer import Consumer
 from gymq.bus.pull import Delivery
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.dead_letters import store_dead_letter
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, Submission, Task
-from gymq.queue.client import QueueClient
-from gymq.queue.dead_letters import store_dead_letter
 
 DEFAULT_TIMEOUT_S = 3600.0
 PATIENCE_S = 20.0  # less than the time after which a submission is delivered again

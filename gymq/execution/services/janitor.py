@@ -14,11 +14,11 @@ from gymq.bus.consumer import Consumer
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.loop_thread import end_task
 from gymq.bus.pull import Delivery
+from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.tasks import failed_in_queue, read_task
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass
-from gymq.queue.dead_letters import dead_letter_failure, store_dead_letter
-from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.tasks import failed_in_queue, read_task
 
 log = logging.getLogger("gymq.janitor")
 

@@ -18,10 +18,10 @@ import msgspec
 from gymq.bus import Bus, BusError, TooLarge, streams
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.bus.loop_thread import end_task
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
 from gymq.protocol.codec import compressed, decoder, encode
 from gymq.protocol.messages import BadMessage, Outcome, Profile, Run
-from gymq.queue.outcome_store import OutcomeStore
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 

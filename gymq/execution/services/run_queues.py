@@ -14,9 +14,9 @@ import time
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import JetStreamError
 from gymq.bus.loop_thread import end_task
+from gymq.bus.queue.steering import Steered
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.steering import Steered
 
 log = logging.getLogger("gymq.run_queues")
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 import msgspec
 
 from gymq.bus import Bus, BusError
+from gymq.bus.queue.cancel import Cancellations
+from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
+from gymq.bus.queue.steering import Steered, steer
 from gymq.bus.rpc.process_reports import TokenCount, read_cluster_report, tokens_used
 from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.protocol.messages import Outcome, Steering, Task, VerifiedRollout
-from gymq.queue.cancel import Cancellations
-from gymq.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
-from gymq.queue.steering import Steered, steer
 from gymq.runs.collection.failure_limit import FailureLimit
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.collection.progress import STALLED_AFTER_S, Progress

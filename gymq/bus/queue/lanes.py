@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from gymq.bus import Bus, streams
 from gymq.bus.pull import Delivery, Pull
+from gymq.bus.queue.shares import Account
 from gymq.protocol.messages import Priority, Steering
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.shares import Account
 
 TAKE_S = 0.2  # for tasks that are known to be there; another process may have been faster
 LOOK_S = 0.02  # for tasks that may be there

@@ -17,15 +17,15 @@ from typing import Any
 
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.pull import Delivery
+from gymq.bus.queue.dead_letters import store_dead_letter
+from gymq.bus.queue.lanes import Lane, SlotsLeft
+from gymq.bus.queue.shares import Shares
+from gymq.bus.queue.steering import Steered
+from gymq.bus.queue.tasks import read_task
 from gymq.failures import CancelReason
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Steering, Task
 from gymq.protocol.subjects import TaskQueueName
-from gymq.queue.dead_letters import store_dead_letter
-from gymq.queue.lanes import Lane, SlotsLeft
-from gymq.queue.shares import Shares
-from gymq.queue.steering import Steered
-from gymq.queue.tasks import read_task
 
 log = logging.getLogger("gymq.agent")
 

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager, suppress
 
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.queue.steering import steer
+from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.outcome_store import OutcomeStore
-from gymq.queue.steering import steer
-from gymq.queue.tasks import cancelled_outcome, read_task
 
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 SERVER_PATIENCE_S = 300.0  # without an answer, before a reader gives up; what was stored is not lost

@@ -16,11 +16,11 @@ import msgspec
 
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import Stored
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
 from gymq.protocol.codec import compressed, decoder, encode
 from gymq.protocol.messages import MAX_TEXT_CHARS, BadMessage, BlobRef, DeadLetter, FailureClass, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from gymq.queue.outcome_store import OutcomeStore
 
 log = logging.getLogger("gymq.dead_letters")
 

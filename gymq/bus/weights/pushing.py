@@ -23,12 +23,12 @@ import msgspec
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
 from gymq.bus.discovery import find_workers, is_running, reported
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
+from gymq.bus.weights.holding import held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BadMessage, Ping, Weights
-from gymq.weights.holding import held, until_finished
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 _LOOK_S = 0.3  # how long replicas are given to answer each time they are asked

@@ -2,7 +2,7 @@
 
 The newest version of a model, and those before it, are stored with its newest weights (stream WEIGHTS). A version that
 is not among them is older than all of them. While an update waits for rollouts to finish, or makes them start over,
-its pusher holds back the first calls of rollouts (`gymq.weights.holding`).
+its pusher holds back the first calls of rollouts (`gymq.bus.weights.holding`).
 """
 
 from __future__ import annotations
