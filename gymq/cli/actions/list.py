@@ -9,8 +9,8 @@ import msgspec
 from rich.console import Console
 
 from gymq.cli.actions.data import BENCHMARK
-from gymq.cli.shared.configuration import POLICY, SIMULATED_MODEL
 from gymq.config import ConfigError, load
+from gymq.config.assembled import POLICY, SIMULATED_MODEL
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import dataset_blocks
 from gymq.defaults import Kind

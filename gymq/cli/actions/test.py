@@ -8,10 +8,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, POLICY, read_config
+from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, read_config
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError
+from gymq.config.assembled import POLICY
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.render import STATUS_STYLES, printable
 from gymq.testing import Check

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,17 @@ from gymq.authoring import OptionsError
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.cluster.host import build
-from gymq.config import Config, ConfigError, Instance, UnknownInstances, load
+from gymq.config import Config, Instance, load
+from gymq.config.assembled import (
+    POLICY,
+    POLICY_KEYS,
+    SIMULATED_MODEL,
+    endpoint,
+    environment,
+    first_set,
+    load_with_policy,
+    policy_values,
+)
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.errors import did_you_mean
 from gymq.config.overrides import Override, from_option
@@ -24,13 +33,10 @@ from gymq.execution.loading.registry import WorkerNotFound
 from gymq.execution.loading.worker_source import instance_name
 from gymq.render import say
 
-POLICY = "policy_model"
 JUDGE = "judge"
-SIMULATED_MODEL = "simulated_model"
 JUDGE_IN_CONFIG = "a configuration (--config) names another"
 """How commands without --judge-url name another judge than the policy."""
 _DIALECT = f"{POLICY}.responses_api_models.openai_model.dialect"
-_POLICY_KEYS = ("GYMQ_MODEL_API_KEY", "OPENAI_API_KEY")
 
 
 def read_config(
@@ -59,12 +65,13 @@ def read_config(
     if sources.dialect is not None:
         added = [*added, from_option("--dialect", f"++{_DIALECT}={sources.dialect}")]
     if sources.resources is not None:
-        initial |= _instances_for(sources.resources, with_agent=with_agent)
-        added = [*_options_of(instance_name(sources.resources), sources.option), *added]
+        name, file = instance_name(sources.resources), str(sources.resources.resolve())
+        initial |= environment(name, file, {"entrypoint": sources.resources.name}, with_agent=with_agent)
+        added = [*_options_of(name, sources.option), *added]
     if sources.judge_url is not None:
-        keys = ("GYMQ_JUDGE_API_KEY", *_POLICY_KEYS)
+        keys = ("GYMQ_JUDGE_API_KEY", *POLICY_KEYS)
         added = [
-            *_endpoint("--judge-url", JUDGE, sources.judge_url, str(sources.judge_model), _first_set(keys)),
+            *_endpoint("--judge-url", JUDGE, sources.judge_url, str(sources.judge_model), first_set(keys)),
             *added,
         ]
     if sources.model_url is not None:
@@ -74,8 +81,13 @@ def read_config(
     if sources.benchmark is not None:
         benchmark = find_benchmark(sources.benchmark, sources.search_dir)
         files, roots = [str(benchmark.config.absolute()), *files], [benchmark.root.absolute()]
-    may_simulate = sources.resources is not None or sources.benchmark is not None
-    settings = _load(files, added, initial, roots, may_simulate=may_simulate)
+    if sources.resources is not None or sources.benchmark is not None:
+        settings, simulated = load_with_policy(files, added, initial=initial, roots=roots)
+        initial |= simulated
+        if simulated:
+            say(f"no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used")
+    else:
+        settings = load(files, added, initial=initial, extra_roots=roots)
     num_given = len(added)
     if with_judges:
         judges = _judges(settings, given=sources.judge_url is not None, hint=judge_hint)
@@ -112,32 +124,6 @@ def _check_sources(given: WorkerSources) -> None:
     for setting in given.option:
         if "=" not in setting:
             raise UsageError(f"--option {setting}: write KEY=VALUE")
-
-
-def _load(
-    files: Sequence[str],
-    overrides: Sequence[str | Override],
-    initial: dict[str, Any],
-    roots: Sequence[Path],
-    *,
-    may_simulate: bool,
-) -> Config:
-    """Load a configuration; `initial` gets a simulated policy if it lacks one and may have that."""
-    try:
-        return load(files, overrides, initial=initial, extra_roots=roots)
-    except ConfigError as error:
-        if not may_simulate or (isinstance(error, UnknownInstances) and POLICY not in error.names):
-            raise
-        simulated = {POLICY: {"responses_api_models": {SIMULATED_MODEL: {"entrypoint": "worker.py"}}}}
-        try:  # an override of its options is an error without it
-            settings = load(files, overrides, initial=initial | simulated, extra_roots=roots)
-        except ConfigError:
-            if isinstance(error, UnknownInstances):
-                raise
-            raise error from None
-    say(f"no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used")
-    initial |= simulated
-    return settings
 
 
 def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
@@ -198,42 +184,19 @@ def _no_such_file(config: Config, found: Instance) -> str | None:
     return f"{origin(config.sources, keys)}: file {file} not found: neither in {places}" if folders else None
 
 
-def _instances_for(file: Path, *, with_agent: bool) -> dict[str, Any]:
-    name = instance_name(file)
-    resources = {name: {"resources_servers": {str(file.resolve()): {"entrypoint": file.name, "domain": "other"}}}}
-    if not with_agent:
-        return resources
-    return resources | {
-        f"{name}_simple_agent": {
-            "responses_api_agents": {
-                "simple_agent": {
-                    "entrypoint": "worker.py",
-                    "resources_server": {"type": "resources_servers", "name": name},
-                    "model_server": {"type": "responses_api_models", "name": POLICY},
-                }
-            }
-        },
-    }
-
-
 def _options_of(instance: str, settings: Sequence[str]) -> list[Override]:
     return [from_option(f"--option {one.partition('=')[0]}", f"++{instance}.{one}") for one in settings]
 
 
 def _policy_at(url: str, model: str) -> list[Override]:
     """Return overrides that put an endpoint in the place of whatever policy the files name."""
-    option, key = "--model-url", _first_set(_POLICY_KEYS)
-    values = {"policy_base_url": url, "policy_api_key": key, "policy_model_name": model}
+    option, key = "--model-url", first_set(POLICY_KEYS)
+    values = policy_values({"openai_base_url": url, "openai_api_key": key, "openai_model": model})
     given = [from_option(option, f"++{name}={json.dumps(value)}") for name, value in values.items()]
     return [*given, *_endpoint(option, POLICY, url, model, key)]
 
 
 def _endpoint(option: str, name: str, url: str, model: str, key: str) -> list[Override]:
     """Return overrides that make an instance ask an endpoint, whatever it was before."""
-    options = {"entrypoint": "worker.py", "openai_base_url": url, "openai_api_key": key, "openai_model": model}
-    instance = {"responses_api_models": {"openai_model": options}}
-    return [from_option(option, f"++{name}=null"), from_option(option, f"++{name}={json.dumps(instance)}")]
-
-
-def _first_set(variables: Sequence[str]) -> str:
-    return next((value for name in variables if (value := os.environ.get(name))), "none")
+    asked = json.dumps(endpoint(url, model, key))
+    return [from_option(option, f"++{name}=null"), from_option(option, f"++{name}={asked}")]

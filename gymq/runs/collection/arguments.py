@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,15 +13,23 @@ import msgspec
 
 from gymq import responses
 from gymq.authoring import Worker
-from gymq.config import Config, UnknownInstances, load
+from gymq.config import Config, load
+from gymq.config.assembled import (
+    POLICY,
+    POLICY_KEYS,
+    endpoint,
+    first_set,
+    instance,
+    load_with_policy,
+    policy_values,
+)
+from gymq.config.assembled import environment as environment_with_agent
 from gymq.execution.loading.contract import check_contract
 from gymq.execution.loading.model_options import model_fields
 from gymq.execution.loading.worker_source import find_worker
 from gymq.model import Model, ModelRequest
 from gymq.resources import Resources
 
-POLICY = "policy_model"
-MOCK = "simulated_model"
 PROMPTS = ("prompt", "input")  # fields of a short row that hold what the model is asked
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -110,7 +117,7 @@ def read_setup(
         name = environment.__name__
         options = _judged_by_policy(environment) | dict(options or {})
         made[name] = environment(options, name=name)
-        initial |= _with_agent(name, f"{environment.__module__}.{environment.__qualname__}", options)
+        initial |= environment_with_agent(name, f"{environment.__module__}.{environment.__qualname__}", options)
     else:
         files = [environment] if isinstance(environment, str | Path) else list(environment)
         paths = [str(file) for file in files]
@@ -125,7 +132,7 @@ def read_setup(
                 paths = [str(source.config)]
             else:
                 options = _judged_by_policy(source.cls) | dict(options or {})
-                initial, paths = _with_agent(name, source.implementation, options), []
+                initial, paths = environment_with_agent(name, source.implementation, options), []
         else:
             raise TypeError("an environment is a class, a worker's name, a Python file, or configuration files")
         if options and paths:
@@ -136,36 +143,14 @@ def read_setup(
     if policy is not None:
         given = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
         return Setup(name, load(paths, given, initial=initial), made)
-    mock = {POLICY: _instance("responses_api_models", MOCK)}
-    if not paths:
-        return Setup(name, load([], initial=initial | mock), made)
-    try:
-        return Setup(name, load(paths), made)
-    except UnknownInstances as error:
-        if POLICY not in error.names:
-            raise
-    return Setup(name, load(paths, initial=mock), made)
+    settings, _ = load_with_policy(paths, initial=initial)
+    return Setup(name, settings, made)
 
 
 def _judged_by_policy(environment: type[Worker]) -> dict[str, Any]:
     """Return the options that make the policy the judge of an environment that requires one."""
     policy = {"type": "responses_api_models", "name": POLICY}
     return {name: policy for name, is_required in model_fields(environment) if is_required}
-
-
-def _with_agent(name: str, implementation: str, options: Mapping[str, Any] | None) -> dict[str, Any]:
-    references = {
-        "resources_server": {"type": "resources_servers", "name": name},
-        "model_server": {"type": "responses_api_models", "name": POLICY},
-    }
-    return {
-        name: _instance("resources_servers", implementation, domain="other", **(options or {})),
-        f"{name}_simple_agent": _instance("responses_api_agents", "simple_agent", **references),
-    }
-
-
-def _instance(kind: str, implementation: str, **options: Any) -> dict[str, Any]:
-    return {kind: {implementation: {"entrypoint": "worker.py", **options}}}
 
 
 def _policy(model: ModelArgument, model_name: str | None) -> tuple[dict[str, Any] | None, Worker | None]:
@@ -178,29 +163,24 @@ def _policy(model: ModelArgument, model_name: str | None) -> tuple[dict[str, Any
     if isinstance(model, str) and is_url:
         if model_name is None:
             raise TypeError("the URL of an endpoint needs model_name, the name it knows the model by")
-        key = os.environ.get("GYMQ_MODEL_API_KEY") or os.environ.get("OPENAI_API_KEY") or "none"
-        options = {"openai_base_url": model, "openai_api_key": key, "openai_model": model_name}
-        return _instance("responses_api_models", "openai_model", **options), None
+        return endpoint(model, model_name, first_set(POLICY_KEYS)), None
     if isinstance(model, str | Path):
-        return _instance("responses_api_models", find_worker(str(model), ["models"]).implementation), None
+        return instance("responses_api_models", find_worker(str(model), ["models"]).implementation), None
     if isinstance(model, Mapping):
         return dict(model), None
     if inspect.isclass(model) and issubclass(model, Model):
         check_contract(model)
-        return _instance("responses_api_models", model.__qualname__), model(name=POLICY)
+        return instance("responses_api_models", model.__qualname__), model(name=POLICY)
     if callable(model):
         name = getattr(model, "__qualname__", type(model).__qualname__)
-        return _instance("responses_api_models", name), FunctionModel(model, name=POLICY)
+        return instance("responses_api_models", name), FunctionModel(model, name=POLICY)
     raise TypeError(f"a model is a URL, a worker, an instance, a class or a function, not {type(model).__name__}")
 
 
 def _values(policy: dict[str, Any]) -> list[str]:
     """Return overrides for configurations that name the endpoint by values of their own."""
-    options = policy.get("responses_api_models", {}).get("openai_model")
-    if not options:
-        return []
-    names = {"base_url": "openai_base_url", "api_key": "openai_api_key", "model_name": "openai_model"}
-    return [f"++policy_{name}={json.dumps(options[option])}" for name, option in names.items() if option in options]
+    options = policy.get("responses_api_models", {}).get("openai_model") or {}
+    return [f"++{name}={json.dumps(value)}" for name, value in policy_values(options).items()]
 
 
 def write_rows(rows: Iterable[Any], file: Path) -> None:
