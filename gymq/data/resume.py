@@ -101,11 +101,6 @@ class Resume:
         """Return how many rollouts a task has in the whole run."""
         return self._num_rollouts[task_index]
 
-    def already_done(self) -> Iterator[tuple[int, int]]:
-        """Yield (task, rollout) of each result, in the order of the output file, duplicates included."""
-        for _, key in _keys(self._completed):
-            yield key.task_index, key.rollout_index
-
     def num_failed(self) -> tuple[int, int]:
         """Count the rollouts that failed before and have no result, and those of them that may not be tried again."""
         left = [key for key in self.failed_before if key not in self.done]

@@ -38,8 +38,12 @@ def _resume(case_input: dict[str, Any]) -> dict[str, Any]:
     with Resume(*files, **limit) as resume:
         return {
             "to_run": [json.loads(row.json) for row in resume.to_run()],
-            "already_rows": [list(key) for key in resume.already_done()],
+            "already_rows": [list(key) for key in map(_key, case_input["completed"]) if key in resume.done],
         }
+
+
+def _key(row: dict[str, Any]) -> tuple[int, int]:
+    return row["_ng_task_index"], row["_ng_rollout_index"]
 
 
 def _file(name: str, rows: list[Any]) -> JsonlText:
