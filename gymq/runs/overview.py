@@ -10,28 +10,10 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.execution.services.profiler import read_profile
-from gymq.protocol.messages import Profile, Run
 from gymq.runs.cluster_status import QueueState, WorkerState, read_queues, read_workers
-from gymq.runs.stored_runs import Runs, profiled_totals
-from gymq.stats.running import AgentSnapshot
+from gymq.runs.stored_runs import RunOverview, Runs, run_overview
 
 NEWEST_RUNS = 10
-
-
-class RunOverview(msgspec.Struct, frozen=True):
-    """A run as the last checkpoint of its profile shows it."""
-
-    run: str
-    created_at: float  # Unix time, seconds; 0: unknown
-    updated_at: float | None  # Unix time of the checkpoint; None: no rollout has ended yet
-    num_rollouts: int | None  # in all; None: unknown
-    num_rewarded: int
-    failures: dict[str, int]  # failed attempts, by failure class
-    mean_reward: float | None
-    models: list[str]  # what answers behind the policy
-    agents: dict[str, AgentSnapshot]
-    note: str = ""  # what people say about it
-    tags: list[str] = []
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -66,22 +48,4 @@ async def read_overview(bus: Bus, at: float, newest: int = NEWEST_RUNS) -> Overv
         workers=await read_workers(bus),
         runs=[run_overview(record, await read_profile(js, record.run)) for record in records[:newest]],
         num_runs=len(records),
-    )
-
-
-def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
-    """Summarise a run from its record and its checkpoint."""
-    profiled = profiled_totals(checkpoint)
-    return RunOverview(
-        run=record.run,
-        created_at=record.created_at,
-        updated_at=None if checkpoint is None else checkpoint.at,
-        num_rollouts=record.num_rollouts,
-        num_rewarded=profiled.num_rewarded,
-        failures=profiled.failures,
-        mean_reward=profiled.mean_reward,
-        models=record.models,
-        agents=profiled.agents,
-        note=record.note,
-        tags=record.tags,
     )

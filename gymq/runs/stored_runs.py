@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 
 import msgspec
 
@@ -21,27 +22,45 @@ _decode_run = decoder(Run)
 log = logging.getLogger("gymq.runs")
 
 
-class ProfiledTotals(msgspec.Struct, frozen=True):
+class RunOverview(msgspec.Struct, frozen=True):
     """A run as the last checkpoint of its profile shows it, all agents together."""
 
+    run: str
+    created_at: float  # Unix time, seconds; 0: unknown
+    updated_at: float | None  # Unix time of the checkpoint; None: no rollout has ended yet
+    num_rollouts: int | None  # in all; None: unknown
     num_rewarded: int
     failures: dict[str, int]  # failed attempts, by failure class
     mean_reward: float | None
+    models: list[str]  # what answers behind the policy
     agents: dict[str, AgentSnapshot]
+    note: str = ""  # what people say about it
+    tags: list[str] = []
 
 
-def profiled_totals(checkpoint: Profile | None) -> ProfiledTotals:
-    """Return the totals of a checkpoint; without one, those of a run that has nothing yet."""
+def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
+    """Summarise a run from its record and its checkpoint; without one, it has nothing yet."""
     agents: dict[str, AgentSnapshot] = {}
     if checkpoint is not None:
         agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
     rewarded = sum(agent.rollouts for agent in agents.values())
     total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
-    failures: dict[str, int] = {}
+    failures: Counter[str] = Counter()
     for agent in agents.values():
-        for failure_class, count in agent.failures.items():
-            failures[failure_class] = failures.get(failure_class, 0) + count
-    return ProfiledTotals(rewarded, failures, total / rewarded if rewarded else None, agents)
+        failures.update(agent.failures)
+    return RunOverview(
+        run=record.run,
+        created_at=record.created_at,
+        updated_at=None if checkpoint is None else checkpoint.at,
+        num_rollouts=record.num_rollouts,
+        num_rewarded=rewarded,
+        failures=dict(failures),
+        mean_reward=total / rewarded if rewarded else None,
+        models=record.models,
+        agents=agents,
+        note=record.note,
+        tags=record.tags,
+    )
 
 
 class RunProgress(msgspec.Struct, frozen=True):
@@ -122,7 +141,7 @@ class Runs:
         Raises:
             BusError: the server does not answer.
         """
-        profiled = profiled_totals(await read_profile(self._js, record.run))
+        profiled = run_overview(record, await read_profile(self._js, record.run))
         steering = await read_steering(self._bus, record.run)
         return RunProgress(
             run=record.run,

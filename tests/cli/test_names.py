@@ -11,7 +11,8 @@ from gymq.cli.actions.top import screen
 from gymq.execution.loading.worker_description import worker_names
 from gymq.protocol.messages import Run
 from gymq.render import listing, print_prose, shown_environments
-from gymq.runs.overview import Overview, run_overview
+from gymq.runs.overview import Overview
+from gymq.runs.stored_runs import run_overview
 from gymq.stats.running import RunningProfile
 
 from .conftest import Finished, entry

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from gymq.runs.cluster_status import QueueState, WorkerState
-from gymq.runs.overview import Overview, RunOverview
+from gymq.runs.overview import Overview
+from gymq.runs.stored_runs import RunOverview
 from gymq.stats.running import RunningProfile
 
 pytest.importorskip("prometheus_client", reason="pip install 'gymq[observability]'")

@@ -9,9 +9,8 @@ import msgspec
 from gymq.bus import Bus
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol.messages import Run
-from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.run_states import Queued, RunState, is_empty, read_queued, state_of
-from gymq.runs.stored_runs import Runs
+from gymq.runs.stored_runs import RunOverview, Runs, run_overview
 
 PAGE = 25
 MOST_SORTED = 500  # runs, the newest, that are sorted by what only their checkpoints say

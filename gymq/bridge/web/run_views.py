@@ -17,9 +17,8 @@ from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import Profile, Run
 from gymq.protocol.subjects import RolloutId
-from gymq.runs.overview import RunOverview, run_overview
 from gymq.runs.run_states import RunState, read_queued, state_of
-from gymq.runs.stored_runs import Runs
+from gymq.runs.stored_runs import RunOverview, Runs, run_overview
 from gymq.stats.running import RunningProfile, Slow
 
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often
