@@ -16,11 +16,21 @@ TASK_INDEX = "_ng_task_index"
 ROLLOUT_INDEX = "_ng_rollout_index"
 ATTEMPT_INDEX = "_ng_attempt_index"
 FAILURE_CLASS = "_ng_failure_class"
+FAILURE_STAGE = "_ng_failure_stage"
 FAILURE_MESSAGE = "_ng_failure_message"
 FAILURE_TERMINAL = "_ng_failure_terminal"
 FAILURE_CURABLE = "_ng_failure_curable"
+FAILURE_SEQUENCE = "_ng_failure_sequence"
+POLICY_VERSION = "policy_version"
 AGENT_REF = "agent_ref"
 PARAMS = "responses_create_params"
+RESULT_FIELDS = frozenset(
+    {
+        *("response", "reward"),
+        *(FAILURE_CLASS, FAILURE_STAGE, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_CURABLE, FAILURE_SEQUENCE),
+    }
+)
+"""What a line of results has beside the fields of its row, the indices, the attempt and those of its verdict."""
 ROW_NUMBER = "_rowidx"  # the place in the caller's list, which differs from call to call
 
 T = TypeVar("T")

@@ -18,7 +18,10 @@ from gymq.data.rows import (
     FAILURE_CLASS,
     FAILURE_CURABLE,
     FAILURE_MESSAGE,
+    FAILURE_SEQUENCE,
+    FAILURE_STAGE,
     FAILURE_TERMINAL,
+    POLICY_VERSION,
     ROLLOUT_INDEX,
     TASK_INDEX,
 )
@@ -30,8 +33,6 @@ from gymq.protocol.token_forms import written
 from gymq.protocol.tokens import encode_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
-FAILURE_SEQUENCE = "_ng_failure_sequence"
-POLICY_VERSION = "policy_version"
 
 _encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
@@ -190,7 +191,7 @@ def failure_row(outcome: Failure | Unresolved, sequence: int, token_ids: TokenFo
     if isinstance(outcome, Unresolved):
         fields["response"] = written(outcome.response, token_ids)
     fields[FAILURE_CLASS] = outcome.failure_class
-    fields["_ng_failure_stage"] = outcome.stage
+    fields[FAILURE_STAGE] = outcome.stage
     fields[FAILURE_MESSAGE] = outcome.message
     fields[FAILURE_TERMINAL] = not (outcome.retryable or outcome.curable)
     if outcome.curable:
@@ -203,8 +204,8 @@ def refused_row(message: str) -> bytes:
     """Return the line of an input row that cannot be used: a failure for good, of no rollout."""
     fields = {
         FAILURE_CLASS: FailureClass.INVALID_TASK,
-        "_ng_failure_stage": Stage.QUEUE,
-        "_ng_failure_message": message,
+        FAILURE_STAGE: Stage.QUEUE,
+        FAILURE_MESSAGE: message,
         FAILURE_TERMINAL: True,
     }
     return _encode(fields)

@@ -15,35 +15,18 @@ from gymq.data.disk_index import TemporaryDatabase
 from gymq.data.jsonl import JsonlFile, LineSource, atomic_write, parse_object
 from gymq.data.rows import (
     AGENT_REF,
-    FAILURE_CLASS,
-    FAILURE_CURABLE,
-    FAILURE_MESSAGE,
-    FAILURE_TERMINAL,
+    RESULT_FIELDS,
     AgentRef,
     RowKey,
     decode_line,
 )
-from gymq.data.run_files import FAILURE_SEQUENCE, RunFiles, failure_row, output_row
+from gymq.data.run_files import RunFiles, failure_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Unresolved, Verified, VerifiedRollout
 from gymq.runs.foreign import rollout_lines
 from gymq.runs.local_verifiers import ScoreError, Verifiers, verify_again
-
-# What a result has and the row of its task does not have, as far as is known.
-_NOT_OF_THE_ROW = frozenset(
-    {
-        "response",
-        "reward",
-        FAILURE_CLASS,
-        FAILURE_TERMINAL,
-        FAILURE_CURABLE,
-        FAILURE_SEQUENCE,
-        "_ng_failure_stage",
-        FAILURE_MESSAGE,
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -250,7 +233,7 @@ def _read_inputs(rows: _Rows, source: LineSource) -> None:
 
 def _row_of(fields: dict[str, msgspec.Raw]) -> bytes:
     """Return the row of a task, without what a result adds to it."""
-    return msgspec.json.encode({name: value for name, value in fields.items() if name not in _NOT_OF_THE_ROW})
+    return msgspec.json.encode({name: value for name, value in fields.items() if name not in RESULT_FIELDS})
 
 
 def _common(entry: _Entry, response: dict[str, Any]) -> dict[str, Any]:

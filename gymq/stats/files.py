@@ -13,6 +13,7 @@ from gymq.data.disk_index import TaskCounts, TemporaryDatabase
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
 from gymq.data.rows import (
     FAILURE_CLASS,
+    FAILURE_SEQUENCE,
     FAILURE_TERMINAL,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -22,7 +23,7 @@ from gymq.data.rows import (
     RowKey,
     read_rows,
 )
-from gymq.data.run_files import FAILURE_SEQUENCE, RunFiles
+from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.stats.outcome_feed import numbers_of
 from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row

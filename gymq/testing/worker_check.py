@@ -20,7 +20,7 @@ from gymq.cluster.server import ServerError
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.materialise import MaterialiseOptions
-from gymq.data.rows import FAILURE_CLASS, RowError
+from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_STAGE, RowError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.failures import InvalidTask, RolloutError
@@ -205,7 +205,7 @@ def _failures(lines: JsonlFile) -> tuple[list[str], list[str]]:
     for line in lines:
         failure = msgspec.json.decode(line)
         failure_class = failure[FAILURE_CLASS]
-        text = f"{failure_class} at {failure['_ng_failure_stage']}: {failure['_ng_failure_message']}"
+        text = f"{failure_class} at {failure[FAILURE_STAGE]}: {failure[FAILURE_MESSAGE]}"
         if failure_class in _NOT_ITS_FAULT:
             notes[f"{text} (not counted: the mock policy cannot judge)"] = None
         else:

@@ -22,14 +22,18 @@ from gymq.data.rows import (
     AGENT_REF,
     ATTEMPT_INDEX,
     FAILURE_CLASS,
+    FAILURE_CURABLE,
     FAILURE_MESSAGE,
+    FAILURE_STAGE,
     FAILURE_TERMINAL,
     MAX_INDEX,
+    POLICY_VERSION,
+    RESULT_FIELDS,
     ROLLOUT_INDEX,
     TASK_INDEX,
 )
 from gymq.data.run_configuration import encode_configuration
-from gymq.data.run_files import FAILURE_SEQUENCE, POLICY_VERSION, Manifest, RunFiles
+from gymq.data.run_files import Manifest, RunFiles
 from gymq.errors import GymqError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
@@ -39,14 +43,8 @@ from gymq.runs.foreign import rollout_lines
 PATIENCE_S = 60.0  # for one outcome to be stored
 AT_ONCE = 64
 MOST_PROBLEMS = 5
-_STAGE = "_ng_failure_stage"
 _RESPONSE, _REWARD = "response", "reward"
-_OF_RESULT = frozenset(
-    {
-        *(_RESPONSE, _REWARD, ATTEMPT_INDEX, POLICY_VERSION),
-        *(FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_SEQUENCE, _STAGE),
-    }
-)
+_OF_RESULT = RESULT_FIELDS | {ATTEMPT_INDEX, POLICY_VERSION}
 
 At = tuple[int, int]  # task index, rollout index
 
@@ -217,7 +215,7 @@ def _outcome(
 def _failed(members: dict[str, msgspec.Raw], common: dict[str, Any], response: Any) -> Outcome:
     try:
         failure_class = FailureClass(_value(members, FAILURE_CLASS))
-        stage = Stage(_value(members, _STAGE))
+        stage = Stage(_value(members, FAILURE_STAGE))
     except ValueError as error:
         raise _Unusable(str(error)) from None
     failure: dict[str, Any] = {
@@ -225,6 +223,7 @@ def _failed(members: dict[str, msgspec.Raw], common: dict[str, Any], response: A
         "stage": stage,
         "message": str(_value(members, FAILURE_MESSAGE) or ""),
         "retryable": _value(members, FAILURE_TERMINAL) is False,
+        "curable": _value(members, FAILURE_CURABLE) is True,
     }
     if isinstance(response, dict):
         return Unresolved(**common, **failure, response=response)

@@ -19,7 +19,7 @@ from gymq.bus.queue.steering import Steered, steer
 from gymq.bus.rpc.process_reports import TokenCount, read_cluster_report, tokens_used
 from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
-from gymq.data.rows import MaterialisedRow
+from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.protocol.messages import Outcome, Steering, Task, VerifiedRollout
 from gymq.runs.collection.failure_limit import FailureLimit
@@ -352,7 +352,7 @@ class Collection:
 
 
 class _FailureSequence(msgspec.Struct):
-    sequence: int | None = msgspec.field(default=None, name="_ng_failure_sequence")
+    sequence: int | None = msgspec.field(default=None, name=FAILURE_SEQUENCE)
 
 
 def _failure_sequences(failures: LineSource) -> Iterator[int]:

@@ -14,6 +14,7 @@ from gymq.data.rows import (
     AGENT_REF,
     FAILURE_CLASS,
     FAILURE_MESSAGE,
+    FAILURE_STAGE,
     FAILURE_TERMINAL,
     PARAMS,
     ROLLOUT_INDEX,
@@ -70,7 +71,7 @@ class ForeignRollout:
         else:
             fields.pop("reward", None)
             fields[FAILURE_CLASS] = FailureClass.VERIFIER_FAILED
-            fields["_ng_failure_stage"] = Stage.VERIFY
+            fields[FAILURE_STAGE] = Stage.VERIFY
             fields[FAILURE_MESSAGE] = self.why_not or "the file has no reward of this rollout"
             fields[FAILURE_TERMINAL] = False
         fields[TASK_INDEX] = self.task_index
