@@ -20,10 +20,10 @@ from typing import Any, Self, cast
 from aiohttp import web
 
 from gymq.agent import Rollout
-from gymq.bridge.connections import Listener
 from gymq.bridge.dialects import DIALECTS, Dialect
 from gymq.bridge.failures import not_found
-from gymq.bridge.http import check_key, connections_log, errors_as_json, read_body
+from gymq.bridge.http import check_key, read_body
+from gymq.bridge.http_server import HttpServer
 from gymq.bridge.model_calls import Ask, answer
 from gymq.redaction import hide
 
@@ -95,40 +95,25 @@ class Gateway:
         self._host = host
         self._port = port
         self._admitted: dict[str, tuple[Admission, Ask]] = {}
-        self._listener: Listener
-        self._runner: web.AppRunner | None = None
+        self._server = HttpServer()
 
     async def __aenter__(self) -> Self:
-        self._listener = Listener()
-        app = web.Application(middlewares=[self._listener.serving, errors_as_json])
-        for dialect in DIALECTS:
-            for prefix in (PREFIX, PREFIX + CAPTURE):
-                app.router.add_post(prefix + dialect.path, self._handler(dialect))
-        self._runner = web.AppRunner(
-            app,
-            handler_cancellation=True,
-            access_log=None,
-            auto_decompress=False,  # compressed bodies are refused
-            logger=connections_log,
-            shutdown_timeout=0.1,
-        )
-        await self._runner.setup()
-        assert self._runner.server is not None
-        try:
-            await self._listener.open(self._runner.server, self._host, self._port)
-        except OSError:
-            await self._close()
-            raise
-        self._port = self._listener.ports[0]
+        """Start to listen.
+
+        Raises:
+            PortTaken: the address cannot be listened on.
+        """
+        routes = [
+            web.post(prefix + dialect.path, self._handler(dialect))
+            for dialect in DIALECTS
+            for prefix in (PREFIX, PREFIX + CAPTURE)
+        ]
+        await self._server.start(routes, self._host, [self._port])
+        self._port = self._server.ports[0]
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
-        assert self._runner is not None
-        self._listener.close()
-        await self._runner.cleanup()
+        await self._server.close()
 
     @asynccontextmanager
     async def admit(self, rollout: str, ask: Ask) -> AsyncIterator[Admission]:

@@ -23,11 +23,11 @@ class PortTaken(GymqError):
 class HttpServer:
     """Serves routes over HTTP, from `start` to `close`."""
 
-    def __init__(self, origins: OriginCheck) -> None:
+    def __init__(self, origins: OriginCheck | None = None) -> None:
         """Prepare a server; it does not listen yet.
 
         Args:
-            origins: refuses requests that pages of other origins may have made.
+            origins: refuses requests that pages of other origins may have made; None: each request needs a key.
         """
         self.num_in_flight = 0
         self._origins = origins
@@ -66,6 +66,11 @@ class HttpServer:
             await self.close()
             raise
 
+    @property
+    def ports(self) -> list[int]:
+        """Ports on which the server listens."""
+        return self._listener.ports
+
     async def wait_idle(self, patience_s: float) -> None:
         """Wait until no request is in flight, but no longer than `patience_s` seconds."""
         loop = asyncio.get_running_loop()
@@ -89,5 +94,6 @@ class HttpServer:
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        self._origins.check(request)
+        if self._origins is not None:
+            self._origins.check(request)
         return await handler(request)

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import BridgeError, invalid, not_found, run_not_found
-from gymq.bridge.http import JSON, read_body
+from gymq.bridge.http import JSON, Handler, read_body
 from gymq.bridge.web.actions import Description, RunActions, refused_change
 from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
 from gymq.bridge.web.queries import choice, given, index, rollout_of, run_named, run_of, wanted_of
@@ -59,38 +59,39 @@ class WebRoutes:
         self._rendering = Rendering()
 
     def routes(self) -> list[web.RouteDef]:
+        read, change = self._reading, self._changing
         return [
             web.get("/ui", self.to_page),
             web.get("/ui/", self.page),
-            web.get("/ui/api/runs", self.runs),
-            web.get("/ui/api/cluster", self.cluster),
-            web.get(_RUN, self.run),
-            web.get(f"{_RUN}/live", self.run_live),
-            web.get(f"{_RUN}/rollouts", self.rollouts),
-            web.get(f"{_RUN}/in-hand", self.in_flight),
-            web.get(f"{_RUN}/tasks", self.tasks),
-            web.get(f"{_RUN}/table", self.table),
-            web.get(f"{_RUN}/compared/{{other}}", self.compared),
-            web.get(f"{_RUN}/charts", self.charts),
-            web.get(f"{_RUN}/failing", self.failing),
-            web.get(f"{_RUN}/configuration", self.configuration),
-            web.get(f"{_RUN}/export", self.export),
-            web.post(f"{_RUN}/cancel", self.cancel),
-            web.post(f"{_RUN}/pause", self.pause),
-            web.post(f"{_RUN}/resume", self.resume),
-            web.post(f"{_RUN}/retune", self.retune),
-            web.post(f"{_RUN}/requeue", self.requeue),
-            web.post(f"{_RUN}/description", self.describe),
-            web.get("/ui/api/logs", self.logs),
-            web.get("/ui/api/site", self.site),
-            web.get(f"{_ROLLOUT}/neighbours", self.neighbours),
-            web.get(_ROLLOUT, self.rollout),
-            web.get(f"{_ROLLOUT}/live", self.rollout_live),
-            web.get(f"{_ROLLOUT}/record", self.record),
-            web.get(f"{_ROLLOUT}/failures", self.failures),
-            web.post(f"{_ROLLOUT}/requeue", self.requeue_rollout),
-            web.get(f"{_ROLLOUT}/tokens/{{item}}", self.tokens),
-            web.post("/ui/api/rendered", self.rendered),
+            web.get("/ui/api/runs", read(self.runs)),
+            web.get("/ui/api/cluster", read(self.cluster)),
+            web.get(_RUN, read(self.run)),
+            web.get(f"{_RUN}/live", read(self.run_live)),
+            web.get(f"{_RUN}/rollouts", read(self.rollouts)),
+            web.get(f"{_RUN}/in-hand", read(self.in_flight)),
+            web.get(f"{_RUN}/tasks", read(self.tasks)),
+            web.get(f"{_RUN}/table", read(self.table)),
+            web.get(f"{_RUN}/compared/{{other}}", read(self.compared)),
+            web.get(f"{_RUN}/charts", read(self.charts)),
+            web.get(f"{_RUN}/failing", read(self.failing)),
+            web.get(f"{_RUN}/configuration", read(self.configuration)),
+            web.get(f"{_RUN}/export", read(self.export)),
+            web.post(f"{_RUN}/cancel", change(self.cancel)),
+            web.post(f"{_RUN}/pause", change(self.pause)),
+            web.post(f"{_RUN}/resume", change(self.resume)),
+            web.post(f"{_RUN}/retune", change(self.retune)),
+            web.post(f"{_RUN}/requeue", change(self.requeue)),
+            web.post(f"{_RUN}/description", change(self.describe)),
+            web.get("/ui/api/logs", read(self.logs)),
+            web.get("/ui/api/site", read(self.site)),
+            web.get(f"{_ROLLOUT}/neighbours", read(self.neighbours)),
+            web.get(_ROLLOUT, read(self.rollout)),
+            web.get(f"{_ROLLOUT}/live", read(self.rollout_live)),
+            web.get(f"{_ROLLOUT}/record", read(self.record)),
+            web.get(f"{_ROLLOUT}/failures", read(self.failures)),
+            web.post(f"{_ROLLOUT}/requeue", change(self.requeue_rollout)),
+            web.get(f"{_ROLLOUT}/tokens/{{item}}", read(self.tokens)),
+            web.post("/ui/api/rendered", read(self.rendered)),
             web.get("/ui/{file}", self.file),
         ]
 
@@ -105,7 +106,6 @@ class WebRoutes:
         return self._site.response(request.match_info["file"])
 
     async def runs(self, request: web.Request) -> web.Response:
-        self._context.admit(request)
         query = request.query
         skip = given(query, "skip", index) or 0
         sort = choice(query, "sort", *RUN_SORTS)
@@ -113,22 +113,18 @@ class WebRoutes:
         return _answer(await self._runs.page(skip, query.get("text", ""), sort, is_descending=is_descending))
 
     async def cluster(self, request: web.Request) -> web.Response:
-        self._context.admit(request)
         bus = self._context.bus
         queues = [queue for queue in await read_queues(bus.js, TASKS) if queue.agent is not None]
         return _answer({"queues": queues, "workers": await read_workers(bus)})
 
     async def run(self, request: web.Request) -> web.Response:
-        self._context.admit(request)
         return _answer(await self._views.view(run_of(request)))
 
     async def run_live(self, request: web.Request) -> web.StreamResponse:
-        self._context.admit(request)
         return await self._listeners.stream(request, run_events(self._views, run_of(request)))
 
     async def rollouts(self, request: web.Request) -> web.Response:
         """Return a page of rollouts: those before a position, or the matching ones after it."""
-        self._context.admit(request)
         run, query = run_of(request), request.query
         before = given(query, "before", index)
         if before is not None:
@@ -137,14 +133,12 @@ class WebRoutes:
 
     async def in_flight(self, request: web.Request) -> web.Response:
         """Return the rollouts of a run that are in flight."""
-        self._context.admit(request)
         tasks = await tasks_in_flight(self._context.bus, run_of(request), MAX_IN_FLIGHT)
         fields = ("task_index", "rollout_index", "agent")
         return _answer([{name: getattr(task, name) for name in fields} for task in tasks])
 
     async def table(self, request: web.Request) -> web.Response:
         """Return a page of rollouts that match, sorted."""
-        self._context.admit(request)
         query = request.query
         sort = query.get("sort", "")
         if "." not in sort:  # a field of rows or verdicts
@@ -156,7 +150,6 @@ class WebRoutes:
 
     async def tasks(self, request: web.Request) -> web.Response:
         """Return a page of tasks with the rewards of their rollouts."""
-        self._context.admit(request)
         query = request.query
         sort, shown = choice(query, "sort", "task", "mean", "spread"), choice(query, "show", "all", "uniform")
         skip = given(query, "skip", index) or 0
@@ -164,7 +157,6 @@ class WebRoutes:
 
     async def compared(self, request: web.Request) -> web.Response:
         """Return this run and others task by task, with the paired differences."""
-        self._context.admit(request)
         query = request.query
         more = [name for name in query.get("more", "").split(",") if name]
         if len(more) > MOST_MORE:
@@ -175,17 +167,14 @@ class WebRoutes:
         return _answer(await self._indexes.comparison(run_of(request), others, sort, skip))
 
     async def charts(self, request: web.Request) -> web.Response:
-        self._context.admit(request)
         return _answer(await self._indexes.charts(run_of(request)))
 
     async def failing(self, request: web.Request) -> web.Response:
         """Return the failures of a run by class and message."""
-        self._context.admit(request)
         return _answer(await self._indexes.failure_groups(run_of(request)))
 
     async def configuration(self, request: web.Request) -> web.Response:
         """Return the options of a run and its workers, as they were stored when it began."""
-        self._context.admit(request)
         run = run_of(request)
         record = await self._records.record(run)
         if record is None and not await self._records.exists(run):
@@ -195,7 +184,6 @@ class WebRoutes:
 
     async def logs(self, request: web.Request) -> web.Response:
         """Return the newest log lines of a worker or about a rollout."""
-        self._context.admit(request)
         folder, query = self._context.logs, request.query
         if folder is None:
             return _answer({"lines": [], "is_here": False})
@@ -205,12 +193,10 @@ class WebRoutes:
 
     async def site(self, request: web.Request) -> web.Response:
         """Return what this viewer can do beside showing."""
-        self._context.admit(request)
         return _answer({"may_change": self._context.may_change, "has_logs": self._context.logs is not None})
 
     async def export(self, request: web.Request) -> web.StreamResponse:
         """Return all rollouts of a run as JSONL."""
-        self._context.admit(request)
         run = run_of(request)
         lines = self._actions.lines(run)
         first = await anext(lines)
@@ -223,20 +209,16 @@ class WebRoutes:
         return stream
 
     async def cancel(self, request: web.Request) -> web.Response:
-        self._admit_change(request)
         return _answer({"num_queued": await self._actions.cancel(run_of(request))})
 
     async def pause(self, request: web.Request) -> web.Response:
-        self._admit_change(request)
         return _answer(await self._actions.pause(run_of(request), paused=True))
 
     async def resume(self, request: web.Request) -> web.Response:
-        self._admit_change(request)
         return _answer(await self._actions.pause(run_of(request), paused=False))
 
     async def retune(self, request: web.Request) -> web.Response:
         """Change a run's share of the workers, its priority or its limit."""
-        self._admit_change(request)
         try:
             changes = _decode_retuning(await self._body(request))
         except msgspec.DecodeError as error:
@@ -245,17 +227,14 @@ class WebRoutes:
 
     async def requeue(self, request: web.Request) -> web.Response:
         """Requeue the failed rollouts of a run."""
-        self._admit_change(request)
         return _answer(await self._actions.requeue_failures(run_of(request)))
 
     async def requeue_rollout(self, request: web.Request) -> web.Response:
         """Requeue a failed rollout."""
-        self._admit_change(request)
         return _answer(await self._actions.requeue_rollout(rollout_of(request)))
 
     async def describe(self, request: web.Request) -> web.Response:
         """Store a note and tags with a run."""
-        self._admit_change(request)
         body = await self._body(request)
         try:
             description = _decode_description(body)
@@ -264,50 +243,56 @@ class WebRoutes:
         changed = await self._actions.describe(run_of(request), description)
         return _answer({"note": changed.note, "tags": changed.tags})
 
-    def _admit_change(self, request: web.Request) -> None:
-        """Check whether a request may change a run.
+    def _reading(self, handler: Handler) -> Handler:
+        """Return a handler that serves only requests that may be served, see `ReadContext.admit`."""
 
-        Raises:
-            BridgeError: as `ReadContext.admit`; 403 this viewer only shows; 415 it is not JSON, which pages of other
-                origins cannot send without permission.
+        async def handle(request: web.Request) -> web.StreamResponse:
+            self._context.admit(request)
+            return await handler(request)
+
+        return handle
+
+    def _changing(self, handler: Handler) -> Handler:
+        """Return a handler that serves only requests that may change a run.
+
+        Others get 403, as this viewer only shows, or 415: they are not JSON, which pages of other origins cannot send
+        without permission.
         """
-        self._context.admit(request)
-        if not self._context.may_change:
-            raise refused_change()
-        if request.content_type != JSON:
-            raise BridgeError(415, "not_json", f"the request needs the header `Content-Type: {JSON}`")
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            if not self._context.may_change:
+                raise refused_change()
+            if request.content_type != JSON:
+                raise BridgeError(415, "not_json", f"the request needs the header `Content-Type: {JSON}`")
+            return await handler(request)
+
+        return self._reading(handle)
 
     async def _body(self, request: web.Request) -> bytes:
         return await read_body(request, max_bytes=MAX_BYTES, timeout_s=self._context.settings.body_timeout_s)
 
     async def neighbours(self, request: web.Request) -> web.Response:
         """Return the rollouts before and after one."""
-        self._context.admit(request)
         order = choice(request.query, "order", *get_args(Order))
         return _answer(await self._indexes.neighbours(*rollout_of(request), order))
 
     async def rollout(self, request: web.Request) -> web.Response:
-        self._context.admit(request)
         return _answer(stored_view(await self._outcome(request)))
 
     async def rollout_live(self, request: web.Request) -> web.StreamResponse:
-        self._context.admit(request)
         events = rollout_events(self._context, self._store, self._views, *rollout_of(request))
         return await self._listeners.stream(request, events)
 
     async def record(self, request: web.Request) -> web.Response:
         """Return a rollout exactly as it is stored, as JSON."""
-        self._context.admit(request)
         return _json_answer(exact_record(await self._outcome(request)))
 
     async def failures(self, request: web.Request) -> web.Response:
         """Return the failures of a rollout that were reported, also those that a later outcome replaced."""
-        self._context.admit(request)
         return _answer(await self._views.failures_of(rollout_of(request)))
 
     async def tokens(self, request: web.Request) -> web.Response:
         """Return the tokens of one item of a rollout's output."""
-        self._context.admit(request)
         item = index(request.match_info["item"])
         found = tokens_of_item(await self._outcome(request), item)
         if self._context.token_texts is not None:
@@ -316,7 +301,6 @@ class WebRoutes:
 
     async def rendered(self, request: web.Request) -> web.Response:
         """Return texts that the page has as trees of elements, in order; null for one to be shown as it is."""
-        self._context.admit(request)
         body = await self._body(request)
         try:
             sources = _decode_texts(body)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from gymq.bus import Bus
 from gymq.bus.queue.steering import steer
-from gymq.cli.shared.cluster import matching_runs, running_url
+from gymq.cli.shared.cluster import connected, matching_runs, running_url
 from gymq.protocol.messages import Priority, Steering
 
 
 async def steer_in_cluster(pattern: str, nats: str | None, **changes: object) -> int:
-    bus = await Bus.connect(await running_url(nats), role="client", name="gymq retune")
-    try:
+    async with connected(await running_url(nats), name="gymq retune") as bus:
         for run in await matching_runs(bus, pattern):
             print(f"run {run}: {shown(await steer(bus, run, **changes))}")
-    finally:
-        await bus.close()
     return 0
 
 

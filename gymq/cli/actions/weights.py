@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from gymq.bus import Bus
 from gymq.bus.credentials import may_take
 from gymq.bus.weights.pushing import Pushed
 from gymq.bus.weights.pushing import push as push_weights
-from gymq.cli.shared.cluster import running_url
+from gymq.cli.shared.cluster import connected, running_url
 from gymq.cluster.server.roles import OPERATOR, TRAINER
 from gymq.defaults import InFlight, WeightsMode
 from gymq.render import printable
@@ -27,8 +26,7 @@ async def push_to_cluster(
 ) -> int:
     url = await running_url(nats)
     role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
-    bus = await Bus.connect(url, role=role, name="gymq weights")
-    try:
+    async with connected(url, name="gymq weights", role=role) as bus:
         pushed = await push_weights(
             bus,
             model,
@@ -39,8 +37,6 @@ async def push_to_cluster(
             in_flight=in_flight,
             deadline_s=deadline_s,
         )
-    finally:
-        await bus.close()
     return _report(model, pushed)
 
 
