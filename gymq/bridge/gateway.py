@@ -86,14 +86,10 @@ class Admission:
 class Gateway:
     """An HTTP server on the loopback address, used with `async with`."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Prepare a gateway; it does not listen yet.
-
-        Args:
-            port: port to listen on; 0: any free one.
-        """
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        """Prepare a gateway; it does not listen yet, and will at any free port."""
         self._host = host
-        self._port = port
+        self._port = 0
         self._admitted: dict[str, tuple[Admission, Ask]] = {}
         self._server = HttpServer()
 
@@ -108,7 +104,7 @@ class Gateway:
             for dialect in DIALECTS
             for prefix in (PREFIX, PREFIX + CAPTURE)
         ]
-        await self._server.start(routes, self._host, [self._port])
+        await self._server.start(routes, self._host, [0])
         self._port = self._server.ports[0]
         return self
 

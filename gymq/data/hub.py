@@ -118,16 +118,16 @@ def fetch(name: HubName, token: str | None = None) -> list[Path]:
         return [api.fetched(commit, by_path[path]) for path in chosen]
 
 
-def fetch_file(repository: str, path: str, revision: str | None = None, token: str | None = None) -> Path:
+def fetch_file(repository: str, path: str) -> Path:
     """Return one file of a data set by its path, in the cache; blocks.
 
     Raises:
         HubError: there is no such file, the Hub cannot be reached, or it arrived damaged.
     """
     name = HubName.parse(f"{PREFIX}{repository}")
-    api = _Api(name, token)
+    api = _Api(name, None)
     with _sentences(name, api.library):
-        commit, files = api.files(revision)
+        commit, files = api.files(None)
         for file in files:
             if file.path == path:
                 return api.fetched(commit, file)

@@ -63,14 +63,10 @@ class Offer:
 class ToolGateway:
     """An MCP server (streamable HTTP) on the loopback address, used with `async with`."""
 
-    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
-        """Prepare a gateway; it does not listen yet.
-
-        Args:
-            port: port to listen on; 0: any free one.
-        """
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        """Prepare a gateway; it does not listen yet, and will at any free port."""
         self._host = host
-        self._port = port
+        self._port = 0
         self._offered: dict[str, tuple[Offer, StreamableHTTPSessionManager]] = {}
         self._server: uvicorn.Server | None = None
         self._serving: asyncio.Task[None] | None = None
@@ -80,7 +76,7 @@ class ToolGateway:
 
         Raises:
             OptionsError: the library for MCP is not installed.
-            OSError: the port is taken.
+            OSError: the address cannot be listened on.
         """
         require_library()
         import uvicorn
@@ -90,7 +86,7 @@ class ToolGateway:
             def capture_signals(self) -> Iterator[None]:
                 yield  # they belong to the process, not to a server in it
 
-        listening = socket.create_server((self._host, self._port))
+        listening = socket.create_server((self._host, 0))
         self._port = listening.getsockname()[1]
         config = uvicorn.Config(
             self._serve,

@@ -93,15 +93,5 @@ class PythonSession:
         return session
 
 
-def _lost(error: str, timed_out: bool) -> Step:
-    return Step(
-        success=False,
-        stdout="",
-        stderr="",
-        error=error,
-        traceback=None,
-        result=None,
-        shown=None,
-        timed_out=timed_out,
-        names_lost=True,
-    )
+def _lost(error: str, *, timed_out: bool) -> Step:
+    return Step(False, "", "", error, None, None, None, timed_out, names_lost=True)

@@ -64,14 +64,14 @@ class Spread(msgspec.Struct, frozen=True):
     max: float
 
 
-def over_time(rollouts: Sequence[Measured], num_bins: int = NUM_BINS) -> list[TimeBin]:
+def over_time(rollouts: Sequence[Measured]) -> list[TimeBin]:
     """Return rollouts by when they ended, in bins of equal width; no bins if all ended at one moment."""
     times = [one.ended_at for one in rollouts]
-    if not times or (width := (max(times) - (start := min(times))) / num_bins) <= 0:
+    if not times or (width := (max(times) - (start := min(times))) / NUM_BINS) <= 0:
         return []
-    bins: list[list[Measured]] = [[] for _ in range(num_bins)]
+    bins: list[list[Measured]] = [[] for _ in range(NUM_BINS)]
     for one in rollouts:
-        bins[min(num_bins - 1, int((one.ended_at - start) / width))].append(one)
+        bins[min(NUM_BINS - 1, int((one.ended_at - start) / width))].append(one)
     return [TimeBin(start + at * width, start + (at + 1) * width, _part(found)) for at, found in enumerate(bins)]
 
 

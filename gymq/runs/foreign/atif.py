@@ -9,7 +9,7 @@ import msgspec
 
 from gymq.responses import Item, function_call_output
 from gymq.responses.items import new_id
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, number
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, usage_of
 
 VERSION = "ATIF-v1.4"
 """The version that is written; it is the first with the tokens of prompts, and all later ones read it."""
@@ -34,8 +34,8 @@ def read_atif(value: Mapping[str, Any], where: str, index: int) -> ForeignRollou
     if not value["schema_version"].startswith(_PREFIX):
         raise ForeignError(f"{where}: schema_version {value['schema_version']!r} is not known; expected {_PREFIX}x")
     agent = _mapping(value.get("agent"), f"{where}: agent")
-    extra = _dict(value.get("extra"))
-    ours = _dict(extra.get(OURS))
+    extra = as_object(value.get("extra"))
+    ours = as_object(extra.get(OURS))
     prompt: list[Item] = []
     output: list[Item] = []
     steps = value.get("steps")
@@ -45,23 +45,23 @@ def read_atif(value: Mapping[str, Any], where: str, index: int) -> ForeignRollou
         place = f"{where}: steps[{position}]"
         items = list(_items(_mapping(step, place), place))
         (output if output or step.get("source") == "agent" else prompt).extend(items)
-    metrics = _dict(value.get("final_metrics"))
-    more = _dict(metrics.get("extra"))
+    metrics = as_object(value.get("final_metrics"))
+    more = as_object(metrics.get("extra"))
     reward = next(
         (found for one in (ours, extra, more, metrics) if (found := number(one.get("reward"))) is not None), None
     )
     return ForeignRollout(
-        task_index=_index(ours.get("task_index"), index),
-        rollout_index=_index(ours.get("rollout_index"), 0),
+        task_index=index_or(ours.get("task_index"), index),
+        rollout_index=index_or(ours.get("rollout_index"), 0),
         agent=str(ours.get("agent") or agent.get("name") or ""),
         prompt=prompt,
         output=output,
         reward=reward,
-        row=_dict(ours.get("row")),
+        row=as_object(ours.get("row")),
         tools=[tool for tool in ours.get("tools") or () if isinstance(tool, dict)],
-        verdict=_dict(ours.get("verdict")),
+        verdict=as_object(ours.get("verdict")),
         model=str(agent.get("model_name") or ""),
-        usage=_usage(metrics),
+        usage=usage_of(metrics.get("total_prompt_tokens"), metrics.get("total_completion_tokens")),
     )
 
 
@@ -144,7 +144,7 @@ def _agent_items(step: Mapping[str, Any], text: str, where: str) -> Iterator[Ite
 
 
 def _tokens(metrics: object) -> Item:
-    given = _dict(metrics)
+    given = as_object(metrics)
     prompt, made, logs = (given.get(name) for name in ("prompt_token_ids", "completion_token_ids", "logprobs"))
     if not (isinstance(prompt, list) and isinstance(made, list) and isinstance(logs, list) and len(made) == len(logs)):
         return {}
@@ -173,25 +173,10 @@ def _text(content: object) -> str:
     return "\n".join(str(part["text"]) for part in parts if isinstance(part, dict) and part.get("text") is not None)
 
 
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _mapping(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
         raise ForeignError(f"{where}: expected an object")
     return value
-
-
-def _index(value: object, otherwise: int) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
-
-
-def _usage(metrics: Mapping[str, Any]) -> dict[str, int] | None:
-    prompt, made = metrics.get("total_prompt_tokens"), metrics.get("total_completion_tokens")
-    if not isinstance(prompt, int) or not isinstance(made, int):
-        return None
-    return {"input_tokens": prompt, "output_tokens": made, "total_tokens": prompt + made}
 
 
 # Items to steps -------------------------------------------------------------------------------------------------------

@@ -92,6 +92,24 @@ def number(value: object) -> float | None:
     return None
 
 
+def as_object(value: object) -> dict[str, Any]:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
+def index_or(value: object, otherwise: int) -> int:
+    """Return an index, a whole number of at least 0; `otherwise` for anything else."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise
+
+
+def usage_of(prompt: object, completion: object) -> dict[str, int] | None:
+    """Return the token counts of a rollout; None unless both are numbers."""
+    if not isinstance(prompt, int | float) or not isinstance(completion, int | float):
+        return None
+    made, total = int(completion), int(prompt) + int(completion)
+    return {"input_tokens": int(prompt), "output_tokens": made, "total_tokens": total}
+
+
 def split_chat(messages: Sequence[Any], where: str) -> tuple[list[Item], list[Item]]:
     """Return the items before the first reply of a chat, and those from there on.
 

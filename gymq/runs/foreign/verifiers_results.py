@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.responses import Item, responses_to_chat
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, number, split_chat
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, split_chat, usage_of
 
 _OF_THE_RESULT = frozenset({"prompt", "completion", "reward", "example_id", "id", "error", "token_usage", "tool_defs"})
 _OF_THE_TASK = frozenset({"answer", "info", "task", "question"})
@@ -28,8 +28,8 @@ def read_verifiers(value: Mapping[str, Any], where: str, index: int, repeats: di
     Raises:
         ForeignError: a message is not what it should be.
     """
-    example = value.get("example_id", value.get("id"))
-    task = example if isinstance(example, int) and not isinstance(example, bool) and example >= 0 else index
+    task = index_or(value.get("example_id", value.get("id")), index)
+    usage = as_object(value.get("token_usage"))
     repeats[task] = repeats.get(task, -1) + 1
     prompt, made = _chat(value["prompt"], "user", where), _chat(value["completion"], "assistant", where)
     asked, _ = split_chat(prompt, where)
@@ -48,7 +48,7 @@ def read_verifiers(value: Mapping[str, Any], where: str, index: int, repeats: di
         row={name: value[name] for name in value if name in _OF_THE_TASK},
         verdict={name: value[name] for name in value if name not in _OF_THE_RESULT | _OF_THE_TASK},
         why_not="" if error is None else str(error),
-        usage=_usage(value.get("token_usage")),
+        usage=usage_of(usage.get("input_tokens"), usage.get("output_tokens")),
     )
 
 
@@ -117,13 +117,3 @@ def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
             message = {**message, "content": "".join(part["text"] for part in content)}
         made.append({name: value for name, value in message.items() if value is not None})
     return made
-
-
-def _usage(usage: object) -> dict[str, int] | None:
-    if not isinstance(usage, dict):
-        return None
-    counts = [usage.get(name) for name in ("input_tokens", "output_tokens")]
-    if not all(isinstance(count, int | float) for count in counts):
-        return None
-    prompt, made = (int(count) for count in counts if count is not None)
-    return {"input_tokens": prompt, "output_tokens": made, "total_tokens": prompt + made}

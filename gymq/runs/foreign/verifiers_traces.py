@@ -16,7 +16,7 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.responses.tokens import GENERATION_TOKEN_IDS
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, number, split_chat
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, split_chat
 from gymq.runs.foreign.verifiers_messages import chat_message, is_models, message, turns
 
 Row = dict[str, Any]
@@ -194,21 +194,20 @@ def read_episode(value: Mapping[str, Any], where: str, index: int, repeats: dict
 def _rollout(
     episode: Mapping[str, Any], trace: Mapping[str, Any], where: str, index: int, repeats: dict[int, int]
 ) -> ForeignRollout:
-    data = _dict(_dict(trace.get("task") or episode["task"]).get("data"))
-    about = _dict(_dict(trace.get("info")).get("gymq"))
-    given = about.get("task_index", data.get("idx"))
-    task = given if isinstance(given, int) and not isinstance(given, bool) and given >= 0 else index
+    data = as_object(as_object(trace.get("task") or episode["task"]).get("data"))
+    about = as_object(as_object(trace.get("info")).get("gymq"))
+    task = index_or(about.get("task_index", data.get("idx")), index)
     repeats[task] = repeats.get(task, -1) + 1
     prompt, output = split_chat([chat_message(node["message"]) for node in _conversation(trace["nodes"], where)], where)
-    rewards = [_dict(reward) for reward in _dict(trace.get("rewards")).values() if reward is not None]
+    rewards = [as_object(reward) for reward in as_object(trace.get("rewards")).values() if reward is not None]
     parts = [(number(reward.get("score")), number(reward.get("weight", 1.0))) for reward in rewards]
     errors = [*(trace.get("errors") or ()), *(episode.get("errors") or ())]
     is_scored = bool(parts) and trace.get("ok", True) is not False
-    agent = str(_dict(trace.get("agent")).get("name") or "")
+    agent = str(as_object(trace.get("agent")).get("name") or "")
     return ForeignRollout(
         task_index=task,
         rollout_index=repeats[task],
-        agent="-".join(filter(None, (str(_dict(episode.get("env")).get("id") or ""), agent))),
+        agent="-".join(filter(None, (str(as_object(episode.get("env")).get("id") or ""), agent))),
         prompt=prompt,
         output=output,
         reward=sum(score * weight for score, weight in parts if score is not None and weight is not None)
@@ -216,10 +215,12 @@ def _rollout(
         else None,
         row=_row_of(data),
         verdict={
-            name: found for name, value in _dict(trace.get("metrics")).items() if (found := number(value)) is not None
+            name: found
+            for name, value in as_object(trace.get("metrics")).items()
+            if (found := number(value)) is not None
         },
-        model=next((str(call["model"]) for call in trace.get("calls") or () if _dict(call).get("model")), ""),
-        why_not="; ".join(str(_dict(error).get("message")) for error in errors[-1:]),
+        model=next((str(call["model"]) for call in trace.get("calls") or () if as_object(call).get("model")), ""),
+        why_not="; ".join(str(as_object(error).get("message")) for error in errors[-1:]),
     )
 
 
@@ -253,9 +254,5 @@ def _conversation(nodes: Sequence[Any], where: str) -> list[Mapping[str, Any]]:
 
 
 def _says_something(node: Any) -> bool:
-    said = _dict(_dict(node).get("message"))
+    said = as_object(as_object(node).get("message"))
     return bool(said.get("content") or said.get("tool_calls") or said.get("reasoning_content"))
-
-
-def _dict(value: object) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
