@@ -8,11 +8,11 @@ from gymq.workers.resources.workplace_assistant.patterns import Matcher, matchin
 from gymq.workers.resources.workplace_assistant.records import (
     PAGE_SIZE,
     choices,
+    deleted,
     find,
     next_id,
     page_of,
     updated,
-    without,
 )
 from gymq.workers.resources.workplace_assistant.tables import CUSTOMER_COLUMNS, Row, Tables, Tool
 
@@ -110,12 +110,8 @@ def add_customer(
 
 
 def delete_customer(tables: Tables, /, customer_id: Any = None) -> str:
-    if not customer_id:
-        return "Customer ID not provided."
-    if find(tables.customers, "customer_id", customer_id) is None:
-        return NOT_FOUND
-    tables.customers = without(tables.customers, "customer_id", customer_id)
-    return "Customer deleted successfully."
+    tables.customers, answer = deleted(tables.customers, "customer_id", customer_id, "Customer")
+    return answer
 
 
 def _is_within(date: Any, first: str | None, last: str | None) -> bool:

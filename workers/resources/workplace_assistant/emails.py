@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gymq.workers.resources.workplace_assistant.dates import NOW_TEXT, parse_time
-from gymq.workers.resources.workplace_assistant.records import PAGE_SIZE, find, next_id, page_of, without
+from gymq.workers.resources.workplace_assistant.records import PAGE_SIZE, deleted, field_of, find, next_id, page_of
 from gymq.workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 SENT = "Email sent successfully."
@@ -21,14 +21,7 @@ def find_email_address(tables: Tables, /, name: str = "") -> list[str] | str:
 
 
 def get_email_information_by_id(tables: Tables, /, email_id: Any = None, field: Any = None) -> Row | str:
-    if not email_id:
-        return "Email ID not provided."
-    if not field:
-        return "Field not provided."
-    email = find(tables.emails, "email_id", email_id)
-    if email is None:
-        return NOT_FOUND
-    return {field: email[field]} if field in email else "Field not found."
+    return field_of(tables.emails, "email_id", email_id, field, "Email")
 
 
 def search_emails(
@@ -74,12 +67,8 @@ def _sent(tables: Tables, recipient: Any, subject: Any, body: Any) -> str:
 
 
 def delete_email(tables: Tables, /, email_id: Any = None) -> str:
-    if not email_id:
-        return "Email ID not provided."
-    if find(tables.emails, "email_id", email_id) is None:
-        return NOT_FOUND
-    tables.emails = without(tables.emails, "email_id", email_id)
-    return "Email deleted successfully."
+    tables.emails, answer = deleted(tables.emails, "email_id", email_id, "Email")
+    return answer
 
 
 def forward_email(tables: Tables, /, email_id: Any = None, recipient: Any = None) -> str:

@@ -10,15 +10,15 @@ from gymq.workers.resources.workplace_assistant.patterns import Matcher, matchin
 from gymq.workers.resources.workplace_assistant.records import (
     PAGE_SIZE,
     choices,
+    deleted,
+    field_of,
     find,
     next_id,
     page_of,
     updated,
-    without,
 )
 from gymq.workers.resources.workplace_assistant.tables import EVENT_COLUMNS, Row, Tables, Tool
 
-NO_ID = "Event ID not provided."
 BAD_ID = "Invalid event ID format. Expected 8-digit ID."
 NOT_FOUND = "Event not found."
 BAD_START = "Invalid event start. Expected a time such as 2023-12-01 09:30:00."
@@ -28,16 +28,9 @@ _FIELDS = EVENT_COLUMNS[1:]
 
 
 def get_event_information_by_id(tables: Tables, /, event_id: Any = None, field: Any = None) -> Row | str:
-    if not event_id:
-        return NO_ID
-    if not field:
-        return "Field not provided."
-    if not _is_id(event_id):
+    if event_id and field and not _is_id(event_id):
         return BAD_ID
-    event = find(tables.events, "event_id", event_id)
-    if event is None:
-        return NOT_FOUND
-    return {field: event[field]} if field in event else "Field not found."
+    return field_of(tables.events, "event_id", event_id, field, "Event")
 
 
 async def search_events(
@@ -94,14 +87,10 @@ def create_event(
 
 
 def delete_event(tables: Tables, /, event_id: Any = None) -> str:
-    if not event_id:
-        return NO_ID
-    if not _is_id(event_id):
+    if event_id and not _is_id(event_id):
         return BAD_ID
-    if find(tables.events, "event_id", event_id) is None:
-        return NOT_FOUND
-    tables.events = without(tables.events, "event_id", event_id)
-    return "Event deleted successfully."
+    tables.events, answer = deleted(tables.events, "event_id", event_id, "Event")
+    return answer
 
 
 def update_event(tables: Tables, /, event_id: Any = None, field: Any = None, new_value: Any = None) -> str:

@@ -20,6 +20,27 @@ def without(table: Table, column: str, value: Any) -> Table:
     return tuple(row for row in table if row[column] != value)
 
 
+def deleted(table: Table, column: str, value: Any, what: str) -> tuple[Table, str]:
+    """The table without the row of an id, and the answer to the model; `what` names one row, such as `Event`."""
+    if not value:
+        return table, f"{what} ID not provided."
+    if find(table, column, value) is None:
+        return table, f"{what} not found."
+    return without(table, column, value), f"{what} deleted successfully."
+
+
+def field_of(table: Table, column: str, value: Any, field: Any, what: str) -> Row | str:
+    """One field of the row of an id, or the answer that there is none."""
+    if not value:
+        return f"{what} ID not provided."
+    if not field:
+        return "Field not provided."
+    row = find(table, column, value)
+    if row is None:
+        return f"{what} not found."
+    return {field: row[field]} if field in row else "Field not found."
+
+
 def updated(table: Table, column: str, value: Any, changes: Row) -> Table:
     """The table with changes in the rows with this value."""
     return tuple({**row, **changes} if row[column] == value else row for row in table)

@@ -5,25 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
-from gymq.workers.resources.workplace_assistant.records import choices, find, next_id, updated, without
+from gymq.workers.resources.workplace_assistant.records import choices, deleted, field_of, find, next_id, updated
 from gymq.workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables, Tool
 
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")
 BOARDS = ("Back end", "Front end", "Design")
 
-NO_ID = "Task ID not provided."
 NOT_FOUND = "Task not found."
 
 
 def get_task_information_by_id(tables: Tables, /, task_id: Any = None, field: Any = None) -> Row | str:
-    if not task_id:
-        return NO_ID
-    if not field:
-        return "Field not provided."
-    task = find(tables.tasks, "task_id", task_id)
-    if task is None:
-        return NOT_FOUND
-    return {field: task[field]} if field in task else "Field not found."
+    return field_of(tables.tasks, "task_id", task_id, field, "Task")
 
 
 async def search_tasks(
@@ -76,12 +68,8 @@ def create_task(
 
 
 def delete_task(tables: Tables, /, task_id: Any = None) -> str:
-    if not task_id:
-        return NO_ID
-    if find(tables.tasks, "task_id", task_id) is None:
-        return NOT_FOUND
-    tables.tasks = without(tables.tasks, "task_id", task_id)
-    return "Task deleted successfully."
+    tables.tasks, answer = deleted(tables.tasks, "task_id", task_id, "Task")
+    return answer
 
 
 def update_task(tables: Tables, /, task_id: Any = None, field: Any = None, new_value: Any = None) -> str:
