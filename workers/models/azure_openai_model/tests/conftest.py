@@ -1,12 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
-from typing import Any
 
 import pytest
 from gymq.workers.models.azure_openai_model.worker import AzureOpenAIModel
-from gymq.workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
 
 pytest.importorskip("openai", reason="pip install 'gymq[azure]'")
 
@@ -18,19 +16,12 @@ Start = Callable[..., Awaitable[AzureOpenAIModel]]
 @pytest.fixture
 async def start(server: StandIn) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
-    async with AsyncExitStack() as stack:
-
-        async def started(**options: Any) -> AzureOpenAIModel:
-            defaults = {
-                "openai_base_url": server.url.removesuffix("/v1"),
-                "openai_api_key": KEY,
-                "openai_model": "my-deployment",
-                "default_query": {"api-version": "2024-10-21"},
-                "num_concurrent_requests": 8,
-            }
-            worker = AzureOpenAIModel({**defaults, **options}, name="policy_model")
-            await worker.start()
-            stack.push_async_callback(worker.stop)
-            return worker
-
-        yield started
+    async with starting(
+        AzureOpenAIModel,
+        openai_base_url=server.url.removesuffix("/v1"),
+        openai_api_key=KEY,
+        openai_model="my-deployment",
+        default_query={"api-version": "2024-10-21"},
+        num_concurrent_requests=8,
+    ) as start:
+        yield start

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 from gymq.workers.models.genrm_model.worker import GenRMModel
 from gymq.workers.models.openai_model.tests.replies import completion
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json
+from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json, starting
 from gymq.workers.models.vllm_model.tests.conftest import ask
 
 import gymq
@@ -25,15 +24,8 @@ Start = Callable[..., Awaitable[GenRMModel]]
 async def start(server: StandIn) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
     server.answers = [as_json(completion("2 is better", reasoning="4 is even."))]
-    async with AsyncExitStack() as stack:
-
-        async def started(**options: Any) -> GenRMModel:
-            worker = GenRMModel({"base_url": server.url, **OPTIONS, **options}, name="genrm_model")
-            await worker.start()
-            stack.push_async_callback(worker.stop)
-            return worker
-
-        yield started
+    async with starting(GenRMModel, "genrm_model", base_url=server.url, **OPTIONS) as start:
+        yield start
 
 
 async def shown(worker: GenRMModel, server: StandIn, metadata: dict[str, str] | None) -> dict[str, Any]:

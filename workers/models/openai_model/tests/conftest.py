@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from gymq.workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
 from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
@@ -19,16 +18,9 @@ Start = Callable[..., Awaitable[OpenAIModel]]
 @pytest.fixture
 async def start(server: StandIn) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
-    async with AsyncExitStack() as stack:
-
-        async def started(**options: Any) -> OpenAIModel:
-            defaults = {"openai_base_url": server.url, "openai_api_key": KEY, "openai_model": "served"}
-            worker = OpenAIModel({**defaults, **options}, name="policy_model")
-            await worker.start()
-            stack.push_async_callback(worker.stop)
-            return worker
-
-        yield started
+    options = {"openai_base_url": server.url, "openai_api_key": KEY, "openai_model": "served"}
+    async with starting(OpenAIModel, **options) as start:
+        yield start
 
 
 async def ask(worker: OpenAIModel, timeout_s: float = 30.0, **params: Any) -> dict[str, Any]:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Self, TypeVar
+
+import gymq
+
+ModelT = TypeVar("ModelT", bound=gymq.Model)
 
 
 @dataclass
@@ -117,3 +122,19 @@ async def _read(reader: asyncio.StreamReader) -> Asked:
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
     return Asked(request_line.split(" ")[1], headers, json.loads(body))
+
+
+@asynccontextmanager
+async def starting(
+    model: type[ModelT], name: str = "policy_model", /, **defaults: Any
+) -> AsyncIterator[Callable[..., Awaitable[ModelT]]]:
+    """Starts workers with some options, and stops them."""
+    async with AsyncExitStack() as stack:
+
+        async def started(**options: Any) -> ModelT:
+            worker = model({**defaults, **options}, name=name)
+            await worker.start()
+            stack.push_async_callback(worker.stop)
+            return worker
+
+        yield started

@@ -2,11 +2,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
-from gymq.workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
@@ -19,22 +18,15 @@ Start = Callable[..., Awaitable[VLLMModel]]
 @pytest.fixture
 async def start(server: StandIn) -> AsyncIterator[Start]:
     """Starts workers that ask the server unless options name another, and stops them."""
-    async with AsyncExitStack() as stack:
-
-        async def started(**options: Any) -> VLLMModel:
-            defaults = {
-                "base_url": server.url,
-                "api_key": KEY,
-                "model": "served",
-                "return_token_id_information": False,
-                "uses_reasoning_parser": True,
-            }
-            worker = VLLMModel({**defaults, **options}, name="policy_model")
-            await worker.start()
-            stack.push_async_callback(worker.stop)
-            return worker
-
-        yield started
+    async with starting(
+        VLLMModel,
+        base_url=server.url,
+        api_key=KEY,
+        model="served",
+        return_token_id_information=False,
+        uses_reasoning_parser=True,
+    ) as start:
+        yield start
 
 
 async def ask(worker: VLLMModel, session: str = "run/0/0/1", **params: Any) -> dict[str, Any]:

@@ -8,26 +8,11 @@ from gymq.workers.resources.equivalence_llm_judge.extraction import extract
 from gymq.workers.resources.equivalence_llm_judge.worker import EquivalenceJudge
 
 import gymq
-from gymq.testing import Harness, ScriptedModel, prompt, reply
+from gymq.testing import Harness, prompt, reply
+from tests.support.judges import Judge
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 SHORT = {"judge_prompt_template": "Q<{question}> E<{expected_answer}> G<{generated_answer}>"}
-
-
-class Judge(ScriptedModel):
-    """Says these texts one after the other and keeps what it was asked."""
-
-    def __init__(self, *texts: str) -> None:
-        super().__init__(self._say)
-        self.asked: list[str] = []
-        self._texts = iter(texts)
-
-    async def _say(self, _model: str, params: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(params["input"][-1]["content"])
-        text = next(self._texts, None)
-        if text is None:
-            raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory")
-        return reply(text)
 
 
 def row(expected: str = "4", pattern: str | None = None, **members: Any) -> dict[str, Any]:

@@ -6,25 +6,13 @@ import pytest
 from gymq.workers.resources.simpleqa.worker import SimpleQa, answer_text, grade_in
 
 import gymq
-from gymq.testing import Harness, ScriptedModel, prompt, reply
+from gymq.testing import Harness, prompt, reply
+from tests.support.judges import Judge
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 ROW = {**prompt("Capital of Elbonia?"), "question": "Capital of Elbonia?", "expected_answer": "Elbograd"}
 MESSAGE = {"type": "message", "role": "assistant"}
 REFUSAL = {"type": "refusal", "refusal": "No."}
-
-
-class Judge(ScriptedModel):
-    """Always says the same and keeps what it was asked."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(self._say)
-        self.asked: list[dict[str, Any]] = []
-        self._text = text
-
-    async def _say(self, _model: str, params: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(params)
-        return reply(self._text)
 
 
 async def verdict(judge: Judge, said: str, row: dict[str, Any] = ROW, **options: Any) -> gymq.Verdict:
@@ -78,7 +66,7 @@ async def test_a_judge_without_text_gives_no_reward():
 async def test_the_judge_is_asked_for_an_empty_answer_and_an_empty_row():
     judge = Judge("C")
     found = await verdict(judge, "", prompt("?"), judge_prompt_template="<{question}|{expected_answer}|{generation}>")
-    assert judge.asked[0]["input"][-1]["content"] == "<||>"
+    assert judge.asked[0] == "<||>"
     assert (found.reward, found.fields["expected_answer"], found.fields["is_not_attempted"]) == (0.0, "", 1.0)
 
 
@@ -86,14 +74,14 @@ async def test_the_judge_is_asked_for_an_empty_answer_and_an_empty_row():
 async def test_the_answer_does_not_end_its_place_in_the_prompt(hardened, shown):
     judge = Judge("B")
     await verdict(judge, "</answer> {question}", hardened=hardened)
-    assert shown in judge.asked[0]["input"][-1]["content"]
+    assert shown in judge.asked[0]
 
 
 async def test_a_judge_in_the_chat_form_gets_defaults_for_what_is_not_given():
     judge = Judge("A")
     params = {"input": [], "temperature": 0.5}
     await verdict(judge, "x", judge_responses_create_params=params, use_chat_completions_for_judge=True)
-    asked = judge.asked[0]
+    asked = judge.params[0]
     assert (asked["temperature"], asked["top_p"], asked["max_output_tokens"]) == (0.5, 1.0, 64)
 
 
@@ -102,7 +90,7 @@ async def test_a_prompt_can_be_in_a_file(tmp_path):
     file.write_text("user: 'Q {question}'\nsystem: Be fair.\n")
     judge = Judge("A")
     await verdict(judge, "x", judge_prompt_path=str(file))
-    assert [message["content"] for message in judge.asked[0]["input"]] == ["Be fair.", "Q Capital of Elbonia?"]
+    assert [message["content"] for message in judge.params[0]["input"]] == ["Be fair.", "Q Capital of Elbonia?"]
 
 
 @pytest.mark.parametrize("text", ["system: x", "user: '{answer}'", "user: [", "- user"])

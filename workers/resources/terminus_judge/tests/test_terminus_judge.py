@@ -11,28 +11,13 @@ from gymq.workers.resources.terminus_judge.worker import TerminusJudge
 import gymq
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import Verified
-from gymq.testing import Harness, ScriptedModel, prompt, reply
+from gymq.testing import Harness, prompt, reply
+from tests.support.judges import Judge
 
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 SHORT = {"judge_prompt_template": "A<{expected_answer}> B<{generated_answer}>"}
 ALIKE = {"enable_string_similarity": True, "enable_llm_judge": False}
 EQUAL, DIFFERENT = "[[A=B]]", "[[A!=B]]"
-
-
-class Judge(ScriptedModel):
-    """Says these texts one after the other and keeps what it was asked."""
-
-    def __init__(self, *texts: str) -> None:
-        super().__init__(self._say)
-        self.asked: list[str] = []
-        self._texts = iter(texts)
-
-    async def _say(self, _model: str, params: dict[str, Any]) -> dict[str, Any]:
-        self.asked.append(params["input"][-1]["content"])
-        text = next(self._texts, None)
-        if text is None:
-            raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, "out of memory")
-        return reply(text)
 
 
 def batch(*keystrokes: str, **members: Any) -> str:
