@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -102,45 +102,71 @@ class ServiceListing:
         )
 
 
-async def find_workers(
-    bus: Bus, name: str = "", *, wait_s: float = 0.5, expected: Collection[str] = ()
-) -> list[dict[str, Any]]:
-    """Return the STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
+class WorkerSearch:
+    """The STATS answers of workers that are asked once or more; of each worker the newest counts.
 
     Each kind of workers is asked by itself, so that those of one role cannot answer as another kind.
-
-    Args:
-        name: only those of this instance.
-        expected: ids of workers; once all of them have answered, no more are waited for.
     """
-    found: list[dict[str, Any]] = []
-    missing = set(expected)
-    all_answered = asyncio.Event()
 
-    def handler_of(kind: str) -> Callable[[Msg], None]:
+    def __init__(self, bus: Bus, name: str = "") -> None:
+        """Prepare a search for the workers of one instance, or of all; used with `with`, which ends it."""
+        self._bus = bus
+        self._subject = f"{subjects.SERVICES}.STATS" + (f".{subjects.instance(name)}" if name else "")
+        self._found: dict[tuple[str, str, str], dict[str, Any]] = {}  # by name, id and kind
+        self._missing: set[str] = set()
+        self._all_answered = asyncio.Event()
+        self._replies: list[str] = []
+
+    def __enter__(self) -> Self:
+        self._replies = [self._bus.expect(self._handler_of(kind), role) for kind, role in ROLE_OF.items()]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for reply in self._replies:
+            self._bus.forget(reply)
+
+    async def ask(self, wait_s: float, expected: Collection[str] = ()) -> list[dict[str, Any]]:
+        """Ask all workers; return the answers of those that have answered by now, sorted by name and id.
+
+        Args:
+            wait_s: seconds to wait for answers.
+            expected: ids of workers; once all of them have answered, no more are waited for.
+        """
+        self._missing = set(expected)
+        self._all_answered.clear()
+        for reply in self._replies:
+            await self._bus.publish(self._subject, b"", reply=reply)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                await self._all_answered.wait()
+        return [self._found[worker] for worker in sorted(self._found)]
+
+    def _handler_of(self, kind: str) -> Callable[[Msg], None]:
         def on_reply(message: Msg) -> None:
             # Only what has the identity of a worker of this kind is one.
             with contextlib.suppress(msgspec.DecodeError):
-                if _decode_identity(message.data).metadata.get("kind") == kind:
-                    found.append(msgspec.json.decode(message.data))
-                    missing.discard(found[-1]["id"])
-                    if expected and not missing:
-                        all_answered.set()
+                identity = _decode_identity(message.data)
+                if identity.metadata.get("kind") == kind:
+                    self._found[identity.name, identity.id, kind] = msgspec.json.decode(message.data)
+                    self._count(identity.id)
 
         return on_reply
 
-    replies = [bus.expect(handler_of(kind), role) for kind, role in ROLE_OF.items()]
-    try:
-        for reply in replies:
-            asked = f"{subjects.SERVICES}.STATS"
-            await bus.publish(f"{asked}.{subjects.instance(name)}" if name else asked, b"", reply=reply)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await all_answered.wait()
-    finally:
-        for reply in replies:
-            bus.forget(reply)
-    return sorted(found, key=lambda stats: (stats["name"], stats["id"]))
+    def _count(self, worker: str) -> None:
+        if worker in self._missing:
+            self._missing.discard(worker)
+            if not self._missing:
+                self._all_answered.set()
+
+
+async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list[dict[str, Any]]:
+    """Return the STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
+
+    Args:
+        name: only those of this instance.
+    """
+    with WorkerSearch(bus, name) as search:
+        return await search.ask(wait_s)
 
 
 def reported(stats: dict[str, Any], name: str, form: type[ReportT]) -> ReportT | None:

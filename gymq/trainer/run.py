@@ -75,6 +75,7 @@ class TrainingRun:
         self._served: set[str] = set()  # agents that were found running
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
         self._groups: set[asyncio.Task[Group]] = set()
+        self._replicas: set[str] = set()  # that the last push found
         self._before_update: list[UpdateHook] = []
         self._after_update: list[UpdateHook] = []
 
@@ -374,7 +375,9 @@ class TrainingRun:
                 mode=mode,
                 in_flight=in_flight,
                 deadline_s=deadline_s,
+                known=self._replicas,
             )
+            self._replicas = {*pushed.confirmed, *pushed.missing}
             if pushed.confirmed or pushed.missing or not await is_running(self._bus, self.model, "models"):
                 break
             # The replicas were too busy to say in time that they are there. A push that is repeated counts once.

@@ -9,7 +9,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus
-from gymq.bus.discovery import ServiceListing, find_workers, is_running
+from gymq.bus.discovery import ServiceListing, WorkerSearch, find_workers, is_running
 from tests.support.waiting import DEADLINE_S, until_answer
 
 
@@ -63,9 +63,34 @@ async def test_statistics_are_shown_for_the_first_endpoint(bus: Bus, run: str) -
 async def test_a_look_ends_when_all_expected_workers_have_answered(bus: Bus, other_bus: Bus, run: str) -> None:
     for worker in ("w1", "w2"):
         await listed(other_bus, run, worker)
-    found = await asyncio.wait_for(find_workers(bus, run, wait_s=3600.0, expected=["w1", "w2"]), DEADLINE_S)
-    assert [worker["id"] for worker in found] == ["w1", "w2"]
-    assert [worker["id"] for worker in await find_workers(bus, run, wait_s=0.3, expected=["w1", "gone"])]
+    with WorkerSearch(bus, run) as search:
+        for _ in range(2):
+            found = await asyncio.wait_for(search.ask(wait_s=3600.0, expected=["w1", "w2"]), DEADLINE_S)
+            assert [worker["id"] for worker in found] == ["w1", "w2"]
+        assert len(await search.ask(wait_s=0.3, expected=["w1", "gone"])) == 2
+
+
+async def test_an_answer_to_an_earlier_question_counts_and_the_newest_of_a_worker_is_kept(
+    bus: Bus, other_bus: Bus, run: str
+) -> None:
+    counts = iter(range(100))
+    listing = ServiceListing(
+        other_bus,
+        name=run,
+        worker="w1",
+        kind="resources",
+        implementation="mcqa",
+        subjects=[f"gym.seed.{run}"],
+        stats=lambda: {"asked": next(counts)},
+    )
+    await listing.start()
+    await other_bus.flush()
+    with WorkerSearch(bus, run) as search:
+        await search.ask(wait_s=0.0)  # too short for any answer
+        (found,) = await until_answer(lambda: search.ask(wait_s=0.0), lambda found: len(found) == 1)
+        first = found["endpoints"][0]["data"]["asked"]
+        (found,) = await search.ask(wait_s=DEADLINE_S, expected=["w1"])
+        assert found["endpoints"][0]["data"]["asked"] >= first
 
 
 async def test_all_workers_are_found_in_order(bus: Bus, other_bus: Bus, run: str) -> None:

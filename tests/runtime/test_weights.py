@@ -205,6 +205,22 @@ async def test_a_replica_that_dies_in_the_middle_holds_nobody_up_and_comes_back_
     assert await answer_of(bus, run, "again") == ("one", ["v1"])
 
 
+async def test_replicas_that_are_known_are_not_looked_for(
+    bus: Bus, replicas: Replicas, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await replicas.start("a")
+    first = await push(bus, run, "v1", weights=safetensors(b"one"))
+
+    async def look(*_: object, **__: object) -> list[dict[str, Any]]:
+        raise AssertionError("the replicas are known")
+
+    monkeypatch.setattr("gymq.bus.weights.pushing.find_workers", look)
+    assert await push(bus, run, "v2", weights=safetensors(b"two"), known=first.confirmed) == Pushed("v2", ["a"], {})
+    await replicas.start("new")
+    pushed = await push(bus, run, "v3", weights=safetensors(b"three"), known=["a", "gone"])
+    assert pushed == Pushed("v3", ["a", "new"], {})
+
+
 async def test_a_replica_that_does_not_load_in_time_is_told_and_continues_with_the_old(
     bus: Bus, replicas: Replicas, run: str
 ) -> None:

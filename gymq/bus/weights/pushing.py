@@ -13,7 +13,7 @@ import hashlib
 import io
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
-from gymq.bus.discovery import find_workers, is_running, reported
+from gymq.bus.discovery import WorkerSearch, find_workers, is_running, reported
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
@@ -76,6 +76,7 @@ async def push(
     mode: WeightsMode = "keep",
     in_flight: InFlight = "continue",
     deadline_s: float = CONFIRM_S,
+    known: Collection[str] = (),
 ) -> Pushed:
     """Give all replicas of a model new weights; returns when each live one has loaded them or reported why not.
 
@@ -88,6 +89,8 @@ async def push(
             under the old ones, for which the update waits.
         deadline_s: seconds for the replicas to load them. After that those that have not are reported as missing; they
             keep trying. With `finish`, also the seconds for rollouts to finish, after which they start over.
+        known: ids of replicas, as the push before returned them; without any, 0.3 s are spent looking for them. Others
+            are waited for as well if they answer before all of these have loaded the weights.
 
     Raises:
         PushError: nothing was pushed.
@@ -108,7 +111,7 @@ async def push(
         before = None if replaced is None else _decode(replaced.data)
     except BadMessage as error:
         raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None
-    replicas = await _replicas(bus, model, was_pushed_before=before is not None)
+    replicas = set(known) or await _replicas(bus, model, was_pushed_before=before is not None)
     before_it = _before(before, policy_version)
     record = Weights(policy_version=policy_version, mode=mode, in_flight=in_flight, before=before_it, at=time.time())
     name = secrets.token_hex(12)
@@ -130,7 +133,8 @@ async def push(
                 with contextlib.suppress(BusError):
                     await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
             raise
-        pushed = await _confirmed(bus, model, policy_version, sequence, replicas, deadline_s)
+        search = stack.enter_context(WorkerSearch(bus, model))
+        pushed = await _confirmed(bus, search, policy_version, sequence, replicas, deadline_s)
     if pushed.taken_back:
         await _take_back(js, model, record, replaced, sequence)
     else:
@@ -268,7 +272,7 @@ async def _take_back(js: JetStream, model: str, record: Weights, replaced: Store
 
 
 async def _confirmed(
-    bus: Bus, model: str, policy_version: str, sequence: int, replicas: set[str], deadline_s: float
+    bus: Bus, search: WorkerSearch, policy_version: str, sequence: int, replicas: set[str], deadline_s: float
 ) -> Pushed:
     """Ask the replicas until each has loaded the weights, refused them, or ended."""
     loop = asyncio.get_running_loop()
@@ -278,7 +282,7 @@ async def _confirmed(
     problems: dict[str, str] = {}
     pause_s = _FIRST_PAUSE_S
     while True:
-        for stats in await find_workers(bus, model, wait_s=_LOOK_S, expected=replicas):
+        for stats in await search.ask(_LOOK_S, expected=replicas):
             worker, state = stats["id"], _weights_of(stats)
             if state is None:
                 continue
