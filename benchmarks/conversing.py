@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import random
+import re
+import zlib
 from array import array
+from pathlib import Path
 from typing import Any
 
 import gymq
@@ -42,6 +46,14 @@ def prompt_of(turn: int) -> array[int]:
     return _all[: turn * (BETWEEN + SAMPLED) + BETWEEN]
 
 
+@functools.cache
+def long_prompt(num_tokens: int) -> tuple[str, array[int]]:
+    """Return a prompt of real text, the documents of gymq, and its tokens: equal words have equal ones."""
+    documents = sorted((Path(__file__).parents[1] / "docs").glob("*.md"))
+    words = re.findall(r" ?\w{1,6}|\W", "".join(document.read_text() for document in documents))[:num_tokens]
+    return "".join(words), array("i", [zlib.crc32(word.encode()) % 150_000 for word in words])
+
+
 class Pages:
     read = 0
 
@@ -78,7 +90,7 @@ class Reader(gymq.Model):
         else:
             item |= {"type": "function_call", "call_id": f"i{turn}", "name": "read", "arguments": "{}"}
         if asked["token_ids"] == "yes":
-            item["prompt_token_ids"] = prompt_of(turn)
+            item["prompt_token_ids"] = long_prompt(int(asked["prompt_tokens"]))[1] + prompt_of(turn)
             item["generation_token_ids"] = GENERATIONS[turn % _NUM]
             item["generation_log_probs"] = LOG_PROBS[turn % _NUM]
         return response_of(item, BETWEEN, SAMPLED)

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import uvloop
 
-from benchmarks.conversing import READ
+from benchmarks.conversing import READ, long_prompt
 from benchmarks.measure import cpu_s, family
 from gymq.bus import Bus, streams
 from gymq.cluster.launch import Cluster
@@ -28,6 +28,9 @@ from gymq.runs.collection.options import CollectOptions
 
 TURNS = (5, 25, 50, 100, 200)
 REPEATS = 16
+GROUP_TURNS = (1, 5, 20, 50)
+GROUP_PROMPT_TOKENS = 8192
+GROUP_TASKS = 8
 TURNS_IN_ALL = 6400  # of a measurement
 IN_FLIGHT = 32
 HERE = Path(__file__).parent
@@ -59,9 +62,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="5 and 200 turns only, a quarter as many")
     parser.add_argument("--memory", action="store_true", help="256 rollouts of 100 turns in flight: their memory")
+    parser.add_argument("--group", action="store_true", help="what samples of one long prompt share: stored bytes")
     arguments = parser.parse_args()
+    if arguments.group:
+        _compare_groups()
+        return
     if arguments.memory:
-        cost = _once(100, token_ids=True, rollouts=256, in_flight=256)
+        cost = _once(100, True, 256, in_flight=256)
         print(", ".join(f"{name} {size / 2**20:,.0f}" for name, size in cost.peak.items()))
         print(f"256 rollouts of 100 turns in flight: {cost.peak_bytes / 2**20:,.0f} MiB in all processes together")
         return
@@ -73,7 +80,7 @@ def main() -> None:
         print("turns    CPU ms   wire kB  store kB   file kB  peak MiB")
         costs = []
         for number in turns:
-            cost = _once(number, token_ids=token_ids, rollouts=max(REPEATS, in_all // number // REPEATS * REPEATS))
+            cost = _once(number, token_ids, max(REPEATS, in_all // number // REPEATS * REPEATS))
             print(cost.line(), flush=True)
             costs.append(cost)
         few, many = costs[0], costs[-1]
@@ -85,14 +92,39 @@ def main() -> None:
     print(f"\nratio {ratios[True]:.2f}")
 
 
-def _once(turns: int, *, token_ids: bool, rollouts: int, in_flight: int = IN_FLIGHT) -> Cost:
+def _compare_groups() -> None:
+    """Print what a rollout costs that has a task of its own, and one of a group of samples of the same prompt."""
+    print(f"a prompt of {GROUP_PROMPT_TOKENS} tokens; of a rollout:")
+    print("turns  samples    CPU ms   wire kB  store kB   file kB")
+    for turns in GROUP_TURNS:
+        for repeats in (1, REPEATS):
+            rollouts = GROUP_TASKS * REPEATS
+            cost = _once(turns, True, rollouts, repeats=repeats, prompt_tokens=GROUP_PROMPT_TOKENS)
+            print(
+                f"{turns:5}  {repeats:7}  {turns * cost.cpu_ms:8.2f}  {turns * cost.wire / 1000:8.1f}"
+                f"  {turns * cost.store / 1000:8.1f}  {turns * cost.file / 1000:8.1f}",
+                flush=True,
+            )
+
+
+def _once(
+    turns: int,
+    token_ids: bool,
+    rollouts: int,
+    *,
+    in_flight: int = IN_FLIGHT,
+    repeats: int = REPEATS,
+    prompt_tokens: int = 0,
+) -> Cost:
+    num_tasks = max(REPEATS, rollouts // repeats)
+    rows = b"".join(_row(number, turns, token_ids, prompt_tokens) for number in range(num_tasks))
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
-        return uvloop.run(_run(turns, token_ids, rollouts, in_flight, Path(folder)))
+        return uvloop.run(_run(turns, rows, rollouts, in_flight, repeats, Path(folder)))
 
 
-async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folder: Path) -> Cost:
+async def _run(turns: int, rows: bytes, rollouts: int, in_flight: int, repeats: int, folder: Path) -> Cost:
     data = folder / "rows.jsonl"
-    data.write_bytes(_row(turns, token_ids) * (rollouts // REPEATS))
+    data.write_bytes(rows)
     references: dict[str, Any] = {
         "resources_server": {"type": "resources_servers", "name": "book"},
         "model_server": {"type": "responses_api_models", "name": "reader"},
@@ -104,7 +136,7 @@ async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folde
     ]
     async with Cluster(instances, folder=folder, log_level="warning") as cluster:
         bus = await Bus.connect(cluster.url, role="client", name="benchmark")
-        await _collect(bus, data, folder / "warm.jsonl", REPEATS, in_flight)
+        await _collect(bus, data, folder / "warm.jsonl", REPEATS, in_flight, repeats)
         processes = family(os.getpid())
         stored, received = await _stored_bytes(bus), await _received_bytes(bus)
         output = folder / "rollouts.jsonl"
@@ -112,7 +144,7 @@ async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folde
         names[os.getpid()] = "collection"
         with _watched(processes) as sizes:
             cpu = cpu_s(processes)
-            collection = await _collect(bus, data, output, rollouts, in_flight)
+            collection = await _collect(bus, data, output, rollouts, in_flight, repeats)
             cpu = cpu_s(processes) - cpu
         stored, received = await _stored_bytes(bus) - stored, await _received_bytes(bus) - received
         await bus.close()
@@ -124,20 +156,21 @@ async def _run(turns: int, token_ids: bool, rollouts: int, in_flight: int, folde
     return Cost(turns, 1000 * cpu / in_all, received / in_all, stored / in_all, file / in_all, peak)
 
 
-def _row(turns: int, token_ids: bool) -> bytes:
+def _row(number: int, turns: int, token_ids: bool, prompt_tokens: int) -> bytes:
+    asked = {"turns": str(turns), "token_ids": "yes" if token_ids else "no", "prompt_tokens": str(prompt_tokens)}
     params: dict[str, Any] = {
-        "input": [{"role": "user", "content": "Read the book."}],
+        "input": [{"role": "user", "content": f"{long_prompt(prompt_tokens)[0]}Read book {number}."}],
         "tools": [READ],
-        "metadata": {"turns": str(turns), "token_ids": "yes" if token_ids else "no"},
+        "metadata": asked,
     }
     return json.dumps({"responses_create_params": params}).encode() + b"\n"
 
 
-async def _collect(bus: Bus, data: Path, output: Path, rollouts: int, in_flight: int) -> Collection:
+async def _collect(bus: Bus, data: Path, output: Path, rollouts: int, in_flight: int, repeats: int) -> Collection:
     options = CollectOptions(
         input=data,
         output=output,
-        materialise=MaterialiseOptions(agent_name="agent", num_repeats=REPEATS, limit=rollouts // REPEATS),
+        materialise=MaterialiseOptions(agent_name="agent", num_repeats=repeats, limit=rollouts // repeats),
         window=in_flight,
         token_ids="chain",
     )

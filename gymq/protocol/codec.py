@@ -159,7 +159,7 @@ class Decoder:
         """
         try:
             if body[:4] == _ZSTD_MAGIC:
-                body = _decompress(body)
+                body = decompressed(body)
             if body and body[0] in _JSON_STARTS:
                 body = self._from_json(body)
             message = self._decode(body)
@@ -187,11 +187,21 @@ class Decoder:
             raise BadMessage(f"{error} - at `{_invalid_at(value, _encoder.encode)}`") from None
 
 
-def _decompress(body: bytes) -> bytes:
+def decompressed(
+    frame: bytes, decompressor: zstandard.ZstdDecompressor = _decompressor, *, most_bytes: int = MAX_BODY_BYTES
+) -> bytes:
+    """Return the body in a frame of zstd.
+
+    Args:
+        decompressor: one that has what the body was compressed after, if it was.
+
+    Raises:
+        BadMessage: the frame is damaged, or the body larger than `most_bytes`.
+    """
     try:
-        size = zstandard.frame_content_size(body)
-        if size < 0 or size > MAX_BODY_BYTES:
+        size = zstandard.frame_content_size(frame)
+        if size < 0 or size > most_bytes:
             raise BadMessage(f"compressed body of unknown or excessive size ({size} bytes)")
-        return _decompressor.decompress(body, allow_extra_data=False)
+        return decompressor.decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadMessage(f"damaged compressed body: {error}") from None

@@ -277,6 +277,11 @@ def rollout_parts_of_run(run: str) -> str:
     return f"gym.parts.rollout.{token(run, 'run')}.>"
 
 
+def group_prefix(run: str, task_index: int) -> str:
+    """Return where the prefix is that the outcomes of a task share."""
+    return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.group.prefix.0"
+
+
 def call_parts(unique: str) -> str:
     return f"gym.parts.call.{token(unique)}"
 
@@ -353,7 +358,9 @@ TASK = Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "tasks_<agent>@<run>"
 URGENT_TASK = Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>@<run>")
 SUBMITTED = Subject("gym.submitted.<run>.<agent>", "subject of the task")
 OPENED = Subject("gym.opened.<run>.<agent>", "empty")
-ROLLOUT = Subject("gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, BlobRef", "ROLLOUTS")
+ROLLOUT = Subject(
+    "gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef", "ROLLOUTS"
+)
 DONE = Subject("gym.done.<run>.<task>.<rollout>", "headers only")
 JOURNAL = Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL")
 SEED = Subject("gym.seed.<resources>", "Seed → Seeded", group="resources")
@@ -374,6 +381,7 @@ PING = Subject("gym.ping.<role>.<worker>", "Ping → Pong")
 CANCEL = Subject("gym.cancel.<role>.<worker>", "Cancel")
 TASK_PART = Subject("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
 ROLLOUT_PART = Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
+GROUP_PREFIX = Subject("gym.parts.rollout.<run>.<task>.group.prefix.0", "raw bytes", "PARTS")
 CALL_PART = Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS")
 DEAD_LETTER = Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS")
 DEAD_LETTER_OF_RUN = Subject("gym.dead.<source>.<run>", "DeadLetter", "DEAD_LETTERS")

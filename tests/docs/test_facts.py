@@ -6,6 +6,7 @@ from pkgutil import resolve_name
 import pytest
 
 from gymq.bus.connection import HEADER_ROOM_BYTES
+from gymq.bus.queue.group_prefixes import SHARED_ABOVE_BYTES
 from gymq.bus.rpc.calls import ACCEPT_TIMEOUT_S
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.bus.rpc.serving import ACCEPT_AFTER_S
@@ -70,7 +71,7 @@ FIGURES = {
         EXPIRES_S,
         READ_AGAIN_S,
     },
-    "docs/architecture.md": {COMPRESS_ABOVE_BYTES, ACCEPT_AFTER_S, ACCEPT_TIMEOUT_S},
+    "docs/architecture.md": {COMPRESS_ABOVE_BYTES, SHARED_ABOVE_BYTES, ACCEPT_AFTER_S, ACCEPT_TIMEOUT_S},
 }
 
 

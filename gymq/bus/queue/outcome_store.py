@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError, Stored
+from gymq.bus.queue.group_prefixes import GroupPrefixes
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import (
@@ -15,6 +16,7 @@ from gymq.protocol.messages import (
     BlobRef,
     Failure,
     FailureClass,
+    GroupedOutcome,
     Outcome,
     Stage,
     Task,
@@ -29,7 +31,8 @@ READ_BATCH = 4096  # outcomes asked for at a time; each request has the server l
 SOUGHT_AT_ONCE = 256  # outcomes, by subject
 MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
 
-_decode = decoder(VerifiedRollout, Failure, Unresolved, BlobRef)
+_decode = decoder(VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef)
+_decode_whole = decoder(VerifiedRollout, Failure, Unresolved)
 
 
 class OutcomeStore:
@@ -38,6 +41,7 @@ class OutcomeStore:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._js = bus.js
+        self._groups = GroupPrefixes(bus)
         self._warned: set[int] = set()  # of messages with these stream sequences
         self._sought: list[tuple[str, asyncio.Future[int | None]]] = []  # subjects, and what is stored there
         self._seeking: set[asyncio.Task[None]] = set()
@@ -59,7 +63,8 @@ class OutcomeStore:
         body, num_large = await self._bus.large_bodies.encoded(lambda: without_credentials(encode(outcome)))
         headers = {"Nats-Expected-Last-Subject-Sequence": str(replaces or 0)}
         try:
-            body = await blobs.shrink(self._bus, body, "rollout", outcome.rollout_id)
+            grouped = await self._groups.grouped(outcome, body)
+            body = await blobs.shrink(self._bus, grouped or body, "rollout", outcome.rollout_id)
             await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
         except JetStreamError as error:
             if error.code != WRONG_LAST_SEQUENCE:
@@ -184,11 +189,16 @@ class OutcomeStore:
             log.warning("%s: %s", redact(stored.subject), problem)
 
     async def decode(self, body: bytes) -> Outcome:
-        """Decode the outcome in a stored body, and fetch its blob if need be.
+        """Decode the outcome in a stored body, and fetch its blob and the prefix of its group if need be.
 
         Raises:
             BadMessage: the body is not a valid outcome.
-            BusError: the blob cannot be read.
+            BusError: the blob or the prefix cannot be read.
         """
-        outcome: Outcome = await blobs.read(self._bus, body, _decode, "rollout")
+        stored: Outcome | GroupedOutcome = await blobs.read(self._bus, body, _decode, "rollout")
+        if not isinstance(stored, GroupedOutcome):
+            return stored
+        outcome: Outcome = _decode_whole(await self._groups.whole(stored))
+        if (outcome.run, outcome.task_index) != (stored.run, stored.task_index):
+            raise BadMessage(f"the outcome of {outcome.rollout_id} beside the prefix of another group")
         return outcome
