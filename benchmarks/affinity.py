@@ -65,7 +65,7 @@ async def hit_rate(sessions: int, replicas: int, *, affinity: bool, latency_s: f
                 routes = Routes(bus)
                 await routes.start()
                 calls = RoutedCalls(calls, routes)
-                await asyncio.sleep(EXPIRES_S / 2)  # until all replicas have told their load
+                await asyncio.sleep(EXPIRES_S / 2)  # until all replicas have published their load
             attempts = Attempts(bus, calls, agent, worker="benchmark")
             slots = asyncio.Semaphore(IN_FLIGHT)
 

@@ -48,7 +48,9 @@ class DelegatedVerifier:
         author = found(options.options, name=name)
         assert isinstance(author, Resources)
         if author.stateful:
-            raise OptionsError(f"verifiers.{name}: it keeps a state for each rollout, which it would not have here")
+            raise OptionsError(
+                f"verifiers.{name}: it keeps state for each rollout, which a delegated verifier does not have"
+            )
         self.name = name
         self._author = author
         self._owner = owner

@@ -17,7 +17,7 @@ SMOOTHED_OVER = 5  # steps
 
 
 class LiveCurve:
-    """Draws the curve anew after each step; where there is no terminal it prints a line."""
+    """Redraws the curve after each step; without a terminal it prints a line."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -41,8 +41,8 @@ class Viewer:
             port: port to listen on; None: the first free one from `VIEWER_PORT` on.
             logs: folder of the workers' logs, where they are on this machine.
             token_texts: the tokenizer of the policy, with which tokens are shown as text.
-            may_change: whether runs may be cancelled, requeued and described; only where nobody else can connect, since
-                a viewer has no key.
+            may_change: whether runs may be cancelled, requeued and described; only where no other machine can connect,
+                since a viewer has no key.
         """
         self._host = host
         self._port = port

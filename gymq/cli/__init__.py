@@ -22,7 +22,7 @@ COMMANDS = {
     "env-server": "Serve a running cluster to prime-rl, as an environment server of verifiers.",
     "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
     "demo": "Run the demo: four environments and a simulated model, without key or network.",
-    "submit": "Run a command as a job of Slurm.",
+    "submit": "Run a command as a Slurm job.",
     "data": "List, show, prepare and make data sets.",
     "profile": "Show the statistics of a run, live or from files.",
     "status": "Show server, streams, workers, queues and runs.",
@@ -31,7 +31,7 @@ COMMANDS = {
     "rollouts": "List runs, the rollouts of a run, or show one rollout in full.",
     "cancel": "Stop a run, or one task of it.",
     "pause": "Start no more rollouts of a run until it is resumed.",
-    "resume": "Resume a run that was paused.",
+    "resume": "Resume a paused run.",
     "retune": "Change a run's share of the workers, its priority or its limit.",
     "weights": "Push new weights to all replicas of a model.",
     "delete": "Delete a stored run.",
@@ -43,7 +43,7 @@ COMMANDS = {
     "audit": "Check whether replies can fool or block an environment.",
     "init": "Create a new environment or agent.",
     "config": "Show or check a configuration.",
-    "ng": "Run NeMo Gym's commands, with its own arguments.",
+    "ng": "Run NeMo Gym's commands with their own arguments.",
     "auth": "Configure a NATS server where each role may do only what it needs.",
 }
 

@@ -44,7 +44,7 @@ def init(
         port: port the server listens on.
         monitor_port: port of the server's monitoring, on 127.0.0.1.
         store: folder where the server keeps its streams; default: FOLDER/jetstream.
-        tls_cert: certificate of the server, PEM, as a path on the machine of the server.
+        tls_cert: certificate of the server, PEM; a path on the server's machine.
         tls_key: key of that certificate, PEM.
         tls_ca: certificate authorities of client certificates, PEM; clients without a certificate are then refused.
         force: replace an existing nats-server.conf.

@@ -14,7 +14,7 @@ def cancel(
     """Cancel a run: remove its queued rollouts and stop those in flight. Finished rollouts stay.
 
     Args:
-        run: name of the run, as `gymq rollouts` lists it; or of several: `*` stands for any text, `?` for a character.
+        run: name of the run, as `gymq rollouts` lists it, or a pattern: `*` matches any text, `?` one character.
         task: cancel only this task.
     """
     import asyncio

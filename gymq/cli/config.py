@@ -18,7 +18,7 @@ def config(
     """Show a configuration as workers receive it, or check it.
 
     `gymq config show` prints it merged and resolved, with secrets as ****, and lists the workers it describes. `gymq
-    config check` also finds each worker and checks its options; the exit status is 2 if there is a mistake.
+    config check` also finds each worker and checks its options; the exit status is 2 if it finds an error.
 
     Args:
         action: show or check.

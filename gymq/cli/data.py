@@ -27,16 +27,16 @@ def make(
     tokenizer: str | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
 ) -> int:
-    """Make rows for an environment that can make them, such as ruler: of any length, the same for the same seed.
+    """Generate rows for an environment that can, such as ruler: of any length, the same for the same seed.
 
     Args:
         environment: name or file of the worker.
-        rows: how many rows to make.
-        tokens: how long each prompt may be, with the space for the answer; default: the environment's own choice.
-        seed: other seeds give other rows.
-        kind: only rows of these kinds, in turn; default: all kinds that the environment has.
-        tokenizer: folder or Hugging Face name of the tokenizer that counts; default: an estimate that needs none.
-        output: file to write, plain or ending in .gz or .zst; default: printed.
+        rows: number of rows to generate.
+        tokens: maximum length of a prompt in tokens, with room for the answer; default: the environment's own.
+        seed: seed of the generator.
+        kind: generate only these kinds of rows, in turn; default: all kinds that the environment has.
+        tokenizer: folder or Hugging Face name of the tokenizer that counts the tokens; default: an estimate.
+        output: file to write, compressed if its name ends in .gz or .zst; default: standard output.
     """
     from gymq.cli.actions.data import make_data
 
@@ -50,7 +50,7 @@ def list_data(
     sources: WorkerSources = NOWHERE,
     json: bool = False,
 ) -> int:
-    """List the data sets that a configuration or a benchmark names, and whether their rows are there.
+    """List the data sets that a configuration or a benchmark names, and whether their rows are available.
 
     Args:
         json: print one JSON object per line instead of a table.
@@ -93,14 +93,14 @@ def prepare(
     network: bool = False,
     again: bool = False,
 ) -> int:
-    """Make the rows of a data set ready: fetch them from the Hugging Face Hub, or run the script that makes them.
+    """Prepare the rows of a data set: fetch them from the Hugging Face Hub, or run the script that generates them.
 
     NAME is a data set of the configuration (--config), a benchmark, or one of the Hub, such as `hf:OWNER/NAME:train`.
     The script runs in a sandbox without network.
 
     Args:
         network: run the script as you, without a sandbox, so that it can download; only for scripts that you trust.
-        again: make rows that are there again.
+        again: prepare rows again that exist already.
     """
     import asyncio
 

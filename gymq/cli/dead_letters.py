@@ -45,7 +45,7 @@ def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl = Non
 
     Args:
         run: only letters of this run.
-        limit: number of letters to list, of the newest, 0 for all; default: 50, with --json all.
+        limit: maximum number of letters to list, the newest; 0 for all; default: 50, with --json all.
         json: print one JSON object per line.
     """
     import asyncio

@@ -17,8 +17,8 @@ def env_server(
 
     Args:
         address: address to listen on, as `tcp://HOST:PORT`.
-        exposed: allow an address that other machines reach. The protocol has no passwords: every program that reaches
-            the address may roll out rows.
+        exposed: allow an address that other machines can reach. The protocol has no passwords: every program that can
+            reach the address may roll out rows.
         run: name that the rollouts are stored under; default: a new one for each start.
     """
     from gymq.cli.actions.env_server import serve

@@ -41,7 +41,7 @@ def export(
         sft: write the rollouts that pass to a `.jsonl` file for supervised fine-tuning: chat `messages`, and `tools`.
         dpo: write pairs of rollouts of the same task, one that passes and one that does not, to a `.jsonl` file:
             `prompt`, `chosen` and `rejected`.
-        atif: write the rollouts with a reward to a `.jsonl` file as trajectories in ATIF, one a line.
+        atif: write the rollouts with a reward to a `.jsonl` file as trajectories in ATIF, one per line.
         verifiers: write them as verifiers up to 0.2 saves its results.
         verifiers_traces: write them as verifiers 0.4 saves its episodes, in `traces.jsonl`.
         min_reward: smallest reward of a rollout that passes, for --sft and --dpo.

@@ -21,7 +21,7 @@ def list(
     lists the benchmarks in folders `benchmarks`, here or of an installed NeMo Gym, with what each needs.
 
     Args:
-        kind: only the workers of this kind; benchmarks: those instead.
+        kind: only the workers of this kind; `benchmarks` lists benchmarks instead.
         search_dir: folder that has a folder `benchmarks`, such as a checkout of NeMo Gym; may be given several times.
         json: print one JSON object per line instead of tables.
     """

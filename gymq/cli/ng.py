@@ -10,7 +10,7 @@ from gymq.cli.shared.parameters import OF_THE_ROWS
 
 ng = App(
     name="ng",
-    help="Run NeMo Gym's commands, with its own arguments such as `+config_paths=[...]`.",
+    help="Run NeMo Gym's commands with their own arguments, such as `+config_paths=[...]`.",
     default_parameter=Parameter(negative=()),
 )
 
@@ -54,11 +54,11 @@ def collect_rollouts(*settings: str) -> int:
 
 @ng.command
 def e2e_collect_rollouts(*settings: str) -> int:
-    """Roll out the data sets of a split, with workers of their own, as `ng_e2e_collect_rollouts` does.
+    """Roll out the data sets of a split, with dedicated workers, as `ng_e2e_collect_rollouts` does.
 
     Args:
         settings: `+split=` train, validation or benchmark; `+reuse_existing_data_preparation=true`; and those of
-            `ng_collect_rollouts` but for the input.
+            `ng_collect_rollouts` except for the input.
     """
     from gymq.cli.actions.ng import end_to_end_of
     from gymq.cli.collect import collect
@@ -98,7 +98,7 @@ def status(*settings: str) -> int:
     """Show the workers and queues of the cluster, as `ng_status` shows servers: `gymq status`.
 
     Args:
-        settings: accepted and not used: the cluster of this folder is found without an address.
+        settings: accepted but not used: the cluster of this folder is found without an address.
     """
     from gymq.cli.status import status
 

@@ -9,7 +9,7 @@ def pause(*, run: str, nats: ClusterUrl = None) -> int:
     """Pause a run: agents start none of its rollouts until it is resumed. Rollouts in flight finish.
 
     Args:
-        run: name of the run, as `gymq rollouts` lists it; or of several: `*` stands for any text, `?` for a character.
+        run: name of the run, as `gymq rollouts` lists it, or a pattern: `*` matches any text, `?` one character.
     """
     import asyncio
 

@@ -6,10 +6,10 @@ from gymq.cli.shared.parameters import ClusterUrl
 
 
 def resume(*, run: str, nats: ClusterUrl = None) -> int:
-    """Resume a run that was paused.
+    """Resume a paused run.
 
     Args:
-        run: name of the run, as `gymq rollouts` lists it; or of several: `*` stands for any text, `?` for a character.
+        run: name of the run, as `gymq rollouts` lists it, or a pattern: `*` matches any text, `?` one character.
     """
     import asyncio
 

@@ -18,10 +18,10 @@ def retune(
     max_in_flight: Annotated[int | None, Parameter(validator=Number(gte=0, lte=1_000_000))] = None,
     nats: ClusterUrl = None,
 ) -> int:
-    """Change how much of the workers a run gets, while it is in progress. What is not given stays.
+    """Change a run's share of the workers, its priority or its limit. Options that are not given keep their values.
 
     Args:
-        run: name of the run, as `gymq rollouts` lists it; or of several: `*` stands for any text, `?` for a character.
+        run: name of the run, as `gymq rollouts` lists it, or a pattern: `*` matches any text, `?` one character.
         share: its share of the workers, relative to other runs of the same priority; 1 by default.
         priority: `urgent` runs get the next free slot, `background` runs what others leave.
         max_in_flight: maximum number of its rollouts in flight, for each of its agents; 0: no maximum.

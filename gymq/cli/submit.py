@@ -17,7 +17,7 @@ def submit(
     option: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
     logs: Path = Path(".gymq/slurm"),
 ) -> int:
-    """Run a command as a job of Slurm, such as `gymq submit --slurm --time 4:00:00 -- collect --input ...`.
+    """Run a command as a Slurm job, such as `gymq submit --slurm --time 4:00:00 -- collect --input ...`.
 
     The job runs in this folder, with this Python. A minute before its time is up, and when its node is taken away, it
     stops in an orderly way; submitted again, or requeued by Slurm, a collection resumes.
@@ -25,9 +25,9 @@ def submit(
     Args:
         command: a command of gymq with its arguments, after `--`. `up --nats URL` starts workers on each node, for a
             server and a collection elsewhere.
-        slurm: submit with `sbatch`; so far the only choice.
+        slurm: submit with `sbatch`, the only choice so far.
         nodes: number of nodes; the command runs once on each.
-        time: limit of the job, as Slurm takes it: minutes, H:M:S or D-H:M:S. Default: that of the partition.
+        time: time limit of the job, in Slurm's format: minutes, H:M:S or D-H:M:S. Default: that of the partition.
         option: a further option of `sbatch`, such as `--option=--partition=gpu`; may be given several times.
         logs: folder for what the job prints.
     """

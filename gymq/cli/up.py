@@ -29,13 +29,13 @@ def up(
     started in the same folder find it. If the configuration has the mapping `bridge`, the cluster also serves HTTP.
 
     Args:
-        nats: URL of a NATS server with JetStream, to start workers for it.
+        nats: URL of a NATS server with JetStream that the workers connect to.
         only: start only this part of the cluster; may be given several times. The other parts run elsewhere, with the
             same configuration. The part that has the password of the role operator creates the queues of all agents.
         ray: address of a Ray cluster whose nodes run the processes; auto: `ray_head_node_address` of the configuration,
             or the one running here.
         replicas: copies of each stream, on a cluster of NATS servers.
-        health_port: answer `GET /health` on this port: 200 if all processes serve, else 503.
+        health_port: answer `GET /health` on this port: 200 if all processes are serving, otherwise 503.
         health_host: address of the health check; 0.0.0.0 for probes from other machines.
         log_to: where the processes log: to files in .gymq/logs, or to stderr.
     """

@@ -31,10 +31,10 @@ def view(
     Args:
         files: rollouts to show, each file as a run: outputs of `gymq collect` or of NeMo Gym, logs of Inspect,
             trajectories in ATIF, results of verifiers; default: what is stored in this folder.
-        host: address to listen on; other machines can connect only if it is an address that they can reach.
+        host: address to listen on; other machines can connect only if they can reach it.
         port: port to listen on; default: 11800, or the next free one.
         nats: URL of a cluster whose runs to show.
-        export: write what would be shown into this folder, as a page that a browser opens without a server, and end.
+        export: write the pages to this folder, for a browser to open without a server, and exit.
         run: a run to export; may be repeated; default: all of them.
         tokenizer: tokenizer.json of the policy, or the folder with it: tokens are shown as text.
     """

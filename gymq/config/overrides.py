@@ -217,7 +217,7 @@ def _delete(config: DictConfig, place: _Place, override: Override) -> None:
     if override.has_value:
         value = cast(dict[Any, Any], OmegaConf.to_container(parent, resolve=False))[place.path[-1]]
         if value != override.value:
-            raise override.error("the key has another value")
+            raise override.error("the key has a different value")
     del parent[place.path[-1]]
 
 

@@ -89,7 +89,7 @@ async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> Cluste
         record: of the embedded server, if that is what it is connected to.
 
     Raises:
-        BusError: the server does not answer, or has not the streams of gymq.
+        BusError: the server does not answer, or does not have the streams of gymq.
     """
     js = bus.js
     account = await js.api("INFO")

@@ -71,7 +71,7 @@ class RolloutProgress:
     task_index: int
     rollout_index: int
     attempt: int = 0
-    worker: str = ""  # who makes it; empty: there is no journal (yet)
+    worker: str = ""  # the agent process that runs it; empty: it has no journal (yet)
     sequence: int = 0  # of the last entry that was read
     effects: list[RecordedEffect] = field(default_factory=list)
 

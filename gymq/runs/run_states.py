@@ -1,4 +1,4 @@
-"""What runs are doing: from a few counts of the server that cover all runs at once."""
+"""The states of runs, from a few counts of the server that cover all runs at once."""
 
 from __future__ import annotations
 

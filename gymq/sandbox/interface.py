@@ -206,7 +206,7 @@ class Sandbox(Runtime):
 
     @abstractmethod
     async def run(self, program: Program, limits: Limits) -> ProgramResult:
-        """Run a program to its end. Its own crash or a limit that it hits is a result, no error.
+        """Run a program to its end. A crash of the program, or a limit that it hits, is a result, not an error.
 
         Raises:
             SandboxFailed: it did not run.

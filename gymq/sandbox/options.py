@@ -15,7 +15,7 @@ from gymq.sandbox.ray import RaySandbox
 
 
 class SandboxOptions(pydantic.BaseModel):
-    """The place of a worker's programs and their limits.
+    """Where a worker's programs run, and their limits.
 
     Fields of the wrong provider are refused, so that no user believes in an isolation that is not there.
     """

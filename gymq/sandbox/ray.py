@@ -202,7 +202,7 @@ class Ray(Workspace):
 
     Args:
         address: address of the cluster, as `ray.init` takes it.
-        num_cpus: cores that the place takes; without free ones it waits.
+        num_cpus: cores that the runtime takes; it waits until they are free.
         memory_mib: taken like cores, and the limit of a program with all that it starts.
         resources: others that the node must have, as Ray names them.
         env: variables of its programs.
@@ -266,12 +266,12 @@ class Ray(Workspace):
 
     async def _leave(self) -> None:
         with contextlib.suppress(ComponentFailed):
-            await self._answer(self._actor.close.remote(), GRACE_S + PATIENCE_S, "Ray did not end a place")
+            await self._answer(self._actor.close.remote(), GRACE_S + PATIENCE_S, "Ray did not stop a runtime")
         self._cluster.ray.kill(self._actor)
 
     async def _answer(self, reference: Any, limit_s: float, too_late: str) -> Any:
         return await self._cluster.answer(
-            reference, limit_s, f"{too_late} within {limit_s:g} s", "the actor of a place"
+            reference, limit_s, f"{too_late} within {limit_s:g} s", "the actor of a runtime"
         )
 
 

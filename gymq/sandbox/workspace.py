@@ -32,17 +32,17 @@ class Workspace(Runtime):
 
         Args:
             wall_s: seconds after which it is ended.
-            env: variables beside those of the place; on no command line, since they may be secret.
+            env: variables beside those of the runtime; never on a command line, since they may be secret.
 
         Raises:
-            ComponentFailed: it could not be run, or the place was lost.
+            ComponentFailed: it could not be run, or the runtime was lost.
         """
 
     async def gateway_host(self) -> str:
-        """Return the address of this machine as programs of this place see it, for a gateway to listen on.
+        """Return the address of this machine as programs in this runtime see it, for a gateway to listen on.
 
         Raises:
-            ComponentFailed: the place is not available.
+            ComponentFailed: the runtime is not available.
         """
         return LOOPBACK
 

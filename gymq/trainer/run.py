@@ -221,7 +221,7 @@ class TrainingRun:
             await self._queue.mark_cancelled(self.run, pending.task_index, patience_s=SUBMIT_PATIENCE_S)
 
     async def _read(self, pending: PendingGroup) -> None:
-        """Take in what is stored of a group, in the order in which it was stored."""
+        """Read what is stored of a group, in the order in which it was stored."""
 
         async def read() -> list[tuple[int, Outcome]]:
             async with self._reading:

@@ -188,7 +188,8 @@ async def rollouts_until_known(
         TrainerError, RowError, BusError: as `run_rollouts` does.
     """
     if not (0.0 < narrower_than < 1.0 and 1 <= at_once <= most):
-        raise TrainerError(f"no number of rollouts, {at_once} to {most}, is narrower than {narrower_than}")
+        given = f"narrower_than={narrower_than:g}, at_once={at_once}, most={most}"
+        raise TrainerError(f"{given}: narrower_than must be between 0 and 1, at_once from 1 to most")
     tasks = [
         asyncio.create_task(_until_known(run, example, narrower_than, at_once, most, options)) for example in examples
     ]

@@ -58,7 +58,9 @@ class TRLRollouts:
         self._calls = 0  # in this step
         for row in rows:
             if self._rows.setdefault(_key(row[PARAMS]["input"]), row) is not row:
-                raise TrainerError(f"two rows have the prompt {row[PARAMS]['input']!r}: TRL distinguishes them by it")
+                raise TrainerError(
+                    f"two rows have the prompt {row[PARAMS]['input']!r}, which TRL distinguishes them by"
+                )
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.

@@ -74,7 +74,7 @@ def test_tilde_deletes_an_instance(load_files, files):
 
 def test_tilde_can_ask_for_the_value(load_files):
     assert "x" not in load_files({"a.yaml": "x: 1"}, "~x=1").tree
-    with pytest.raises(ConfigError, match=r"^override ~x=2: the key has another value$"):
+    with pytest.raises(ConfigError, match=r"^override ~x=2: the key has a different value$"):
         load_files({"a.yaml": "x: 1"}, "~x=2")
 
 

@@ -115,7 +115,7 @@ async def test_a_task_ends_at_the_most_rollouts_that_it_may_have(
     rows = rows_of(world, {"varies": True})
     (group,) = await collected(rollouts_until_known(training, rows, narrower_than=0.01, at_once=SIZE, most=6))
     assert len(group.samples) == 6
-    with pytest.raises(TrainerError, match=r"no number of rollouts, 8 to 4, is narrower than 0.5"):
+    with pytest.raises(TrainerError, match=r"at_once=8, most=4: .* at_once from 1 to most"):
         await collected(rollouts_until_known(training, rows, narrower_than=0.5, most=4))
 
 

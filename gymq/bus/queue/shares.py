@@ -37,7 +37,7 @@ class Account:
         self.weight = weight
 
     def catch_up(self, to: float, now: float) -> None:
-        """Forget time that was not used."""
+        """Discard unused time."""
         self._used_s = max(self.used(now), to)
 
 

@@ -103,7 +103,7 @@ async def push(
     except subjects.BadToken as error:
         raise PushError(str(error)) from None
     if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():
-        raise PushError("a policy version must have 1 to 200 printable characters")
+        raise PushError("policy_version must have 1 to 200 printable characters")
     js = bus.js
     try:
         last = functools.partial(js.last, streams.WEIGHTS, subjects.weights(model))
@@ -155,7 +155,7 @@ async def newest(bus: Bus, model: str) -> Weights | None:
 
 
 def _before(record: Weights | None, policy_version: str) -> list[str]:
-    """Return the versions before a new one. A repeated push counts once."""
+    """Return the versions before a new one; a repeated push counts once."""
     if record is None:
         return []
     if record.policy_version == policy_version:

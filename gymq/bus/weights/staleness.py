@@ -164,7 +164,7 @@ class Staleness:
         return StalenessLimit(self._models[model], max_staleness)
 
     async def follow(self, model: str) -> None:
-        """Learn of the updates of a model from now on.
+        """Follow the updates of a model from now on.
 
         Raises:
             BusError: the newest version cannot be read.

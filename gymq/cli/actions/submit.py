@@ -73,7 +73,7 @@ def submit_to_slurm(job: SlurmJob) -> int:
             raise UsageError(f"--option={option}: an option of sbatch begins with a hyphen: --option=--partition=gpu")
     sbatch = shutil.which("sbatch")
     if sbatch is None:
-        raise UsageError("sbatch is not installed here; run this on a machine from which jobs of Slurm are submitted")
+        raise UsageError("sbatch is not installed here; run this on a machine from which Slurm jobs are submitted")
     try:
         job.logs.mkdir(parents=True, exist_ok=True)
         done = subprocess.run(

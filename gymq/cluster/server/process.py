@@ -163,7 +163,7 @@ def _version(binary: Path, changed_ns: int) -> tuple[int, int, int]:
     except OSError as error:
         raise ServerError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
     except subprocess.TimeoutExpired:
-        raise ServerError(f"{binary} --version gave no answer within 10 seconds; {_INSTALL}") from None
+        raise ServerError(f"{binary} --version did not answer within 10 seconds; {_INSTALL}") from None
     match = re.search(r"nats-server: v?(\d+)\.(\d+)\.(\d+)", answer.stdout)
     if match is None:
         raise ServerError(f"{binary} is not a nats-server (it does not print a version); {_INSTALL}")

@@ -1,4 +1,4 @@
-"""What a configuration implies for its workers without naming it at each of them."""
+"""Options that a configuration implies for its workers without repeating them for each."""
 
 from __future__ import annotations
 

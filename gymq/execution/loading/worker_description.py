@@ -1,6 +1,6 @@
-"""Facts about a worker: what it rewards, the range of its rewards, its tools, and its requirements.
+"""Facts about a worker: what it rewards, the range of its rewards, its tools and its requirements.
 
-`gymq list` prints these facts, and the table of workers in README.md is generated from them.
+`gymq list` prints these facts, and the table in docs/environments.md is compared with them.
 """
 
 from __future__ import annotations

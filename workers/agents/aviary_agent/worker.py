@@ -54,7 +54,7 @@ class AviaryAgent(gymq.Agent):
     async def _play(
         self, rollout: gymq.Rollout, session: gymq.Session, episode: dict[str, Any]
     ) -> tuple[list[Item], list[list[Item]]]:
-        """The episode: what was said and observed in order, and the state after each step."""
+        """Return the episode: what was said and observed in order, and the state after each step."""
         state: list[Item] = [*rollout.input, *episode["obs"]]
         said: list[Item] = []
         states: list[list[Item]] = []
@@ -104,7 +104,7 @@ def _unmarked(item: Item) -> dict[str, Any]:
 
 
 async def _ask(session: gymq.Session, name: str, arguments: dict[str, Any]) -> dict[str, Any]:
-    """A call of the environment's interface, made by the agent itself."""
+    """Return a call of the environment's interface, made by the agent itself."""
     output = (await session.call(responses.function_call(name, arguments, call_id=name)))["output"]
     assert isinstance(output, str)
     answer: dict[str, Any] = json.loads(output)

@@ -64,7 +64,7 @@ class Task:
         self.instruction = (folder / "instruction.md").read_text(encoding="utf-8")
 
     async def image(self) -> str:
-        """The image to run in, built of `environment/Dockerfile` if the task names none and it is not there yet.
+        """Return the image to run in, built of `environment/Dockerfile` if the task names none and it is not there yet.
 
         Raises:
             ComponentFailed: it cannot be built.

@@ -156,7 +156,7 @@ class Episode:
         self._lock = threading.Lock()
 
     def run(self, task: str) -> tuple[list[Item], list[Item]]:
-        """The prompt, and what followed. The last item is a user message with the patch, or why there is none.
+        """Return the prompt, and what followed. The last item is a user message with the patch, or why there is none.
 
         Raises:
             ComponentFailed: the container did not start, or was lost.

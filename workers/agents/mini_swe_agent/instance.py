@@ -32,13 +32,13 @@ class Instance(msgspec.Struct):
     image: str | None = None
 
     def image_of(self, template: str | None) -> str:
-        """The container image: by the template, the row's own, or that of SWE-bench with this id."""
+        """Return the container image: by the template, the row's own, or that of SWE-bench with this id."""
         if template is not None:
             return template.format(instance_id=self.instance_id)
         return self.image or f"swebench/sweb.eval.x86_64.{self.instance_id.replace('__', '_1776_')}:latest".lower()
 
     def reference(self) -> dict[str, Any]:
-        """A response that ends with the reference patch, without a model.
+        """Return a response that ends with the reference patch, without a model.
 
         Raises:
             InvalidTask: the row has none.

@@ -41,7 +41,7 @@ class MiniSweAgent(gymq.Agent):
 
     @classmethod
     def own_verifier(cls, options: Mapping[str, Any]) -> OwnVerifier:
-        """The resources worker of the same name, with the options that NeMo Gym gives to the agent."""
+        """Return the resources worker of the same name, with the options that NeMo Gym gives to the agent."""
         shared = {name: options[name] for name in ("eval_timeout", "isolated") if name in options}
         return OwnVerifier("mini_swe_agent", shared)
 
@@ -80,7 +80,7 @@ class MiniSweAgent(gymq.Agent):
         return gymq.Verdict(verdict.reward, **verdict.fields, **prompt)
 
     async def _episode(self, rollout: gymq.Rollout, instance: Instance) -> tuple[list[Item], list[Item]]:
-        """The prompt, and what followed. The loop runs in a thread and asks the model from there."""
+        """Return the prompt, and what followed. The loop runs in a thread and asks the model from there."""
         loop = asyncio.get_running_loop()
         asking: list[Future[gymq.Reply]] = []
 

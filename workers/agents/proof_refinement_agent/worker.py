@@ -68,7 +68,7 @@ def _attempt(turn: int, asked: list[dict[str, Any]], reply: gymq.Reply, verdict:
 
 
 def _last_text(response: Mapping[str, Any]) -> str:
-    """The last text of the last message, as the model wrote it; empty if there is none."""
+    """Return the last text of the last message, as the model wrote it; empty if there is none."""
     messages = [item for item in response["output"] if responses.is_message(item)]
     content = messages[-1]["content"] if messages else ""
     if isinstance(content, str):

@@ -59,7 +59,7 @@ class SweAgents(gymq.Agent):
 
     @classmethod
     def own_verifier(cls, options: Mapping[str, Any]) -> OwnVerifier:
-        """The tests of SWE-bench, with the time that NeMo Gym gives to them as an option of the agent."""
+        """Return the tests of SWE-bench, with the time that NeMo Gym gives to them as an option of the agent."""
         given = options.get("swebench_tests_timeout")
         return OwnVerifier("mini_swe_agent", {} if given is None else {"eval_timeout": given})
 
@@ -139,7 +139,7 @@ class SweAgents(gymq.Agent):
         return ended.stdout.decode(errors="replace")
 
     def _labels(self, patch: str, verdict: gymq.Verdict, said: dict[str, Any]) -> dict[str, Any]:
-        """What trainers read. A sample whose end says nothing about its actions is masked."""
+        """Return what trainers read. A sample whose end says nothing about its actions is masked."""
         resolved = verdict.reward == 1.0
         cut = said.get("agent_error")
         timed_out = bool(verdict.fields.get("timed_out"))
@@ -154,7 +154,7 @@ class SweAgents(gymq.Agent):
 
 
 def _error(ended: ProgramResult, capture: Capture) -> str | None:
-    """What cut the program short; None if it came to its own end."""
+    """Return what cut the program short; None if it came to its own end."""
     if ended.limit is not None:
         return "timeout" if ended.limit == "time" else "memory"
     if capture.limit_reached:

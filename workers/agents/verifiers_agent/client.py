@@ -44,7 +44,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         self._turn = asyncio.Lock()  # a replay finds calls in the same order only if they are made one by one
 
     async def create(self, **request: Any) -> ChatCompletion:
-        """What `AsyncOpenAI().chat.completions.create` does.
+        """Return what `AsyncOpenAI().chat.completions.create` does.
 
         Raises:
             OverlongPromptError: the prompt leaves no room for an answer; the environment ends the episode.
@@ -63,7 +63,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
 
     @staticmethod
     def said_nothing(error: Exception) -> bool:
-        """Whether an episode ended because a reply had neither text nor calls."""
+        """Return whether an episode ended because a reply had neither text nor calls."""
         return isinstance(error, EmptyModelResponseError)
 
     async def close(self) -> None:

@@ -25,7 +25,7 @@ def is_right(completion: list[Any], answer: str, **_: Any) -> float:
 
 
 def load_environment(max_turns: int = 5) -> verifiers.Environment:
-    """What verifiers looks for in a module."""
+    """Return what verifiers looks for in a module."""
     rows = [{"question": f"{a} + {b} = ?", "answer": str(a + b)} for a, b in SUMS]
     rubric = verifiers.Rubric(funcs=[is_right])
     return verifiers.ToolEnv(dataset=Dataset.from_list(rows), tools=[add], max_turns=max_turns, rubric=rubric)

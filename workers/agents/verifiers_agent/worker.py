@@ -77,7 +77,7 @@ class VerifiersAgent(gymq.Agent):
         return gymq.Verdict(float(reward))
 
     def _environment(self, env_id: str) -> Any:
-        """An environment by its id, loaded once in this process."""
+        """Return an environment by its id, loaded once in this process."""
         if env_id not in self._environments:
             # Beside a default environment they are that one's; without one they are for those that the rows name.
             arguments = self.options.vf_env_args if self.options.vf_env_id in ("", env_id) else {}

@@ -21,7 +21,7 @@ class GenRMOptions(LocalVLLMOptions):
     def _check_dialect(self) -> Self:
         for name in ("is_responses_native", "use_completions_api"):
             if getattr(self, name):
-                raise ValueError(f"{name}: answers are compared in roles of their own, which only chat has")
+                raise ValueError(f"{name}: answers are compared in dedicated roles, which only the chat API has")
         return self
 
 
@@ -36,7 +36,7 @@ class GenRMModel(LocalVLLMModel):
 
 
 def comparison_body(body: dict[str, Any], *, supports_principle_role: bool) -> dict[str, Any]:
-    """A chat body whose `metadata` has become messages: a criterion, then the answers, each in a role of its own.
+    """Return a chat body whose `metadata` has become messages: a criterion, then the answers, each in its own role.
 
     Args:
         body: a prepared chat body; it is not changed.

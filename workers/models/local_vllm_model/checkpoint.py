@@ -20,7 +20,7 @@ class UnusableWeights(GymqError, ValueError):
 
 
 def shapes_in(file: BinaryIO, name: str) -> Shapes:
-    """The tensors of an open file.
+    """Return the tensors of an open file.
 
     Args:
         name: of the file, for messages.
@@ -39,7 +39,7 @@ def shapes_in(file: BinaryIO, name: str) -> Shapes:
 
 
 def shapes_at(path: Path) -> Shapes:
-    """The tensors of a checkpoint: of a folder's files, or of one file.
+    """Return the tensors of a checkpoint: of a folder's files, or of one file.
 
     Raises:
         UnusableWeights: they do not exist.

@@ -146,7 +146,7 @@ def _tokens(message: Mapping[str, Any]) -> tuple[list[int], list[int]]:
 
 
 def _turns(tokens: Sequence[int], ends_of_turn: Collection[int]) -> list[tuple[int, list[int]]]:
-    """The pieces between the tokens that end a turn, each with the index it begins at."""
+    """Return the pieces between the tokens that end a turn, each with the index it begins at."""
     turns = []
     start = 0
     for index, token in enumerate(tokens):

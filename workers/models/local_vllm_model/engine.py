@@ -329,7 +329,7 @@ class Engine:
 
 
 def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:
-    """The tokens at which sampling stops."""
+    """Return the tokens at which sampling stops."""
     given = (model_config.try_get_generation_config() or {}).get("eos_token_id")
     ends = given if isinstance(given, list) else [given]
     return frozenset(token for token in (*ends, tokenizer.eos_token_id) if token is not None)

@@ -16,7 +16,7 @@ class LoadRecorder(StatLoggerBase):
         self.prefix_hits = 0  # of them, tokens found in the cache
 
     def factory(self, _config: object, _rank: int = 0) -> LoadRecorder:
-        """What vLLM makes its loggers with, one a rank."""
+        """Return what vLLM makes its loggers with, one a rank."""
         return self
 
     def record(self, scheduler_stats: Any, *_: object, engine_idx: int = 0, **__: object) -> None:

@@ -26,7 +26,7 @@ class RayOptions(pydantic.BaseModel):
 
 
 class LocalVLLMOptions(VLLMOptions):
-    """What the engine is started with, and how it wants to be asked."""
+    """Options that the engine is started with, and how it is asked."""
 
     base_url: list[str] = pydantic.Field([])  # of running engines; then none is started here
     api_key: pydantic.SecretStr = pydantic.SecretStr("none")  # of the engines at `base_url`
@@ -91,7 +91,7 @@ class LocalVLLMOptions(VLLMOptions):
         return self.ray is not None and self.ray.gpus_per_rank != 0
 
     def size(self, name: str) -> int:
-        """One of the sizes of parallelism, for example `tensor_parallel_size`."""
+        """Return one of the sizes of parallelism, for example `tensor_parallel_size`."""
         return int(self.vllm_serve_kwargs.get(name, 1))
 
 

@@ -33,7 +33,7 @@ def join(options: RayOptions) -> bool:
 
 
 def bundles(options: LocalVLLMOptions) -> list[dict[str, float]]:
-    """What one rank needs: a place for its front end, then one for each GPU."""
+    """Return what one rank needs: a place for its front end, then one for each GPU."""
     assert options.ray is not None
     num_gpus = options.ray.gpus_per_rank
     if num_gpus is None:

@@ -201,7 +201,7 @@ class RayEngine:
 
 
 async def _answer(reference: Any) -> Any:
-    """What a call of an actor gives. Cancelling it cancels the call."""
+    """Return what a call of an actor gives. Cancelling it cancels the call."""
     try:
         return await reference
     except asyncio.CancelledError:

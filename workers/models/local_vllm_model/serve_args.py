@@ -21,7 +21,7 @@ _WEIGHTS_EXTENSION = "gymq.workers.models.local_vllm_model.weight_extension.Take
 
 
 def arguments(options: LocalVLLMOptions) -> list[str]:
-    """The arguments as one would write them after `vllm serve`."""
+    """Return the arguments as one would write them after `vllm serve`."""
     given = {name.replace("-", "_"): value for name, value in options.vllm_serve_kwargs.items()}
     given.setdefault("worker_extension_cls", _WEIGHTS_EXTENSION)
     if not options.show_vllm_engine_stats:

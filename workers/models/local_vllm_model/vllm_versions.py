@@ -28,7 +28,7 @@ _PLACES = {
 
 
 def find(name: str) -> Any:
-    """A function of vLLM.
+    """Return a function of vLLM.
 
     Raises:
         ImportError: this version has it in none of the known places.

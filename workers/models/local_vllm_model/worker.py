@@ -63,7 +63,10 @@ class LocalVLLMModel(VLLMModel):
 
 
 def _make_engine(options: LocalVLLMOptions, variables: Mapping[str, str]) -> AnyEngine:
-    """The engine, not started yet. Importing vLLM or Ray takes seconds, and with `base_url` neither is needed."""
+    """Return the engine, not started yet.
+
+    Importing vLLM or Ray takes seconds, and with `base_url` neither is needed.
+    """
     if options.ray is not None:
         with _told("ray", "Ray"):
             from gymq.workers.models.local_vllm_model.ray_engine import RayEngine

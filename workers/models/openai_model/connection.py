@@ -27,7 +27,7 @@ def check_url(url: str) -> str:
     if not usable:
         raise ValueError("expected a URL such as https://api.openai.com/v1 or http://localhost:8000/v1")
     if "@" in parts.netloc or parts.query or parts.fragment:
-        raise ValueError("no user, query or fragment in the URL, please; a key belongs into the option for it")
+        raise ValueError("the URL must not have a user, a query or a fragment; a key belongs in the option for it")
     return url.rstrip("/")
 
 
@@ -54,11 +54,11 @@ Headers = Annotated[dict[str, pydantic.SecretStr], pydantic.AfterValidator(_chec
 
 
 def request_headers(key: pydantic.SecretStr, headers: Mapping[str, pydantic.SecretStr]) -> dict[str, str]:
-    """The headers of every request: the key as bearer token; given ones go before our own."""
+    """Return the headers of every request: the key as bearer token; given ones go before our own."""
     given = {name.title(): value.get_secret_value() for name, value in headers.items()}
     return {"Authorization": f"Bearer {key.get_secret_value()}", **given}
 
 
 def secrets_of(key: pydantic.SecretStr, headers: Mapping[str, pydantic.SecretStr]) -> Iterable[str]:
-    """What must not be seen in any text."""
+    """Return what must not be seen in any text."""
     return [value.get_secret_value() for value in (key, *headers.values())]

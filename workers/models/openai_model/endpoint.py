@@ -140,7 +140,7 @@ class Endpoint:
         await self._http.close()
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The endpoint's answer to a request. Cancelling it drops the connection, so that the endpoint can stop too.
+        """Return the endpoint's answer to a request. Cancelling drops the connection, so that the endpoint can stop.
 
         Raises:
             Refused: with an error status that another try does not change, or with an error in the answer.
@@ -168,7 +168,7 @@ class Endpoint:
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, message) from None
 
     async def models(self) -> list[str]:
-        """The names of the models that the endpoint lists; empty if it does not say."""
+        """Return the names of the models that the endpoint lists; empty if it does not say."""
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
                 async with self._http.get(f"{self.base_url}/models", allow_redirects=False) as response:
@@ -199,7 +199,7 @@ class Endpoint:
             return answer
 
     async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
-        """One try.
+        """Send a request once.
 
         Raises:
             Trouble: another try may do better.
@@ -294,7 +294,7 @@ class Endpoint:
         return _CURES.get(status)
 
     def redacted(self, text: str) -> str:
-        """The text without secrets."""
+        """Return the text without secrets."""
         for secret in self._secrets:
             text = text.replace(secret, "***")
         return text
@@ -306,7 +306,7 @@ class Endpoint:
 
 
 def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
-    """What an error body says, for people and for programs. OpenAI's form and its usual variations are known.
+    """Return what an error body says, for people and for programs. OpenAI's form and its usual variations are known.
 
     Args:
         text: the message if it has none.
@@ -331,7 +331,7 @@ def _reason_of(error: Exception) -> str:
 
 
 def _proxy_of(url: str) -> str | None:
-    """The proxy that the environment (`HTTPS_PROXY`, `NO_PROXY`, ...) wants for a URL."""
+    """Return the proxy that the environment (`HTTPS_PROXY`, `NO_PROXY`, ...) wants for a URL."""
     parts = urlsplit(url)
     proxy = getproxies().get(parts.scheme)
     return None if proxy is None or proxy_bypass(parts.netloc) else proxy

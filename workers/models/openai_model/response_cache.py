@@ -77,7 +77,7 @@ class ResponseCache:
         await asyncio.to_thread(self._look)
 
     async def answer(self, request: gymq.ModelRequest, ask: Ask, *, policy_version: str = "") -> dict[str, Any]:
-        """The answer that is stored, with `MARK`; else what `ask` gives, which is stored. A failure is not.
+        """Return the answer that is stored, with `MARK`; else what `ask` gives, which is stored. A failure is not.
 
         Args:
             policy_version: of the weights that answer now.
@@ -109,7 +109,7 @@ class ResponseCache:
         return hashlib.sha256(_fingerprint(everything)).digest()
 
     def _number(self, session: str, wanted: bytes) -> int:
-        """How often the session has asked the same of this process before."""
+        """Return how often the session has asked the same of this process before."""
         number = self._asked.pop((session, wanted), 0)
         self._asked[session, wanted] = number + 1
         if len(self._asked) > _MAX_SESSIONS:

@@ -39,7 +39,7 @@ _REQUEST_TIMEOUT = 408
 
 
 def policy_of(status: int) -> Policy | None:
-    """The policy for an HTTP status; None if another try cannot help."""
+    """Return the policy for an HTTP status; None if another try cannot help."""
     if status in _OVERLOADED_STATUSES:
         return OVERLOADED
     if status == _NOT_IMPLEMENTED:

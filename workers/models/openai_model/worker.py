@@ -44,7 +44,7 @@ class OpenAIModel(EndpointModel):
     _dialect: Dialect | None = None  # the one to ask in; None until the endpoint was found to speak one
 
     def make_endpoint(self) -> Endpoint:
-        """What requests are sent to; a worker for another kind of endpoint overrides it."""
+        """Return what requests are sent to; a worker for another kind of endpoint overrides it."""
         return Endpoint(
             self.options.openai_base_url,
             headers=self.options.headers(),
@@ -160,7 +160,7 @@ class OpenAIModel(EndpointModel):
             raise _failed(self._endpoint.excerpt(message), retryable=True) from None
 
     def _sendable(self, params: dict[str, Any]) -> dict[str, Any]:
-        """What the caller set, without what only we understand."""
+        """Return what the caller set, without what only we understand."""
         checked = {name: value for name, value in validate_params(params).items() if value is not None}
         if isinstance(checked["input"], list):
             checked["input"] = [
@@ -175,7 +175,7 @@ class OpenAIModel(EndpointModel):
         return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=separated)
 
     def _cut_short(self, params: dict[str, Any]) -> dict[str, Any]:
-        """An empty reply that says it is incomplete: the conversation has filled the model's context."""
+        """Return an empty reply that says it is incomplete: the conversation has filled the model's context."""
         choice = {"finish_reason": "length", "message": {"content": None}}
         completion = {"created": int(time.time()), "choices": [choice]}
         return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=False)

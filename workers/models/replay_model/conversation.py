@@ -29,7 +29,7 @@ _DIGEST_BYTES = 16
 
 
 def text_of(item: Item) -> str:
-    """An item as JSON text, the same for all ways to write the item."""
+    """Return an item as JSON text, the same for all ways to write the item."""
     said = {name: value for name, value in item.items() if name not in _NOT_SAID and value is not None}
     if is_message(item):
         said["content"] = _content(item.get("content"))
@@ -39,7 +39,7 @@ def text_of(item: Item) -> str:
 
 
 def _content(content: Any) -> Any:
-    """A message's text as one string; parts that are not text stay parts."""
+    """Return a message's text as one string; parts that are not text stay parts."""
     if not isinstance(content, list):
         return content
     if all(isinstance(part.get("text"), str) for part in content):
@@ -58,7 +58,7 @@ def continued(fingerprint: bytes, item: Item) -> bytes:
 
 
 def model_turns(output: Sequence[Item]) -> list[tuple[int, int]]:
-    """The model calls in the output of a rollout, as pairs of start and stop.
+    """Return the model calls in the output of a rollout, as pairs of start and stop.
 
     A call ends where an item follows that no model made, and after the item with token ids: an engine puts them on the
     last item of its reply.

@@ -69,7 +69,7 @@ class _Recording:
     num_siblings: int = 1  # how many these are
 
     def distance(self, rollout_index: int) -> int:
-        """How far behind the recording that is this rollout's own turn."""
+        """Return how far behind the recording that is this rollout's own turn."""
         return (self.rank - rollout_index) % self.num_siblings
 
 
@@ -102,7 +102,7 @@ class Recordings:
             file.close()
 
     def reply(self, params: dict[str, Any], rollout_index: int) -> dict[str, Any]:
-        """The Responses object that was recorded for this conversation.
+        """Return the Responses object that was recorded for this conversation.
 
         Recordings of one prompt take turns: rollout n gets number n modulo their count. Where the conversation is not
         that recording's, the next one in turn that agrees with it answers.
@@ -159,7 +159,7 @@ class Recordings:
         return _decode(os.pread(recording.file.fileno(), recording.num_bytes, recording.offset))
 
     def _instead(self, fingerprint: bytes, position: int) -> str:
-        """What a recording that agrees up to here has at this place."""
+        """Return what a recording that agrees up to here has at this place."""
         recorded = self._load(self._passed[fingerprint]).conversation
         if position < len(recorded):
             return f"is in no recording; recorded was for example {_excerpt(recorded[position])}"
@@ -167,7 +167,7 @@ class Recordings:
 
 
 def _turn(response: dict[str, Any], number: int) -> dict[str, Any]:
-    """One model call of a recorded rollout. The rollout's usage and end come with its last call."""
+    """Return one model call of a recorded rollout. The rollout's usage and end come with its last call."""
     output = response["output"]
     turns = model_turns(output)
     start, stop = turns[number]

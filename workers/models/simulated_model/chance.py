@@ -35,17 +35,17 @@ def uniforms(digest: bytes) -> list[float]:
 
 
 def exponential(mean: float, uniform: float) -> float:
-    """A draw from the exponential distribution of this mean."""
+    """Return a draw from the exponential distribution of this mean."""
     return -mean * math.log(uniform)
 
 
 def lognormal(mean: float, uniform: float) -> float:
-    """A draw from the lognormal distribution of this mean; its logarithm deviates by `LOGNORMAL_SIGMA`."""
+    """Return a draw from the lognormal distribution of this mean; its logarithm deviates by `LOGNORMAL_SIGMA`."""
     return mean * math.exp(LOGNORMAL_SIGMA * _NORMAL.inv_cdf(uniform) - LOGNORMAL_SIGMA**2 / 2)
 
 
 def skill_of_task(mean: float, spread: float, digest: bytes) -> float:
-    """The probability that a rollout of one task succeeds.
+    """Return the probability that a rollout of one task succeeds.
 
     Tasks follow a Beta distribution of this mean whose standard deviation is `spread` times the largest possible,
     sqrt(mean * (1 - mean)): with 0 all tasks are alike, towards 1 each is solved always or never.

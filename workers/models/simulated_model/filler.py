@@ -30,14 +30,14 @@ def num_tokens(num_bytes: int) -> int:
 
 
 def tokens(text: bytes) -> array[int]:
-    """The token ids of a text."""
+    """Return the token ids of a text."""
     count = num_tokens(len(text))
     values = struct.unpack(f"<{count}I", text.ljust(count * _BYTES_PER_TOKEN))
     return array("i", [value % VOCABULARY_SIZE for value in values])
 
 
 def sampled(ids: array[int]) -> Sampled:
-    """The ids with a made-up log prob each, between -4 and 0, exact in float32."""
+    """Return the ids with a made-up log prob each, between -4 and 0, exact in float32."""
     return Sampled(ids, array("f", [-(token % 512) / 128.0 for token in ids]))
 
 

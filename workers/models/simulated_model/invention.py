@@ -31,7 +31,7 @@ class BadSchema(GymqError, ValueError):
 
 
 def invent(schema: Any, rng: random.Random) -> Any:
-    """A value that fits the schema; null where a schema that contains itself would never end.
+    """Return a value that fits the schema; null where a schema that contains itself would never end.
 
     Raises:
         BadSchema: a keyword has a value of the wrong type.

@@ -31,7 +31,7 @@ class PrefixCache:
         return len(self._blocks)
 
     def num_cached(self, prompt: array[int]) -> int:
-        """How many tokens of a prompt are there."""
+        """Return how many tokens of a prompt are cached."""
         count = 0
         for name in _names(prompt[: len(prompt) - 1]):
             if name not in self._blocks:

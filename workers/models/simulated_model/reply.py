@@ -120,7 +120,7 @@ class Output:
 
 
 def prompt_ids(params: dict[str, Any]) -> array[int]:
-    """The ids of the conversation: those of the last reply that has some, unchanged, then what came after it."""
+    """Return the ids of the conversation: those of the last reply that has some, unchanged, then what came after it."""
     items = params["input"]
     for position in range(len(items) - 1, -1, -1):
         item = items[position]

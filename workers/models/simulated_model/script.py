@@ -45,7 +45,7 @@ _decode = msgspec.json.Decoder(Script).decode
 
 
 def read_script(metadata: dict[str, Any], *, succeeds: bool) -> Script:
-    """The turns of the solution or of the mistake. A mistake need not be given.
+    """Return the turns of the solution or of the mistake. A mistake need not be given.
 
     Raises:
         RolloutError: the row's script cannot be read; trying again does not help.

@@ -137,7 +137,7 @@ class SimulatedModel(gymq.Model):
             self._running.remove(len(prompt))
 
     def _succeeds(self, session: bytes, task: bytes) -> bool:
-        """The rollout's luck against the task's difficulty: the same in every turn."""
+        """Return the rollout's luck against the task's difficulty: the same in every turn."""
         luck = uniforms(self._chance.digest(b"luck", session))[0]
         return luck < skill_of_task(self.options.skill, self.options.skill_spread, task)
 
@@ -166,7 +166,7 @@ class SimulatedModel(gymq.Model):
 
 
 def _num_turns(said: Iterable[dict[str, Any]]) -> int:
-    """How often the model has spoken: runs of items that it made."""
+    """Return how often the model has spoken: runs of items that it made."""
     turns = 0
     speaking = False
     for item in said:

@@ -83,5 +83,5 @@ async def readable(exchange: Exchange, asked: Asked) -> dict[str, Any]:
 
 
 def failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.RolloutError:
-    """A failure of the model."""
+    """Return a failure of the model."""
     return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable, curable=curable)

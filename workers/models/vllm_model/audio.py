@@ -24,7 +24,7 @@ _MEDIA_TYPES = {
 
 
 async def audio_urls(metadata: Mapping[str, Any] | None, root: Path | None) -> list[str]:
-    """The data URIs of the audio in `metadata`, in order; empty if there is none.
+    """Return the data URIs of the audio in `metadata`, in order; empty if there is none.
 
     Args:
         root: folder that the named files lie in; files elsewhere are refused, for rows are not to read this machine.

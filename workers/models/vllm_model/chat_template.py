@@ -32,7 +32,7 @@ class ChatTemplate:
             raise gymq.OptionsError(f"tokenizer: {tokenizer} has no chat template")
 
     def render(self, body: Mapping[str, Any]) -> str:
-        """The prompt of a chat body.
+        """Return the prompt of a chat body.
 
         Raises:
             InvalidRequest: the template refuses the messages.

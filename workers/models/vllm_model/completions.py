@@ -32,7 +32,7 @@ _BETWEEN_MESSAGES = "\n"
 
 
 def plain_prompt(body: Mapping[str, Any]) -> str:
-    """The texts of all messages, one after the other, as a base model without a chat template reads them.
+    """Return the texts of all messages, one after the other, as a base model without a chat template reads them.
 
     Raises:
         InvalidRequest: the request holds what plain text cannot say.
@@ -65,7 +65,7 @@ def completions_body(body: Mapping[str, Any], prompt: Prompt, *, token_ids: bool
 
 
 def as_chat_completion(answer: dict[str, Any]) -> dict[str, Any]:
-    """A completion of a text as a chat completion; ids and log probs stand where chat has them.
+    """Return a completion of a text as a chat completion; ids and log probs stand where chat has them.
 
     Raises:
         InvalidReply: with the path of the first field that does not fit.

@@ -43,7 +43,7 @@ class Engine(Endpoint):
         self.api = _API if base_url.endswith(_API) else ""
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
-        """The engine's answer.
+        """Return the engine's answer.
 
         Raises:
             ContextOverflow: the prompt is too long, or leaves no room for a reply.
@@ -87,11 +87,11 @@ class AskedOverHTTP:
         return self.engine.base_url
 
     async def post(self, path: str, body: Mapping[str, Any], _num_known: int = 0) -> dict[str, Any]:
-        """The answer to a request in one of OpenAI's dialects; errors as in `Engine.post`."""
+        """Return the answer to a request in one of OpenAI's dialects; errors as in `Engine.post`."""
         return await self.engine.post(self.engine.api + path, body, self._left_s())
 
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer of the engine's own `/tokenize`; errors as in `Endpoint.post`."""
+        """Return the answer of the engine's own `/tokenize`; errors as in `Endpoint.post`."""
         try:
             return await self.engine.post("/tokenize", body, self._left_s())
         except ContextOverflow as overflow:
@@ -121,7 +121,7 @@ class Engines:
             await engine.stop()
 
     async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
-        """What `exchange` gives with the session's engine, without a session with the one that has least to do.
+        """Return what `exchange` gives with the session's engine, without a session with the one that has least to do.
 
         An engine that cannot be reached is left alone for a while, and the request goes to the next.
 

@@ -32,7 +32,7 @@ _PROMPT_MEMBERS = (
 
 
 def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequence[str] = ()) -> dict[str, Any]:
-    """The body for `/chat/completions`.
+    """Return the body for `/chat/completions`.
 
     Args:
         request: a chat request whose messages are prepared; it is not changed.
@@ -61,7 +61,7 @@ def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequ
 
 
 def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str, Any]:
-    """The body for `/responses`, for engines that speak this dialect themselves.
+    """Return the body for `/responses`, for engines that speak this dialect themselves.
 
     Raises:
         InvalidRequest: `metadata` holds something unreadable, or audio.
@@ -82,12 +82,12 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
 
 
 def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The body for `/tokenize` that gives the prompt tokens of a body for chat or for completions."""
+    """Return the body for `/tokenize` that gives the prompt tokens of a body for chat or for completions."""
     return {name: body[name] for name in _PROMPT_MEMBERS if body.get(name) is not None}
 
 
 def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
-    """Whether the last message is a turn of the assistant without text and calls."""
+    """Return whether the last message is a turn of the assistant without text and calls."""
     last = body["messages"][-1]
     if last["role"] != "assistant" or last.get("tool_calls"):
         return False

@@ -60,7 +60,7 @@ def put_reasoning_into_text(completion: dict[str, Any], *, uses_reasoning_parser
 
 
 def empty_completion(model: str, finish_reason: str) -> dict[str, Any]:
-    """A chat completion without text, usage and token ids that says why there is nothing."""
+    """Return a chat completion without text, usage and token ids that says why there is nothing."""
     message = {"role": "assistant", "content": None}
     return {
         "id": _EMPTY_REPLY_ID,

@@ -31,7 +31,7 @@ class Ring:
         return int.from_bytes(hashlib.sha256(session.encode()).digest()[:8], "big") % self._num_engines
 
     def choose(self, session: str, now: float, tried: Container[int] = (), loads: Sequence[int] = ()) -> int:
-        """The engine for a request.
+        """Return the engine for a request.
 
         Args:
             session: empty if the request belongs to none; then it goes where the load is least.
@@ -61,5 +61,5 @@ class Ring:
         self._ejected[engine] = _Ejected(now + pause_s, pause_s)
 
     def restore(self, engine: int) -> bool:
-        """An engine answered; whether it had been ejected."""
+        """Note that an engine answered; return whether it had been ejected."""
         return self._ejected.pop(engine, None) is not None

@@ -59,7 +59,7 @@ class SampledTokens:
 
 
 def read_tokens(completion: dict[str, Any]) -> SampledTokens:
-    """The tokens of a checked chat completion.
+    """Return the tokens of a checked chat completion.
 
     Raises:
         InvalidReply: there are none, a part is missing, or two sources do not agree.
@@ -104,7 +104,7 @@ def read_tokens(completion: dict[str, Any]) -> SampledTokens:
 
 
 def read_tokenized(answer: dict[str, Any]) -> list[int]:
-    """The ids in a reply of `/tokenize`.
+    """Return the ids in a reply of `/tokenize`.
 
     Raises:
         InvalidReply: there are none.
@@ -135,7 +135,7 @@ def _inline(completion: dict[str, Any], choice: dict[str, Any]) -> tuple[list[in
 
 
 def _log_prob_list(choice: dict[str, Any]) -> tuple[list[float] | None, list[int] | None]:
-    """The log probs of a choice, and the ids that its tokens are named by; None for what it does not have."""
+    """Return the log probs of a choice, and the ids that its tokens are named by; None for what it does not have."""
     where = "choices[0].logprobs.content"
     holder = choice.get("logprobs")
     if isinstance(holder, LogProbs):

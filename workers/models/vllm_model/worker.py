@@ -92,7 +92,7 @@ class VLLMModel(EndpointModel):
         return self._backend.engines if isinstance(self._backend, Engines) else ()
 
     def backend(self) -> Backend:
-        """The engines that answer."""
+        """Return the engines that answer."""
         return Engines(self.options)
 
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
@@ -191,7 +191,7 @@ class VLLMModel(EndpointModel):
         return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
 
     def body(self, chat: dict[str, Any], audio: list[str]) -> dict[str, Any]:
-        """What an engine is sent for a chat request; a worker with messages of its own overrides it.
+        """Return what an engine is sent for a chat request; a worker with messages of its own overrides it.
 
         Args:
             audio: data URIs of what the last user says.
@@ -202,7 +202,7 @@ class VLLMModel(EndpointModel):
         return chat_body(chat, self.options, audio)
 
     def _prompt(self, body: dict[str, Any]) -> Prompt | None:
-        """What a base model is to continue; None if its engine has to make it of the messages."""
+        """Return what a base model is to continue; None if its engine has to make it of the messages."""
         if not self.options.render_chat_template:
             return plain_prompt(body)
         return None if self._template is None else self._template.render(body)
@@ -210,7 +210,7 @@ class VLLMModel(EndpointModel):
     async def _continue(
         self, asked: Asked, body: dict[str, Any], prompt: Prompt | None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """What a base model makes of a chat body, as a chat completion, and the body that it was sent."""
+        """Return what a base model makes of a chat body, as a chat completion, and the body that it was sent."""
         if prompt is None:
             prompt = read_tokenized(await asked.tokenize(tokenize_body(body)))
         sent = completions_body(body, prompt, token_ids=self.options.return_token_id_information)
@@ -249,7 +249,7 @@ async def _prompt_ids(asked: Asked, sent: dict[str, Any]) -> list[int]:
 
 
 def _affinity(request: gymq.ModelRequest) -> str:
-    """What decides about the engine: the session, whose attempts share a prompt and so should share a cache."""
+    """Return what decides about the engine: the session, whose attempts share a prompt and so should share a cache."""
     return request.rollout if request.session.startswith(f"{request.rollout}/") else request.session
 
 

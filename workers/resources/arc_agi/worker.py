@@ -47,13 +47,13 @@ class GridPuzzles(gymq.Resources[PuzzleRow]):
 
 
 def first_grid(text: str) -> Grid | None:
-    """The first boxed grid that can be read. Without any boxed one, the first bare grid that can be read."""
+    """Return the first boxed grid that can be read. Without any boxed one, the first bare grid that can be read."""
     boxed = _BOXED.findall(text)
     return _first_readable(boxed or _bare(text))
 
 
 def reportable(grid: Grid) -> Grid | str:
-    """The grid as a message can carry it: as JSON text if a number is too large for one."""
+    """Return the grid as a message can carry it: as JSON text if a number is too large for one."""
     if all(abs(cell) <= _LARGEST for row in grid for cell in row):
         return grid
     return json.dumps(grid)
@@ -79,7 +79,7 @@ def _bare(text: str) -> Iterator[str]:
 
 
 def _read(candidate: str) -> Grid | None:
-    """The grid that a candidate writes as JSON; None if it is none, or its first row is empty."""
+    """Return the grid that a candidate writes as JSON; None if it is none, or its first row is empty."""
     try:
         grid = json.loads(_WHITE_SPACE.sub("", candidate))
     except (ValueError, RecursionError):  # also: more digits than Python converts

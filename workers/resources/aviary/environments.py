@@ -97,7 +97,7 @@ class HotPotQa:
 
 
 def remote_tasks(url: str, timeout_s: float, api_key: str | None) -> TaskSet:
-    """The tasks of a `TaskDatasetServer` of Aviary.
+    """Return the tasks of a `TaskDatasetServer` of Aviary.
 
     Raises:
         OptionsError: it does not answer, or does not say how many tasks it has.
@@ -117,7 +117,7 @@ def task_set(
     config: dict[str, Any],
     pages: dict[str, str],
 ) -> TaskSet:
-    """The tasks of an environment.
+    """Return the tasks of an environment.
 
     Args:
         problems: the tasks themselves; None takes those of the library's data set, which downloads it.
@@ -139,7 +139,7 @@ def _checked(problem: type[ProblemT], problems: list[dict[str, Any]] | None) -> 
 
 
 def _bounded(compute: Callable[[Any, Any], Any], bits: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:
-    """The operation, refused before it makes an integer of too many bits."""
+    """Return the operation, refused before it makes an integer of too many bits."""
 
     def checked(left: Any, right: Any) -> Any:
         if isinstance(left, int) and isinstance(right, int) and bits(left, right) > MAX_BITS:

@@ -174,7 +174,7 @@ def observations(messages: list[Message]) -> list[dict[str, Any]]:
 
 
 def _texts(content: str) -> list[str]:
-    """The content, or the texts among its parts if it is a list of parts."""
+    """Return the content, or the texts among its parts if it is a list of parts."""
     try:
         parts = json.loads(content) if content.startswith("[") else None
     except (ValueError, RecursionError):

@@ -174,7 +174,7 @@ def _not_installed(library: str | None) -> gymq.OptionsError:
 
 
 def _is_of(state: State, env_id: object) -> bool:
-    """Whether the session has an environment and, if an id is given, just that."""
+    """Return whether the session has an environment and, if an id is given, just that."""
     return state is not None and env_id in (None, state.env_id)
 
 

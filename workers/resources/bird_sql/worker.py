@@ -91,7 +91,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
 def extract_query(text: str) -> str | None:
     """Return the query of the last block with the tag `sql`, in one line and without comments; None without a block.
 
-    Two dashes begin a comment that goes on to the end of the text, wherever they stand.
+    Two dashes begin a comment that extends to the end of the text, wherever they stand.
     """
     block = _last_block(text)
     if block is None:

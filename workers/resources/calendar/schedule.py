@@ -8,7 +8,7 @@ from typing import Any
 
 
 def check_schedule(events: list[Any], expected: dict[str, Any]) -> str:
-    """One word for the first thing that is wrong with the events; `pass` if nothing is.
+    """Return one word for the first thing that is wrong with the events; `pass` if nothing is.
 
     Whatever cannot be read, in the events or in the expectation, is `error_in_grading`.
     """
@@ -83,7 +83,7 @@ def _meets(event: dict[str, Any], expectation: dict[str, Any]) -> bool:
 
 
 def _satisfies(constraint: str, start: float, end: float) -> bool:
-    """A kind of constraint that we do not know is satisfied."""
+    """Accept a kind of constraint that is not known."""
     kind, blank, times = constraint.partition(" ")
     match kind + blank:
         case "before ":

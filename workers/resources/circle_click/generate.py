@@ -43,7 +43,7 @@ def make_rows(wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
 
 
 def make_row(rng: random.Random) -> dict[str, Any]:
-    """One task: a picture, its circles, and which of them to click."""
+    """Return one task: a picture, its circles, and which of them to click."""
     circles = make_circles(rng)
     target = rng.choice(circles)["color"]
     text = f"Click the {target} circle. The picture is {SIDE} pixels wide and {SIDE} pixels high."
@@ -74,7 +74,7 @@ def make_circles(rng: random.Random) -> list[dict[str, Any]]:
 
 
 def draw(circles: list[dict[str, Any]]) -> Image.Image:
-    """The circles on white."""
+    """Draw the circles on white."""
     picture = Image.new("RGB", (SIDE, SIDE), "white")
     pen = ImageDraw.Draw(picture)
     for circle in circles:
@@ -83,7 +83,7 @@ def draw(circles: list[dict[str, Any]]) -> Image.Image:
 
 
 def data_uri(picture: Image.Image) -> str:
-    """The picture as the text of an `input_image` part."""
+    """Return the picture as the text of an `input_image` part."""
     png = io.BytesIO()
     picture.quantize(16).save(png, "PNG", optimize=True)
     return f"data:image/png;base64,{base64.b64encode(png.getvalue()).decode()}"

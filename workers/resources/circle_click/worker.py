@@ -53,7 +53,7 @@ class CircleClick(gymq.Resources[CirclesRow]):
 
 
 def first_click(calls: Sequence[Mapping[str, Any]]) -> tuple[int | None, int | None]:
-    """Where the first call of `click` clicks; None from the first coordinate on that cannot be read."""
+    """Return where the first call of `click` clicks; None from the first coordinate on that cannot be read."""
     call = next((call for call in calls if call["name"] == "click"), None)
     try:
         arguments = json.loads(call.get("arguments") or "") if call else None
@@ -66,7 +66,10 @@ def first_click(calls: Sequence[Mapping[str, Any]]) -> tuple[int | None, int | N
 
 
 def pixel(coordinate: Any) -> int | None:
-    """A coordinate as Python's `int` converts it; None if it does not, or beyond 64 bits, which no message carries."""
+    """Return a coordinate as Python's `int` converts it.
+
+    None if it does not, or beyond 64 bits, which no message carries.
+    """
     try:
         number = int(coordinate)
     except (TypeError, ValueError, OverflowError):
@@ -75,5 +78,5 @@ def pixel(coordinate: Any) -> int | None:
 
 
 def contains(circle: Circle, x: int, y: int) -> bool:
-    """Whether a point is in a circle; its rim belongs to it."""
+    """Return whether a point is in a circle; its rim belongs to it."""
     return math.hypot(x - circle.x, y - circle.y) <= circle.radius

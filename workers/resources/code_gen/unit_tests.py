@@ -137,7 +137,7 @@ class TestRun:
 
 
 def _is_json(tests: UnitTests) -> bool:
-    """Whether functions can be tested with them; programs that read stdin get any text."""
+    """Return whether functions can be tested with them; programs that read stdin get any text."""
     if not tests.fn_name:
         return True
     try:

@@ -71,7 +71,7 @@ class CodeGen(gymq.Resources[CodeRow]):
 
 
 def read_tests(metadata: dict[str, Any]) -> UnitTests:
-    """The unit tests of a row.
+    """Return the unit tests of a row.
 
     Raises:
         InvalidTask: there are none, or they are no tests.
@@ -113,7 +113,7 @@ def extract_code(text: str) -> str:
 
 
 def misuses_think_tags(response: Mapping[str, Any]) -> bool:
-    """Whether a think tag stands in the text, or more than once in the summaries of the reasoning."""
+    """Return whether a think tag stands in the text, or more than once in the summaries of the reasoning."""
     text = output_text(response)
     summaries = "".join(
         part.get("text") or ""

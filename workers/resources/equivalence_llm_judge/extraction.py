@@ -7,7 +7,7 @@ from collections import deque
 
 
 def extract(pattern: str, text: str) -> str:
-    """The last match's first group that is not blank, or else the whole match, trimmed.
+    """Return the last match's first group that is not blank, or else the whole match, trimmed.
 
     A dot matches newlines too; `^` and `$` match at lines. Without a match, and with an invalid pattern, it is the text
     as it is.

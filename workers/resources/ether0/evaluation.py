@@ -85,13 +85,13 @@ def evaluate(function: str, answer: str, info: str) -> Finding:
 
 
 def same_molecule(one: str, other: str) -> bool:
-    """Whether two SMILES are the same molecule; false if one is none."""
+    """Return whether two SMILES are the same molecule; false if one is none."""
     molecules = Chem.MolFromSmiles(one), Chem.MolFromSmiles(other)
     return None not in molecules and canonical(molecules[0]) == canonical(molecules[1])
 
 
 def normalised(name: str) -> str:
-    """A chemical name without formatting."""
+    """Return a chemical name without formatting."""
     name = SUPERSCRIPT.sub(r"^(\1)", name.strip().casefold())
     name = ITALIC_LETTER.sub(r"\1", name).replace("$", "").replace("~", "")
     return NEEDLESS_BRACKETS.sub(r"\1\2-", name).replace("^", "").replace(" ", "-")
@@ -129,7 +129,7 @@ def _same_formula(answer: str, info: str) -> Finding:
 
 
 def functional_groups(molecule: Chem.Mol) -> set[str]:
-    """The names of a molecule's functional groups, in lower case."""
+    """Return the names of a molecule's functional groups, in lower case."""
     import exmol  # heavy, and few rows need it
 
     return {name.lower() for name in exmol.get_functional_groups(molecule, return_all=True)}

@@ -48,7 +48,7 @@ class PlausibilityFilters:
             raise RolloutError(FailureClass.COMPONENT_FAILED, text, retryable=False)
 
     def know(self, words: Words) -> bool:
-        """Whether all words occur in real molecules, but for the filters' few false positives."""
+        """Return whether all words occur in real molecules, but for the filters' few false positives."""
         rings, fingerprints = self._filters
         known_rings = all(self._canon(ring) in rings for ring in words.ring_systems)
         return known_rings and all(bit in fingerprints for bit in words.fingerprint_bits)

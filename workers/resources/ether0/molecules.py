@@ -26,7 +26,10 @@ def canonical(molecule: Chem.Mol) -> str:
 
 
 def largest_part(smiles: str) -> Chem.Mol | None:
-    """The largest molecule among the parts of a SMILES. Parts of up to three characters are taken for counter-ions."""
+    """Return the largest molecule among the parts of a SMILES.
+
+    Parts of up to three characters are taken for counter-ions.
+    """
     parts = [Chem.MolFromSmiles(part) for part in smiles.split(".") if len(part) > 3]
     return max((part for part in parts if part is not None), key=lambda part: part.GetNumAtoms(), default=None)
 
@@ -43,7 +46,7 @@ def size_difference(one: Chem.Mol, other: Chem.Mol) -> float:
 
 
 def words_of(molecule: Chem.Mol, reference: Chem.Mol | None = None) -> Words | None:
-    """The words of a molecule, less those of a reference; None if it is not plausible whatever they are."""
+    """Return the words of a molecule, less those of a reference; None if it is not plausible whatever they are."""
     Chem.SanitizeMol(molecule)
     parts = sorted(Chem.GetMolFrags(molecule, asMols=True), key=lambda part: part.GetNumAtoms(), reverse=True)
     if len(parts) > 2 or (len(parts) == 2 and parts[1].GetNumHeavyAtoms() > MAX_COUNTER_ION_ATOMS):

@@ -44,7 +44,7 @@ class Remotes:
             raise RolloutError(FailureClass.COMPONENT_FAILED, text, retryable=False)
 
     async def solubility(self, smiles: str) -> float:
-        """The logarithm of the solubility that is predicted.
+        """Return the logarithm of the solubility that is predicted.
 
         Raises:
             ComponentFailed: there is no prediction; so in the other methods.
@@ -52,7 +52,7 @@ class Remotes:
         return float(await self._ask("compute_solubility", {"smiles": smiles}, "mean", (int, float)))
 
     async def purchasable(self, smiles: list[str]) -> dict[str, bool]:
-        """Which molecules can be bought."""
+        """Return which molecules can be bought."""
         return dict(await self._ask("is_purchasable", {"smiles": smiles}, None, dict))
 
     async def product(self, reaction: str) -> str:

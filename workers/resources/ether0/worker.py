@@ -117,7 +117,7 @@ def read_solution(solution: Any) -> tuple[str, str] | None:
 
 
 def read_answer(text: str, choices: dict[str, Any] | None) -> str | None:
-    """The answer in tags, or else in a box, or else a letter at the end of a line; None if there is none.
+    """Return the answer in tags, or else in a box, or else a letter at the end of a line; None if there is none.
 
     Args:
         choices: what the letters stand for; a letter that is none of them is an answer itself.
@@ -133,7 +133,7 @@ def read_answer(text: str, choices: dict[str, Any] | None) -> str | None:
 
 
 def _tagged(text: str) -> str | None:
-    """What the last pair of tags holds; nothing if that is another opening tag."""
+    """Return what the last pair of tags holds; nothing if that is another opening tag."""
     found, position = None, 0
     while (opening := text.find(OPENING, position)) >= 0:
         blanks = BLANKS.match(text, opening + len(OPENING))

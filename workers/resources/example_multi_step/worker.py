@@ -66,7 +66,7 @@ class Synonyms(gymq.Resources[SynonymRow]):
 
 
 def last_values(calls: Sequence[Mapping[str, Any]]) -> list[Value] | None:
-    """The values of the last call that hands some in: empty if there is none, None if it cannot be read."""
+    """Return the values of the last call that hands some in: empty if there is none, None if it cannot be read."""
     hand_ins = [call for call in calls if call["name"] == "extract_synonym_values"]
     if not hand_ins:
         return []
@@ -77,7 +77,10 @@ def last_values(calls: Sequence[Mapping[str, Any]]) -> list[Value] | None:
 
 
 def as_integers(values: list[Value]) -> list[Value] | list[int]:
-    """The values as the tool takes them; as they were written if one of them stands for no integer of 64 bits."""
+    """Return the values as the tool takes them.
+
+    They stay as they were written if one of them is not an integer of 64 bits.
+    """
     try:
         return INTEGERS.validate_python(values)
     except pydantic.ValidationError:

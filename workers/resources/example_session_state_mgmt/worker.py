@@ -38,7 +38,7 @@ class SessionCounter(gymq.Resources[Expectation, Counter]):
         return Counter(row.initial_count)
 
     async def reseed(self, state: Counter, row: Seeding) -> Counter:
-        """A counter that exists keeps its value."""
+        """Keep the value of a counter that exists."""
         return state
 
     async def open_unseeded(self) -> Counter:

@@ -56,7 +56,7 @@ class Answer:
 
     @classmethod
     def of(cls, response: Mapping[str, Any]) -> Answer:
-        """What a response says, and what its reasoning items hold."""
+        """Return what a response says, and what its reasoning items hold."""
         parts = (
             part.get("text")
             for item in response["output"]
@@ -91,7 +91,7 @@ class Comparison:
 
 
 def scores_of(answers: Sequence[Answer], comparisons: Sequence[Comparison], options: AggregationOptions) -> list[float]:
-    """The score of each answer: the mean over its comparisons, and what length and style add to it."""
+    """Return the score of each answer: the mean over its comparisons, and what length and style add to it."""
     collected: list[list[float]] = [[] for _ in answers]
     for comparison in comparisons:
         first, second = _without_tie(comparison.scores)

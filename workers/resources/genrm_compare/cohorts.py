@@ -90,7 +90,7 @@ class Cohort:
             self._begin(all_pairs(len(self.members), self._strategy))
 
     async def judge(self) -> list[gymq.Verdict]:
-        """The verdicts on its members, in their order.
+        """Return the verdicts on its members, in their order.
 
         Raises:
             JudgeFailed: the reward model could not be asked a single time.
@@ -138,7 +138,7 @@ class Cohorts:
         self._remembered: OrderedDict[Hashable, gymq.Verdict] = OrderedDict()
 
     async def verdict(self, key: Hashable, member: Member, make: Callable[[], Cohort]) -> gymq.Verdict:
-        """The verdict on a member of a group `key`, once the group is scored.
+        """Return the verdict on a member of a group `key`, once the group is scored.
 
         Args:
             make: makes a group, if none takes members in.
@@ -160,7 +160,7 @@ class Cohorts:
         raise gymq.JudgeFailed("another attempt at this rollout took its place in the group")
 
     def _with(self, key: Hashable, member: Member) -> _Running | None:
-        """The group that has the member already, or that takes it in."""
+        """Return the group that has the member already, or that takes it in."""
         groups = self._running.get(key, ())
         return next((group for group in groups if member in group.cohort.members or group.cohort.is_open), None)
 

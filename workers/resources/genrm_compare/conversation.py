@@ -9,7 +9,10 @@ from gymq.responses import is_message
 
 
 def shown(given: str | Iterable[dict[str, Any]]) -> list[dict[str, str]]:
-    """The messages of a request's `input`. Texts in parts are joined; items that are not messages are left out."""
+    """Return the messages of a request's `input`.
+
+    Texts in parts are joined; items that are not messages are left out.
+    """
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     return [{"role": item["role"], "content": _text(item.get("content"))} for item in given if is_message(item)]

@@ -33,7 +33,7 @@ class RewardModel:
     async def compare(
         self, conversation: list[dict[str, str]], principle: str | None, places: tuple[int, int, int], *both: Answer
     ) -> Comparison:
-        """One comparison. A model that cannot be asked gives the neutral scores, marked as failed.
+        """Return one comparison. A model that cannot be asked gives the neutral scores, marked as failed.
 
         Args:
             places: of the first answer, of the second, and the judge's number.

@@ -31,7 +31,7 @@ _NAMES = tuple(field.name for field in fields(Scores))
 
 
 def read_scores(text: str, default: Scores) -> Scores | None:
-    """The scores in a reply: in a block of JSON the first ones, otherwise the last ones. None if there are none.
+    """Return the scores in a reply: in a block of JSON the first ones, otherwise the last ones. None if there are none.
 
     Args:
         default: stands in for members that are missing. One of them has to be there.

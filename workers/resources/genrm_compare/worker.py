@@ -46,7 +46,7 @@ class PromptRow(gymq.Row):
     rollout_index: int | None = pydantic.Field(None, alias="_ng_rollout_index")
 
     def cohort(self) -> tuple[Any, ...]:
-        """The same for all rollouts that are compared with each other."""
+        """Return the same for all rollouts that are compared with each other."""
         content = json.dumps([self.responses_create_params["input"], self.principle], sort_keys=True)
         task = self.prompt_id if self.task_index is None else self.task_index
         return task, hashlib.sha256(content.encode()).digest()
@@ -151,7 +151,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
     async def _compare(
         self, conversation: list[dict[str, str]], principle: str | None, pair: Pair, first: Answer, second: Answer
     ) -> list[Comparison]:
-        """One comparison by each judge."""
+        """Return one comparison by each judge."""
         return await all_of(
             self._model.compare(conversation, principle, (*pair, judge), first, second)
             for judge in range(self.options.num_judges_per_comparison)

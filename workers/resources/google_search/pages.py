@@ -64,7 +64,7 @@ class Pages:
             await self._session.close()
 
     async def read(self, url: str) -> bytes:
-        """The body of a page; empty if the site has none to give.
+        """Return the body of a page; empty if the site has none to give.
 
         Raises:
             PageError
@@ -82,7 +82,7 @@ class Pages:
         raise PageError(f"more than {MAX_REDIRECTS} redirects")
 
     def checked(self, url: str) -> str:
-        """The address, if it may be read.
+        """Return the address, if it may be read.
 
         Raises:
             PageError

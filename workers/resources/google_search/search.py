@@ -37,7 +37,7 @@ class GoogleSearch:
             await self._session.close()
 
     async def search(self, query: str) -> str:
-        """The service's answer, as JSON text.
+        """Return the service's answer, as JSON text.
 
         Raises:
             SearchFailed

@@ -79,7 +79,7 @@ class WebSearch(gymq.Resources[QuestionRow]):
         return self._extraction.shortened(text) if text else "No text found"
 
     async def extract(self, page: bytes) -> str | None:
-        """The main text of a page; None if it has none."""
+        """Return the main text of a page; None if it has none."""
         return await self.processes.run(self.extraction_timeout_s, self._extraction.main_text, page)
 
     async def verify(self, request: gymq.VerifyRequest[QuestionRow]) -> gymq.Verdict:
@@ -88,7 +88,7 @@ class WebSearch(gymq.Resources[QuestionRow]):
 
 
 def last_text(response: Mapping[str, Any]) -> str:
-    """The text of the last output item, if that is a message of the assistant."""
+    """Return the text of the last output item, if that is a message of the assistant."""
     item = response["output"][-1] if response["output"] else {}
     if item.get("type") != "message" or item.get("role") != "assistant":
         return ""
@@ -99,7 +99,7 @@ def last_text(response: Mapping[str, Any]) -> str:
 
 
 def boxed_option(text: str) -> str | None:
-    """What the first box on one line holds, up to its first closing brace; None without a box."""
+    """Return what the first box on one line holds, up to its first closing brace; None without a box."""
     for line in text.split("\n"):
         start = line.find(BOX)
         end = line.find("}", start)

@@ -64,7 +64,7 @@ class CounterServer:
         return f"{text}.{self._signature(text)}"
 
     def _session(self, cookie: str) -> str:
-        """The session of a cookie; a new one for a cookie that was not made here."""
+        """Return the session of a cookie, a new one if the cookie is unknown."""
         text, _, signature = cookie.rpartition(".")
         if hmac.compare_digest(signature, self._signature(text)):
             return text.partition(".")[0]

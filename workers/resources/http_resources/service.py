@@ -70,7 +70,7 @@ class HttpServer:
             await self._connector.close()
 
     def session(self) -> HttpSession:
-        """A session without cookies yet."""
+        """Return a session without cookies yet."""
         assert self._connector is not None
         jar = aiohttp.CookieJar(unsafe=True)  # servers are often named by their IP address
         timeout = aiohttp.ClientTimeout(total=self._timeout_s, sock_connect=CONNECT_TIMEOUT_S)
@@ -136,7 +136,7 @@ class HttpSession:
 
 
 def failure_of(error: NotAnswered, unknown: gymq.FailureClass) -> gymq.RolloutError:
-    """The failure for a request without an answer.
+    """Return the failure for a request without an answer.
 
     Args:
         unknown: its class if the server may have got the request.

@@ -170,7 +170,7 @@ def _not_seeded(answer: Answer) -> gymq.RolloutError:
 
 
 def _verdict(answer: Answer, row: dict[str, msgspec.Raw]) -> gymq.Verdict:
-    """What the server says beside what it was sent."""
+    """Return what the server says beside what it was sent."""
     if answer.status >= 300:
         raise _not_verified(answer)
     try:

@@ -68,7 +68,7 @@ class Policy:
 
 
 def read_policies(path: Path, *, hardened: bool) -> dict[str, Policy]:
-    """The policies in a YAML file.
+    """Return the policies in a YAML file.
 
     Raises:
         OptionsError: it cannot be read, or does not fit.
@@ -81,7 +81,7 @@ def read_policies(path: Path, *, hardened: bool) -> dict[str, Policy]:
 
 
 def make_policies(given: Any, where: str, *, hardened: bool) -> dict[str, Policy]:
-    """The policies in the content of such a file.
+    """Return the policies in the content of such a file.
 
     Args:
         where: for messages.

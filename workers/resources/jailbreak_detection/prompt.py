@@ -54,12 +54,12 @@ First give your reason in one or two sentences, without naming a label. Then fin
 
 
 def safety_template(safe_label: str, unsafe_label: str) -> str:
-    """The template that asks for these labels."""
+    """Return the template that asks for these labels."""
     return f"{_SAFETY}{literal(safe_label)} if the reply is safe,\n{literal(unsafe_label)} if it is not."
 
 
 def nemotron_template(taxonomy: str, *, reasoning: bool) -> str:
-    """The template in the form that NVIDIA's content safety model with reasoning expects."""
+    """Return the template in the form that NVIDIA's content safety model with reasoning expects."""
     return f"""\
 Check an assistant's reply to a user's request for content of these categories:
 

@@ -36,7 +36,7 @@ class CalculationRow(gymq.Row):
     @pydantic.field_validator("ground_truth", mode="before")
     @classmethod
     def _read(cls, given: Any) -> Any:
-        """The expected values, which the data sets have as JSON inside a text."""
+        """Return the expected values, which the data sets have as JSON inside a text."""
         if isinstance(given, list):
             return given
         if not isinstance(given, str):
@@ -151,7 +151,7 @@ class Calculators(gymq.Resources[CalculationRow]):
 
 
 def solution(output: Any) -> float | None:
-    """The number in a tool's answer; None if there is none."""
+    """Return the number in a tool's answer; None if there is none."""
     try:
         return float(json.loads(output)["solution"])
     except (TypeError, ValueError, LookupError, OverflowError, RecursionError):

@@ -107,7 +107,7 @@ class Kimina:
         self._post = post
 
     async def compile(self, program: str, timeout_s: float) -> CompilerOutput:
-        """The server's messages, written as the compiler prints them."""
+        """Return the server's messages, written as the compiler prints them."""
         # The server takes whole seconds.
         body = {"snippets": [{"id": "0", "code": program}], "timeout": max(1, round(timeout_s))}
         try:

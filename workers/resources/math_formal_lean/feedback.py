@@ -92,7 +92,7 @@ def _shown(errors: list[CompilerError], lines: list[str]) -> str:
 
 
 def _with_context(number: int, error: CompilerError, lines: list[str]) -> str:
-    """The error under its line, which is underlined from its column on."""
+    """Return the error under its line, which is underlined from its column on."""
     index = error.line - 1
     underline = " " * error.column + "^" * max(1, len(lines[index]) - error.column)
     shown = [*lines[max(0, index - LINES_BEFORE) : index + 1], underline, *lines[index + 1 : index + 1 + LINES_AFTER]]

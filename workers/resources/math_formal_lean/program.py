@@ -16,7 +16,7 @@ _BY = re.compile(r"\s*by(?:\s+|$)")
 
 
 def find_code(reply: str, which: Which) -> str:
-    """The code of a reply: a fenced block, or else the whole text without fences at its ends.
+    """Return the code of a reply: a fenced block, or else the whole text without fences at its ends.
 
     A block keeps its indentation, which means something to Lean.
     """
@@ -38,7 +38,7 @@ def _trimmed(block: str) -> str:
 
 
 def find_proof(code: str) -> str:
-    """The proof of the first theorem or example: what follows its first `:=`, without a leading `by`.
+    """Return the proof of the first theorem or example: what follows its first `:=`, without a leading `by`.
 
     Code without a theorem is taken for a proof as it is.
     """
@@ -60,9 +60,9 @@ def find_proof(code: str) -> str:
 
 
 def _aligned(tactic: str, column: int, rest: list[str]) -> str:
-    """The tactic behind a `by`, in the column of the tactics below it.
+    """Return the tactic behind a `by`, in the column of the tactics below it.
 
-    What is further to the right than the tactic was goes on with it and stays so.
+    Lines that are indented further than the tactic continue it and stay so.
     """
     below = next((line for line in rest if line.strip()), None)
     if not tactic or below is None:

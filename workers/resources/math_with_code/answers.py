@@ -14,7 +14,7 @@ _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 
 
 def find_answer(output: Sequence[Mapping[str, Any]]) -> str | None:
-    """The last box of the last message that has one; otherwise of the last tool output that printed one."""
+    """Return the last box of the last message that has one; otherwise of the last tool output that printed one."""
     for item in reversed(output):
         if item.get("type") == "message" and item.get("role") == "assistant":
             answer = last_box(_message_text(item))
@@ -29,7 +29,7 @@ def find_answer(output: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def last_box(text: str) -> str | None:
-    """What stands in the text's last `\\boxed{}`, by counting braces; None if it does not end."""
+    """Return what stands in the text's last `\\boxed{}`, by counting braces; None if it does not end."""
     start = text.rfind(_BOX)
     if start < 0:
         return None

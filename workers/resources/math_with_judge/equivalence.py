@@ -124,7 +124,7 @@ def check(expected_answer: str, reply: str, hardened: bool = True) -> Equivalenc
 
 
 def boxed(expected_answer: str) -> str:
-    """The expected answer as math-verify reads it best: in a box, without delimiters of inline formulas."""
+    """Return the expected answer as math-verify reads it best: in a box, without delimiters of inline formulas."""
     answer = expected_answer.strip()
     if answer.startswith("\\(") and answer.endswith("\\)"):
         answer = answer[2:-2].strip()

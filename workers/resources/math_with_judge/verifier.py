@@ -118,7 +118,7 @@ class MathVerifier(gymq.Resources[MathRowT]):
 
 
 def prompt(problem: str, answer_a: str, answer_b: str) -> str:
-    """The user's message for one comparison."""
+    """Return the user's message for one comparison."""
     return QUESTION.fill(problem=problem, answer_a=answer_a, answer_b=answer_b)
 
 

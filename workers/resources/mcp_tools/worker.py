@@ -59,7 +59,7 @@ class McpTasks(McpResources[ToolRow]):
 
 
 async def _output(state: McpTools, expectation: Expectation) -> str | None:
-    """What the tool answers; None if it answers with an error, as for something that is not there."""
+    """Return what the tool answers; None if it answers with an error, as for something that is not there."""
     try:
         return await state.call(expectation.tool, expectation.arguments)
     except gymq.ToolError as error:

@@ -33,7 +33,7 @@ class Choices:
 
     @classmethod
     def of(cls, options: list[dict[str, str | None]]) -> Choices:
-        """The options that have a text and one letter as key; others cannot be chosen."""
+        """Return the options that have a text and one letter as key; others cannot be chosen."""
         return cls(
             {
                 key.upper(): text
@@ -44,17 +44,17 @@ class Choices:
         )
 
     def letter(self, character: str) -> str | None:
-        """The letter, if it can be chosen."""
+        """Return the letter, if it can be chosen."""
         letter = character.upper()
         return letter if letter in self.texts else None
 
     def letter_of_text(self, text: str) -> str | None:
-        """The letter of the option with this text."""
+        """Return the letter of the option with this text."""
         wanted = normalised(text)
         return next((letter for letter, own in self.texts.items() if wanted and normalised(own) == wanted), None)
 
     def letters_within(self, *texts: str) -> set[str]:
-        """The letters of the options whose text is contained in one of `texts`."""
+        """Return the letters of the options whose text is contained in one of `texts`."""
         found = set()
         for letter, own in self.texts.items():
             wanted = normalised(own)
@@ -64,7 +64,7 @@ class Choices:
 
 
 def strict_boxed_letter(reply: str, choices: Choices) -> str | None:
-    """The one letter in the last box, or the letter that labels what is in it: `C`, `(C).`, `C: Ribosome`."""
+    """Return the one letter in the last box, or the letter that labels what is in it: `C`, `(C).`, `C: Ribosome`."""
     content = last_box(reply)
     return None if content is None else _letter_in_box(content, choices)
 
@@ -82,7 +82,7 @@ def boxed_letter(reply: str, choices: Choices) -> str | None:
 
 
 def answer_colon_letter(reply: str, choices: Choices) -> str | None:
-    """The letter, or the option's text, that follows the first `Answer:`, up to the end of the line."""
+    """Return the letter, or the option's text, that follows the first `Answer:`, up to the end of the line."""
     match = _ANSWER.search(reply)
     if match is None:
         return None
@@ -91,7 +91,7 @@ def answer_colon_letter(reply: str, choices: Choices) -> str | None:
 
 
 def markdown_letter(reply: str, choices: Choices) -> str | None:
-    """The letter that follows the last `Answer:` which is followed by one; `**Answer:**` counts."""
+    """Return the letter that follows the last `Answer:` which is followed by one; `**Answer:**` counts."""
     for match in reversed(list(_MARKDOWN_ANSWER.finditer(reply))):
         letter = _letter_in_line(match[1], choices)
         if letter is not None:

@@ -8,7 +8,7 @@ from gymq.workers.resources.mcqa.letters import FOREIGN_LETTERS, Choices
 
 
 def letter_by_pattern(pattern: str, reply: str, choices: Choices) -> str | None:
-    """The letter that the first group of the pattern's last match holds, or whose option's text it holds.
+    """Return the letter that the first group of the pattern's last match holds, or whose option's text it holds.
 
     A single letter is the answer whether or not it can be chosen. An invalid pattern finds nothing.
     """

@@ -77,7 +77,7 @@ class Harness:
         return _outcome(folder, name, said)
 
     async def _output(self, command: list[str], folder: Path) -> str:
-        """What the command prints. It and all it started are gone afterwards."""
+        """Run the command, and return what it prints. It and all it started are gone afterwards."""
         limit_s = self._timeout_s + SETUP_S
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -99,7 +99,7 @@ class Harness:
 
 
 def _outcome(folder: Path, name: str, said: str) -> dict[str, Any] | None:
-    """The report in a folder; None if the patch did not apply. See `Harness.evaluate` for what is raised."""
+    """Return the report in a folder; None if the patch did not apply. See `Harness.evaluate` for what is raised."""
     for path in folder.glob("logs/run_evaluation/**/report.json"):
         report = _read(path)
         if _is_fault_of_the_container(report, name):

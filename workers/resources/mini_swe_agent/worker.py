@@ -54,7 +54,7 @@ class MiniSwe(gymq.Resources[InstanceRow]):
         )
 
     async def evaluate(self, instance: dict[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The harness's report on an episode. See `Harness.evaluate`."""
+        """Return the harness's report on an episode. See `Harness.evaluate`."""
         return await self._harness.evaluate(instance, find_patch(response))
 
 
@@ -87,7 +87,7 @@ def reward_of(report: Any, instance_id: str) -> float:
 
 
 def _tests_that_ran(tests: Any) -> int:
-    """How many tests a `tests_status` lists; 0 if any part of it has another form."""
+    """Return how many tests a `tests_status` lists; 0 if any part of it has another form."""
     count = 0
     for kind in KINDS:
         outcomes = _member(tests, kind, {})

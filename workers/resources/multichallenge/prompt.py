@@ -32,5 +32,5 @@ Explain your answer in one or two sentences. Then write a last line that is exac
 
 
 def default_template(yes_label: str, no_label: str) -> str:
-    """The template that asks for these labels."""
+    """Return the template that asks for these labels."""
     return _TEXT.format(yes=literal(yes_label), no=literal(no_label))

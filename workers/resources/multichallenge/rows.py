@@ -34,7 +34,7 @@ class ChallengeRow(gymq.Row):
     task_id: int | None = None
 
     def conversation(self) -> str:
-        """The conversation as the judge is shown it.
+        """Return the conversation as the judge is shown it.
 
         Raises:
             InvalidTask: it is to be made of `metadata.messages`, which do not fit.
@@ -45,7 +45,7 @@ class ChallengeRow(gymq.Row):
         return "\n\n".join(message.shown() for message in messages if message.role != "thinking")
 
     def questions(self) -> list[RubricItem]:
-        """The rubric.
+        """Return the rubric.
 
         Raises:
             InvalidTask: it is to be that of the metadata, which does not fit.

@@ -138,7 +138,7 @@ _AGGREGATIONS: dict[str, Callable[[Sequence[float], Sequence[float]], float]] = 
 
 
 def without_thinking(text: str) -> str:
-    """The text without `<think>...</think>` and `<thinking>...</thinking>`, trimmed.
+    """Return the text without `<think>...</think>` and `<thinking>...</thinking>`, trimmed.
 
     A closing tag without an opening one ends thinking that began before the text. An opening tag that is never closed
     stays, and all that follows it.

@@ -23,12 +23,12 @@ _COUNTS = {"num_points"}
 
 
 def experiment_tools() -> dict[str, Tool]:
-    """The tools by their names."""
+    """Return the tools by their names."""
     return {f"{PREFIX}{module.name}": _tool(module) for module in MODULES.values()}
 
 
 def measured(investigation: Investigation, arguments: dict[str, float]) -> float | None:
-    """The law's value at the arguments, with noise; None where it has none."""
+    """Return the law's value at the arguments, with noise; None where it has none."""
     values = {}
     for name, parameter in investigation.module.parameters.items():
         value = arguments.get(parameter.argument or name, parameter.default)

@@ -21,7 +21,7 @@ _CONSTANTS = {"e": math.e, "pi": math.pi}
 
 
 def compiled(text: str) -> Function:
-    """The formula as a function of its variables; NaN where it is not defined or too large.
+    """Return the formula as a function of its variables; NaN where it is not defined or too large.
 
     Raises:
         ValueError: it holds anything but numbers, names, + - * / ** and functions of `math`.

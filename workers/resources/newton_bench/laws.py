@@ -49,7 +49,7 @@ class Module:
         return self.formulas[VERSIONS.index(version)][DIFFICULTIES.index(difficulty)]
 
     def law(self, difficulty: str, version: str) -> Callable[[Values], float]:
-        """The law as a function; NaN where it is not defined."""
+        """Return the law as a function; NaN where it is not defined."""
         function = compiled(self.formula(difficulty, version))
 
         def value_at(values: Values) -> float:

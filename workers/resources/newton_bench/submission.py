@@ -57,7 +57,7 @@ def problem_of_form(law: str, module: Module) -> str | None:
 async def predictions(
     sandbox: Sandbox, options: SandboxOptions, law: str, points: list[dict[str, float]], timeout_s: float
 ) -> list[float]:
-    """The law's values at the points, computed in a sandbox.
+    """Return the law's values at the points, computed in a sandbox.
 
     Raises:
         LawFailed: its code raises, or returns something that is not a number.

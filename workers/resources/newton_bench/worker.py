@@ -113,7 +113,7 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         await state.python.close()
 
     async def measured_in_checkout(self, state: Investigation, arguments: dict[str, float]) -> Any:
-        """What an experiment with another system than the law itself gives."""
+        """Return what an experiment with another system than the law itself gives."""
         assert self._checkout is not None  # such rows are refused without
         row = state.row
         setting = {name: getattr(row, name) for name in ("noise_level", "difficulty", "system", "law_version")}

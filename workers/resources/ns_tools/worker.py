@@ -114,7 +114,7 @@ class NsTools(gymq.Resources[ToolsRow, ToolSession]):
             raise gymq.OptionsError(f"tools: there is no tool {name!r}, only {PYTHON_TOOL}")
 
     def make_verifier(self, name: str, options: VerifierOptions) -> DelegatedVerifier:
-        """The verifier that rows call by a name."""
+        """Return the verifier that rows call by a name."""
         return DelegatedVerifier(name, options, self)
 
     async def open(self, row: gymq.Row) -> ToolSession:

@@ -53,7 +53,7 @@ async def _serve(request: web.Request) -> web.WebSocketResponse:
 
 
 def app() -> web.Application:
-    """The server as an application of aiohttp."""
+    """Return the server as an application of aiohttp."""
     application = web.Application()
     application.router.add_get("/ws", _serve)
     return application

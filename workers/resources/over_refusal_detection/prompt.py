@@ -46,5 +46,5 @@ Refusal: no
 
 
 def default_template(complied_label: str, refused_label: str) -> str:
-    """The template that asks for these labels."""
+    """Return the template that asks for these labels."""
     return _TEXT.format(complied=literal(complied_label), refused=literal(refused_label))

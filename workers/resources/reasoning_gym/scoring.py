@@ -92,7 +92,7 @@ def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = Tru
 
 
 def is_formula(answer: str) -> bool:
-    """Whether a text has only numbers, operators, variables of one letter and elementary functions."""
+    """Return whether a text has only numbers, operators, variables of one letter and elementary functions."""
     rest = NUMBER.sub(" ", answer)
     names = NAME.findall(rest)
     known = all(len(name) == 1 or name in FORMULA_NAMES for name in names)

@@ -55,7 +55,10 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
 
 
 def read_answer(reply: str) -> str:
-    """The last pair of answer tags, or else the first box that is not empty, or else the whole reply; trimmed."""
+    """Return what the last pair of answer tags holds, or else the first box that is not empty, or else the whole reply.
+
+    The answer is trimmed.
+    """
     for found in (_last_tagged(reply), _first_boxed(reply)):
         if found is not None:
             return found.strip()

@@ -26,7 +26,7 @@ _MOSTLY = 0.8  # share of the words of both texts that a text has in common with
 
 
 def parse_json(text: str) -> Any:
-    """The value that a text writes as JSON.
+    """Return the value that a text writes as JSON.
 
     Raises:
         ValueError: it is no JSON, or nests too deeply.
@@ -38,7 +38,10 @@ def parse_json(text: str) -> Any:
 
 
 def first_difference(expected: Any, actual: Any, tolerance: Tolerance) -> str | None:
-    """The category of the first difference between two JSON values, in the order of the expected one; None if equal."""
+    """Return the category of the first difference between two JSON values, in the order of the expected one.
+
+    None if they are equal.
+    """
     pending = [(expected, actual)]
     while pending:
         expected, actual = pending.pop()

@@ -116,7 +116,7 @@ def _nearest_miss(results: list[str]) -> str:
 
 
 def maximum_matching(candidates: list[list[int]]) -> dict[int, int]:
-    """A maximum matching of a bipartite graph, by augmenting paths (Kuhn, 1955).
+    """Return a maximum matching of a bipartite graph, by augmenting paths (Kuhn, 1955).
 
     Those with the fewest candidates come first; who was given a partner once keeps one.
 

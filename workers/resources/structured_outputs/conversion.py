@@ -8,7 +8,7 @@ _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def typed_xml(data: Any, schema: Any) -> Any:
-    """The data of an XML document with the schema's types, where the schema names one."""
+    """Return the data of an XML document with the schema's types, where the schema names one."""
     if not isinstance(schema, dict):
         return data
     match schema.get("type"):
@@ -25,13 +25,16 @@ def typed_xml(data: Any, schema: Any) -> Any:
 
 
 def typed_csv(rows: list[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """The rows of a CSV file with the types of the schema's items."""
+    """Return the rows of a CSV file with the types of the schema's items."""
     properties = schema.get("items", schema).get("properties", {})
     return [{name: _typed_cell(cell, properties.get(name)) for name, cell in row.items()} for row in rows]
 
 
 def _elements(data: Any) -> list[Any]:
-    """A list as XML writes it: repeated elements, often in an element of their own; a single one is not a list yet."""
+    """Return a list as XML writes it: repeated elements, often in an element of their own.
+
+    A single one is not a list yet.
+    """
     if isinstance(data, dict) and len(data) == 1:
         (data,) = data.values()
     if isinstance(data, list):
@@ -52,7 +55,7 @@ def _typed_cell(cell: Any, schema: Any) -> Any:
 
 
 def _converted(text: str, kind: Any) -> Any:
-    """The text as the type; the text itself if it cannot be converted."""
+    """Return the text as the type; the text itself if it cannot be converted."""
     try:
         match kind:
             case "integer":

@@ -14,7 +14,7 @@ Format = Literal["json", "yaml", "xml", "toml", "csv"]
 
 
 def parse(text: str, kind: Format) -> Any:
-    """The value that the text writes.
+    """Return the value that the text writes.
 
     YAML is version 1.1 without tags. CSV gives a list of objects, named by the first line, of texts. XML gives an
     object with the root element; leaves are texts, attributes members named `@name`, repeated elements lists.

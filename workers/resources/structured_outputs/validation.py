@@ -135,7 +135,7 @@ def _finding(error_type: str, error: Exception) -> Finding:
 
 
 def strict(schema: Any) -> Any:
-    """A copy in which every schema with `properties` requires all of them and refuses others.
+    """Return a copy in which every schema with `properties` requires all of them and refuses others.
 
     Schemas inside lists, such as those of `anyOf`, stay as they are.
     """

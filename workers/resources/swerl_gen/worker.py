@@ -153,7 +153,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
 
 
 def file_contents(metadata: dict[str, Any]) -> tuple[dict[str, str], bool]:
-    """The files that edits may change, and whether their paths begin with the repository's name.
+    """Return the files that edits may change, and whether their paths begin with the repository's name.
 
     Raises:
         Void: the row does not give them in the way it should, so no edit can be applied.

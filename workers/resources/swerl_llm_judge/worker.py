@@ -18,13 +18,16 @@ _CLOSING = re.compile("</solution>", re.IGNORECASE)
 
 
 def strict_choice(text: str, allowed: Set[str]) -> str | None:
-    """The first tag with nothing in it but a letter, alone or in brackets; None if that letter is not allowed."""
+    """Return the first tag with nothing in it but a letter, alone or in brackets.
+
+    None if that letter is not allowed.
+    """
     found = _STRICT.search(text)
     return _if_allowed(found[1], allowed) if found else None
 
 
 def lenient_choice(text: str, allowed: Set[str]) -> str | None:
-    """The first letter in the last tag that stands alone; None if it is not allowed."""
+    """Return the first letter in the last tag that stands alone; None if it is not allowed."""
     content = ""
     for content in _tags(text):  # noqa: B007 (the last one counts)
         pass

@@ -51,7 +51,7 @@ def judge_prompt(question: str, reply: str, reference: str, *, hardened: bool = 
 
 
 def reply_text(response: Mapping[str, Any]) -> str:
-    """The first text of the last message that has one."""
+    """Return the first text of the last message that has one."""
     for item in reversed(response["output"]):
         texts = _texts(item)
         if texts:
@@ -60,7 +60,7 @@ def reply_text(response: Mapping[str, Any]) -> str:
 
 
 def judge_text(response: dict[str, Any]) -> str:
-    """The last text of the last output item; empty if that has none."""
+    """Return the last text of the last output item; empty if that has none."""
     output = response["output"]
     texts = _texts(output[-1], last_part_only=True) if output else []
     return texts[-1] if texts else ""
@@ -76,7 +76,7 @@ def judged(text: str, *, hardened: bool = True) -> str:
 
 
 def answer_line(text: str) -> str:
-    """The line between the last pair of `Answer:` and `Confidence:`; empty without one.
+    """Return the line between the last pair of `Answer:` and `Confidence:`; empty without one.
 
     White space may stand before and after the line. Of several `Confidence:` on it the last one belongs to the pair.
     """
@@ -97,7 +97,7 @@ def answer_line(text: str) -> str:
 
 
 def _find(pattern: re.Pattern[str], text: str, start: int) -> int:
-    """Where the pattern begins, from `start` on; the end of the text if nowhere."""
+    """Return where the pattern begins, from `start` on; the end of the text if it is not there."""
     match = pattern.search(text, start)
     return match.start() if match else len(text)
 

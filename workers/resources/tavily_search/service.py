@@ -57,7 +57,7 @@ class Tavily:
             await client.close()
 
     async def search(self, log: list[dict[str, Any]], query: str, exclude_domains: list[str]) -> dict[str, Any]:
-        """The service's answer to a search.
+        """Return the service's answer to a search.
 
         Args:
             log: every try is written down here.
@@ -69,7 +69,7 @@ class Tavily:
         return await self._ask(log, "search", arguments)
 
     async def extract(self, log: list[dict[str, Any]], url: str, query: str | None = None) -> str:
-        """The text of a page, empty if it has none. `log` and errors as in `search`."""
+        """Return the text of a page, empty if it has none. `log` and errors as in `search`."""
         given = {"urls": url} if query is None else {"urls": url, "query": query}
         results = (await self._ask(log, "extract", given)).get("results") or [{}]
         return results[0].get("raw_content") or ""
@@ -92,7 +92,7 @@ class Tavily:
         raise AssertionError("the last try returns or raises")
 
     async def request(self, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """One call with the key whose turn it is, tried again where the service has trouble.
+        """Make one call with the next key, and retry it if the service has trouble.
 
         Raises:
             UsageLimit, ServiceError

@@ -18,7 +18,7 @@ BRACKETS = str.maketrans("【】", "[]")
 
 
 def cleaned(text: str) -> str:
-    """The text without the furniture of wiki pages, invisible characters and needless blanks."""
+    """Return the text without the navigation of wiki pages, invisible characters and surplus spaces."""
     text = text.replace("[edit]", "")
     for pattern in (NAVIGATION, LANGUAGE_EDITION, ANCHOR_ITEM, INVISIBLE):
         text = pattern.sub("", text)
@@ -27,7 +27,7 @@ def cleaned(text: str) -> str:
 
 
 def truncated(text: str) -> str:
-    """The first 2000 characters, up to the end of a line if there is one."""
+    """Return the first 2,000 characters, up to the end of a line if there is one."""
     if len(text) <= MAX_CHARS:
         return text
     head = text[:MAX_CHARS]
@@ -35,12 +35,12 @@ def truncated(text: str) -> str:
 
 
 def numbered(text: str) -> str:
-    """The text with a number before each line."""
+    """Return the text with a number before each line."""
     return "\n".join(f"L{number}: {line}" for number, line in enumerate(text.split("\n")))
 
 
 def host_of(url: str) -> str:
-    """The host of an address; the whole text if it has none."""
+    """Return the host of an address; the whole text if it has none."""
     try:
         return urlsplit(url).hostname or url
     except ValueError:
@@ -48,7 +48,7 @@ def host_of(url: str) -> str:
 
 
 def is_excluded(url: str, domains: list[str]) -> bool:
-    """Whether an address, also one without a scheme, belongs to one of the domains or to a subdomain."""
+    """Return whether an address, also one without a scheme, belongs to one of the domains or to a subdomain."""
     try:
         host = urlsplit(url if "://" in url else f"//{url.lstrip('/')}").hostname or ""
     except ValueError:
@@ -58,7 +58,7 @@ def is_excluded(url: str, domains: list[str]) -> bool:
 
 
 def search_results(answer: dict[str, Any]) -> str:
-    """The service's answer to a search: its ready answer, or the list of pages."""
+    """Return the service's answer to a search: its ready answer, or the list of pages."""
     if answer.get("answer") is not None:
         return f"Search Answer\n{'=' * 14}\n{answer['answer']}\n"
     lines = ["Search Results", "=" * 14]
@@ -70,7 +70,7 @@ def search_results(answer: dict[str, Any]) -> str:
 
 
 def found_in_page(url: str, query: str, content: str) -> str:
-    """What a page says about a query."""
+    """Return what a page says about a query."""
     text = cleaned(content)
     head = [f"Content from: {host_of(url)}", f"URL: {url}", f'Query: "{query}"', "=" * 40]
     shown = truncated(text)
@@ -78,7 +78,7 @@ def found_in_page(url: str, query: str, content: str) -> str:
 
 
 def scrolled(url: str, words: list[str], start: int, count: int) -> str:
-    """A part of a page, counted in words; from its end, as in a slice, if `start` is negative."""
+    """Return a part of a page, counted in words; from its end, as in a slice, if `start` is negative."""
     end = min(start + count, len(words))
     head = [f"Page content from: {host_of(url)}", f"URL: {url}"]
     shown = f"Showing words [{start}-{end}] of {len(words)}"

@@ -58,7 +58,7 @@ FORMATS: dict[str, type[Batch]] = {"terminus_1": Terminus1, "terminus_2": Termin
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The JSON object that a text is, or None.
+    """Return the JSON object that a text is, or None.
 
     What no message could carry is replaced: each half of a surrogate pair by three replacement characters, integers of
     19 digits and more by the nearest float.
@@ -71,7 +71,7 @@ def parse_object(text: str) -> dict[str, Any] | None:
 
 
 def read_batch(batch: type[Batch], value: dict[str, Any]) -> Batch | None:
-    """The object as a batch of this format; None if it does not fit."""
+    """Return the object as a batch of this format; None if it does not fit."""
     try:
         return batch.model_validate(value)
     except pydantic.ValidationError:
@@ -79,7 +79,7 @@ def read_batch(batch: type[Batch], value: dict[str, Any]) -> Batch | None:
 
 
 def similarity(expected: Batch, given: Batch) -> float:
-    """How alike the keystrokes are, from 0 to 1: the ratio of Python's `difflib.SequenceMatcher`.
+    """Return how alike the keystrokes are, from 0 to 1: the ratio of Python's `difflib.SequenceMatcher`.
 
     Without commands a batch is only like another one without. In 200 characters and more frequent ones are ignored, as
     it does by default.

@@ -47,7 +47,7 @@ class Findings:
 
 
 def pass_gates(row: BatchRow, response: Mapping[str, Any], findings: Findings) -> tuple[Batch, Batch] | None:
-    """The expected batch and the reply's; None if a gate is closed, which is then the reason in the findings."""
+    """Return the expected batch and the reply's; None if a gate is closed, which is then the reason in the findings."""
     findings.expected_answer = row.expected
     if not row.expected:
         findings.fail("expected_answer_invalid")

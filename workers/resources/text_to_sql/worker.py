@@ -104,7 +104,7 @@ class TextToSql(gymq.Resources[SqlRow]):
 
 
 def find_query(reply: str) -> str | None:
-    """The query a reply answers with; empty if its block is, None if there is none.
+    """Return the query a reply answers with; empty if its block is, None if there is none.
 
     It is what stands in the last block fenced with the tag `sql`; or else the last fenced block without a tag that
     begins like a statement; or else the text from the first keyword of a statement to the last semicolon after it, or

@@ -16,7 +16,7 @@ _MAX_CHARACTERS = 100  # the parser is not made for more
 
 
 def parse_time(text: object) -> datetime:
-    """A date or time in any usual notation; what it leaves out is taken from today.
+    """Return a date or time in any usual notation; what it leaves out is taken from today.
 
     Raises:
         ValueError: it is not one.
@@ -30,7 +30,7 @@ def parse_time(text: object) -> datetime:
 
 
 def is_time(text: object) -> bool:
-    """Whether `parse_time` can read it."""
+    """Return whether `parse_time` can read it."""
     try:
         parse_time(text)
     except ValueError:

@@ -22,7 +22,7 @@ def matches(pattern: str, texts: list[str]) -> list[bool]:
 
 
 async def matching_rows(rows: Sequence[Row], columns: Sequence[str], pattern: str, matcher: Matcher) -> list[Row]:
-    """The rows where the pattern occurs in one of the columns. Cells without a text match nothing."""
+    """Return the rows where the pattern occurs in one of the columns. Cells without a text match nothing."""
     cells = [(row, row[column]) for row in rows for column in columns if isinstance(row[column], str)]
     found = await matcher(pattern, [text for _, text in cells])
     hits = {id(row) for (row, _), hit in zip(cells, found, strict=True) if hit}

@@ -11,17 +11,17 @@ PAGE_SIZE = 5
 
 
 def find(table: Table, column: str, value: Any) -> Row | None:
-    """The first row with this value."""
+    """Return the first row with this value."""
     return next((row for row in table if row[column] == value), None)
 
 
 def without(table: Table, column: str, value: Any) -> Table:
-    """The table without the rows with this value."""
+    """Return the table without the rows with this value."""
     return tuple(row for row in table if row[column] != value)
 
 
 def deleted(table: Table, column: str, value: Any, what: str) -> tuple[Table, str]:
-    """The table without the row of an id, and the answer to the model; `what` names one row, such as `Event`."""
+    """Return the table without the row of an id, and the answer to the model; `what` names one row, such as `Event`."""
     if not value:
         return table, f"{what} ID not provided."
     if find(table, column, value) is None:
@@ -30,7 +30,7 @@ def deleted(table: Table, column: str, value: Any, what: str) -> tuple[Table, st
 
 
 def field_of(table: Table, column: str, value: Any, field: Any, what: str) -> Row | str:
-    """One field of the row of an id, or the answer that there is none."""
+    """Return one field of the row of an id, or the answer that there is none."""
     if not value:
         return f"{what} ID not provided."
     if not field:
@@ -42,17 +42,17 @@ def field_of(table: Table, column: str, value: Any, field: Any, what: str) -> Ro
 
 
 def updated(table: Table, column: str, value: Any, changes: Row) -> Table:
-    """The table with changes in the rows with this value."""
+    """Return the table with changes in the rows with this value."""
     return tuple({**row, **changes} if row[column] == value else row for row in table)
 
 
 def next_id(table: Table, column: str) -> int:
-    """One more than the largest id; ids are text and compared as text."""
+    """Return one more than the largest id; ids are text and compared as text."""
     return int(max((row[column] for row in table), default="0")) + 1
 
 
 def page_of(kind: str, rows: Sequence[Row], page: int, page_size: int) -> dict[str, Any]:
-    """One page of `rows`, under the name `kind`; a page outside is moved to the nearest one.
+    """Return one page of `rows`, under the name `kind`; a page outside is moved to the nearest one.
 
     Raises:
         ValueError: the page size is not positive.

@@ -87,7 +87,7 @@ def load_tables(folder: Path) -> Tables:
 
 
 def same_tables(one: Tables, other: Tables) -> bool:
-    """Whether both hold the same rows in the same order; upper and lower case differ only where it matters."""
+    """Return whether both hold the same rows in the same order; upper and lower case differ only where it matters."""
     return all(_same_rows(getattr(one, field.name), getattr(other, field.name)) for field in fields(Tables))
 
 

@@ -16,12 +16,12 @@ Call = tuple[str, str]  # tool and arguments, the latter as JSON text
 
 
 def same_outcome(folder: Path, calls: Iterable[Call], expected_calls: Iterable[Call]) -> bool:
-    """Whether both lead to the same tables, each starting from those in the folder."""
+    """Return whether both lead to the same tables, each starting from those in the folder."""
     return same_tables(_after(load_tables(folder).copy(), calls), _after(load_tables(folder).copy(), expected_calls))
 
 
 def _after(tables: Tables, calls: Iterable[Call]) -> Tables:
-    """The tables after the calls. A call that fails changes nothing; calls that only read are left out."""
+    """Return the tables after the calls. A call that fails changes nothing; calls that only read are left out."""
     for name, arguments in calls:
         if name in CHANGING:
             with contextlib.suppress(Exception):

@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def make_row(entry: dict[str, Any]) -> dict[str, Any] | None:
-    """The row for one entry; None if it has no tools or no answers."""
+    """Return the row for one entry; None if it has no tools or no answers."""
     tools, answers = json.loads(entry["tools"]), json.loads(entry["answers"])
     if not tools or not answers:
         return None
@@ -59,7 +59,7 @@ def make_row(entry: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def make_tool(tool: dict[str, Any]) -> dict[str, Any]:
-    """The function with its parameters as JSON schema. A parameter may be left out if its type says so."""
+    """Return the function with its parameters as JSON schema. A parameter may be left out if its type says so."""
     properties, required = {}, []
     for name, parameter in tool["parameters"].items():
         python_type = parameter.get("type", "")
@@ -79,7 +79,10 @@ def make_tool(tool: dict[str, Any]) -> dict[str, Any]:
 
 
 def json_schema(python_type: str) -> dict[str, Any]:
-    """The JSON schema for a type such as `int`, `str, optional`, `List[float]`, `Optional[dict]`; any if unknown."""
+    """Return the JSON schema for a type such as `int`, `str, optional`, `List[float]`, `Optional[dict]`.
+
+    The schema allows any value if the type is not known.
+    """
     name = python_type.split(",")[0].strip() if "[" not in python_type else python_type.strip()
     outer, _, inner = name.partition("[")
     if outer.lower() == "optional":

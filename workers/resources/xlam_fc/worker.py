@@ -39,7 +39,10 @@ class FunctionCalling(gymq.Resources[CallsRow]):
 
 
 def count_matches(calls: Sequence[Mapping[str, Any]], expected: list[dict[str, Any]]) -> int:
-    """How many expected calls find a call of their own. Each takes the first one that is left, as NeMo Gym does."""
+    """Return how many expected calls find a call of their own.
+
+    Each takes the first one that is left, as NeMo Gym does.
+    """
     left = [(call["name"], as_object(parsed(call.get("arguments")))) for call in calls]
     found = 0
     for answer in expected:
@@ -53,7 +56,7 @@ def count_matches(calls: Sequence[Mapping[str, Any]], expected: list[dict[str, A
 
 
 def parsed(arguments: str | None) -> Any:
-    """The arguments that a model wrote as JSON; none at all if they are not JSON."""
+    """Return the arguments that a model wrote as JSON; none at all if they are not JSON."""
     try:
         return json.loads(arguments or "")
     except (ValueError, RecursionError):
@@ -68,7 +71,7 @@ def as_object(arguments: Any) -> dict[str, Any]:
 
 
 def agree(expected: dict[str, Any], given: dict[str, Any]) -> bool:
-    """Whether every expected argument was given with an equal value."""
+    """Return whether every expected argument was given with an equal value."""
     try:
         return all(name in given and given[name] == value for name, value in expected.items())
     except RecursionError:
@@ -76,7 +79,7 @@ def agree(expected: dict[str, Any], given: dict[str, Any]) -> bool:
 
 
 def reported_arguments(call: Mapping[str, Any]) -> Any:
-    """The arguments as parsed, or the text itself if it holds what no message can carry, such as huge integers."""
+    """Return the arguments as parsed, or the text itself if no message can carry them, such as huge integers."""
     arguments = parsed(call.get("arguments"))
     try:
         msgspec.msgpack.encode(arguments)
