@@ -1,4 +1,4 @@
-"""What tests share: one real nats-server for all of them, a connection for each, names nobody else uses."""
+"""What tests share: one real nats-server for all of them, a connection for each, unique names."""
 
 import asyncio
 import contextlib

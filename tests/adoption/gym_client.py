@@ -1,7 +1,7 @@
 """A client of NeMo Gym, small but with its habits.
 
 Instances are looked up at the head server, cookies go from each answer to the next request by hand, no request has a
-time limit, and one that finds nobody is sent again after half a second.
+time limit, and one that finds no worker is sent again after half a second.
 """
 
 import asyncio

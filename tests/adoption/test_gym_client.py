@@ -97,7 +97,7 @@ async def test_a_rollout_that_fails_is_no_result_to_their_client(world: World, c
 
 
 async def test_a_client_that_comes_before_the_bridge_waits_for_it(world: World) -> None:
-    """It sends a request again that found nobody, and it is rolled out once."""
+    """A request that found no worker is sent again, and rolled out once."""
     world.engine.turn = adds_until_done
     await world.add_agent("adder", "counter")
     port = free_port("127.0.0.1")

@@ -1,4 +1,4 @@
-"""An agent that dies after each of its effects once, and another process that goes on by the real journal."""
+"""An agent that dies after each of its effects once, and another process that resumes from the real journal."""
 
 import asyncio
 import json

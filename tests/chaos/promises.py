@@ -87,7 +87,7 @@ def _repeated(calls: list[Call]) -> Counter[Key]:
 
 
 def _unexplained(remains: Remains) -> int:
-    """A fault may cost a rollout the one call that is in flight; whoever repeats more has forgotten something."""
+    """A fault may cost a rollout the one call in flight; a process that repeats more has forgotten something."""
     of_rollout: dict[Key, list[Call]] = {}
     for call in remains.calls:
         of_rollout.setdefault(call.rollout, []).append(call)

@@ -1,4 +1,4 @@
-"""An interruption that nobody died of costs nothing: what was in flight is waited for, not done again."""
+"""An interruption that kills no process costs nothing: what was in flight is waited for, not done again."""
 
 import asyncio
 import os

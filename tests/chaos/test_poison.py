@@ -1,4 +1,4 @@
-"""A row that kills whoever works on it costs only itself."""
+"""A row that kills every process that works on it costs only itself."""
 
 import asyncio
 from collections.abc import Iterable

@@ -69,7 +69,7 @@ def test_check_finds_a_reference_to_nobody(gymq, config):
     assert "did you mean letters?" in called.err
 
 
-def test_a_verifier_without_a_policy_gets_a_stand_in_and_is_told_so(gymq, here, config):
+def test_a_verifier_without_a_policy_gets_a_mock_and_a_notice(gymq, here, config):
     shown = gymq("config", "check", "--resources", "letters.py")
     assert shown.status == 0
     assert "simulated_model" in shown.out

@@ -1,4 +1,4 @@
-"""`gymq up --only`: the parts of a cluster as processes of their own, each telling whether it serves."""
+"""`gymq up --only`: the parts of a cluster as processes of their own, each reporting whether it serves."""
 
 import asyncio
 import json

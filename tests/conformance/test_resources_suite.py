@@ -237,19 +237,19 @@ async def test_a_failing_member_of_a_group_differs():
     await differs("judge_failed", **members, response=None, responses=[RESPONSE, RESPONSE], expect={"rewards": [5, 5]})
 
 
-async def test_scripted_components_need_a_stand_in():
+async def test_scripted_components_need_a_mock():
     with pytest.raises(LookupError, match=r"components/adder\.py"):
         await agrees(component_replies=[{"component": "web", "text": "x"}])
 
 
-class WebStandIn:
+class WebMock:
     @staticmethod
     def install(author: Adder, components: ScriptedComponents) -> None:
         author.lookup = lambda url: components.next("web", {"url": url}, ComponentFailed)  # type: ignore[method-assign]
 
 
 async def test_components_answer_from_the_script_and_their_calls_are_compared(monkeypatch):
-    monkeypatch.setattr(suite, "_stand_in", lambda name: WebStandIn)
+    monkeypatch.setattr(suite, "_mock", lambda name: WebMock)
     fetch = {"name": "fetch", "arguments": {"url": "u"}, "result": "page"}
     members = {"tool_calls": [fetch], "component_replies": [{"component": "web", "text": "page"}]}
     await agrees(**members, expect={"component_calls": [{"url": "u"}]})
@@ -258,7 +258,7 @@ async def test_components_answer_from_the_script_and_their_calls_are_compared(mo
 
 
 async def test_a_component_call_without_a_reply_differs(monkeypatch):
-    monkeypatch.setattr(suite, "_stand_in", lambda name: WebStandIn)
+    monkeypatch.setattr(suite, "_mock", lambda name: WebMock)
     await differs("web has no scripted reply", tool_calls=[{"name": "fetch", "arguments": {"url": "u"}, "result": "*"}])
 
 

@@ -60,7 +60,7 @@ def gymq(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], sha
 async def dead_letter(
     cluster: DeadLetterCluster, run: str, number: int = 0, *, reason: str = "no", body: bytes = b"{}"
 ) -> int:
-    """A letter of a run that nobody can read; its number."""
+    """The number of a letter of a run that cannot be read."""
     of = RolloutId(run, number, 0)
     await store_dead_letter(cluster.bus, "agent", "gym.tasks.x.y", reason, body, sequence=secrets.randbits(40), of=of)
     return [found.number async for found in cluster.letters.read(run)][-1]

@@ -1,4 +1,4 @@
-"""One cluster of the compose file for all tests here, under a project name nobody else uses.
+"""One cluster of the compose file for all tests here, under a unique project name.
 
 Where no Docker engine answers, or a base image is missing, the tests skip with the reason; with GYMQ_REQUIRE_DOCKER=1
 they fail instead.

@@ -11,7 +11,7 @@ from gymq.cluster.launch import Cluster
 
 from .running_cluster import RunningCluster, instances
 
-ACK_WAIT_S = 2.0  # what a killed process had in hand comes again after so long
+ACK_WAIT_S = 2.0  # when the tasks of a killed process are delivered again
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

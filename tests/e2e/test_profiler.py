@@ -1,4 +1,4 @@
-"""A run's live statistics are those that its outcomes give, whatever happens to whoever computes them."""
+"""A run's live statistics are those that its outcomes give, whatever happens to the process that computes them."""
 
 import asyncio
 import json

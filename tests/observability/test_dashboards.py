@@ -25,7 +25,7 @@ EXPRESSIONS = [
 
 @pytest.fixture(scope="module")
 def labels_of() -> dict[str, set[str]]:
-    """The labels of each metric that a cluster with something of everything tells."""
+    """The labels of each metric of a cluster that has some of everything."""
     from gymq.bridge.metrics import families
 
     profile = RunningProfile()

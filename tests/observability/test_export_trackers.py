@@ -220,7 +220,7 @@ def test_a_second_export_is_the_same_run_of_wandb(offline: Path, tmp_path: Path)
     for made in (report(), report(rollout("r", 4))):
         sent(made, tmp_path)
         runs = [record.run for written in wandb_runs(offline) for record in written if record.HasField("run")]
-        # The server goes on with the run of this id; offline there is nobody who knows it.
+        # The server resumes the run of this id; offline no server knows it.
         assert {(run.entity, run.project, run.run_id, run.resume) for run in runs} == {("team", "project", "r", True)}
 
 

@@ -1,4 +1,4 @@
-"""gymq top: what goes on, once and again."""
+"""gymq top: the state of a cluster, once and repeatedly."""
 
 import json
 from typing import Any

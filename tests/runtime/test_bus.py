@@ -1,4 +1,4 @@
-"""The connection: bounded requests, outages, messages that nobody should have sent."""
+"""The connection: bounded requests, outages, messages that should not have been sent."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""The profiler goes on from checkpoints, its own and those of others, and reads no more than it has to."""
+"""The profiler resumes from checkpoints, its own and those of others, and reads no more than it has to."""
 
 from collections.abc import Awaitable, Callable
 

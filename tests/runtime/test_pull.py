@@ -231,7 +231,7 @@ async def test_pulling_continues_after_the_server_restarted(
 async def test_after_stopping_the_next_message_goes_to_another_at_once(
     bus: Bus, js: JetStream, other_bus: Bus, queue: str
 ) -> None:
-    """A request left behind would take the message, and nobody would have it until the server notices."""
+    """A request left behind would take the message, and it would be lost until the server notices."""
     gone, alive = Taken(bus, queue), Taken(other_bus, queue)
     for taken in (gone, alive):
         await taken.pull.start()

@@ -28,7 +28,7 @@ class Replica(gymq.Model):
     def __init__(self, name: str, worker: str) -> None:
         super().__init__(name=name)
         self.worker = worker
-        self.told: ModelLoad | None = ModelLoad(0, 0)
+        self.reported: ModelLoad | None = ModelLoad(0, 0)
         self.sessions: list[str] = []
         self.go = asyncio.Event()
         self.go.set()
@@ -39,7 +39,7 @@ class Replica(gymq.Model):
         return reply(self.worker)
 
     def load(self) -> ModelLoad | None:
-        return self.told
+        return self.reported
 
 
 class Cluster:
@@ -65,11 +65,11 @@ class Cluster:
             await runner.serve(server)
             await bus.flush()
 
-    async def told(self, *workers: str, **load: float) -> None:
+    async def reported(self, *workers: str, **load: float) -> None:
         """Wait until the agent has heard this load of these replicas."""
         for worker in workers:
             if load:
-                self.replicas[worker].told = ModelLoad(**load)  # type: ignore[arg-type]
+                self.replicas[worker].reported = ModelLoad(**load)  # type: ignore[arg-type]
         await asyncio.gather(*(self._heard(worker) for worker in workers))
 
     async def _heard(self, worker: str) -> None:
@@ -115,7 +115,7 @@ async def cluster_of(url: str, name: str, bus: Bus, *workers: str) -> AsyncItera
 @pytest.fixture
 async def two(shared_url: str, bus: Bus, run: str) -> AsyncIterator[Cluster]:
     async with cluster_of(shared_url, run, bus, "a", "b") as cluster:
-        await cluster.told("a", "b")
+        await cluster.reported("a", "b")
         yield cluster
 
 
@@ -130,22 +130,22 @@ async def test_sessions_are_spread_over_the_replicas(two: Cluster) -> None:
 
 
 async def test_a_new_session_goes_to_the_replica_with_less_to_do(two: Cluster) -> None:
-    await two.told("a", running=500, waiting=0)
+    await two.reported("a", running=500, waiting=0)
     assert {await two.ask(f"new {number}") for number in range(20)} == {"b"}
 
 
 async def test_a_busy_replica_keeps_its_sessions_until_it_is_full(two: Cluster) -> None:
     holder = await two.ask("s")
     other = "b" if holder == "a" else "a"
-    await two.told(holder, running=500, waiting=3, kv_cache_use=0.5)
+    await two.reported(holder, running=500, waiting=3, kv_cache_use=0.5)
     assert await two.ask("s") == holder
-    await two.told(holder, running=500, waiting=3, kv_cache_use=0.99)
+    await two.reported(holder, running=500, waiting=3, kv_cache_use=0.99)
     assert await two.ask("s") == other
 
 
 async def test_when_all_replicas_are_full_a_session_stays_where_it_is(two: Cluster) -> None:
     holder = await two.ask("s")
-    await two.told("a", "b", running=500, waiting=900, kv_cache_use=1.0)
+    await two.reported("a", "b", running=500, waiting=900, kv_cache_use=1.0)
     assert {await two.ask("s") for _ in range(10)} == {holder}
 
 
@@ -181,7 +181,7 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
 
 async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: Bus, run: str) -> None:
     async with cluster_of(shared_url, run, bus, "a") as cluster:
-        await cluster.told("a")
+        await cluster.reported("a")
         assert cluster.routes.choose(run, "s") == ""
         assert await cluster.ask("s") == "a"
 
@@ -195,9 +195,9 @@ async def test_replicas_that_tell_nothing_are_asked_through_the_group(
 
 
 async def test_a_new_replica_gets_new_sessions(two: Cluster) -> None:
-    await two.told("a", "b", running=50, waiting=0)
+    await two.reported("a", "b", running=50, waiting=0)
     await two.add("c")
-    await two.told("c")
+    await two.reported("c")
     answered = Counter([await two.ask(f"{number}") for number in range(30)])
     assert answered["c"] >= 10
 
@@ -207,20 +207,20 @@ async def test_a_new_replica_gets_new_sessions(two: Cluster) -> None:
 )
 async def test_what_is_no_load_is_ignored(two: Cluster, bus: Bus, body: bytes) -> None:
     await bus.publish(subjects.load(two.name), body)
-    await two.told("a")
+    await two.reported("a")
     assert await two.ask("s") in ("a", "b")
 
 
 async def test_a_made_up_replica_costs_no_call(two: Cluster, bus: Bus) -> None:
     for _ in range(3):
         await bus.publish(subjects.load(two.name), encode(Load(worker="nobody", running=0, waiting=0)))
-    await two.told("a", "b", running=100, waiting=0)
+    await two.reported("a", "b", running=100, waiting=0)
     assert {await two.ask(f"{number}") for number in range(20)} <= {"a", "b"}
 
 
 async def test_a_replica_without_a_load_of_its_own_tells_its_calls(two: Cluster, bus: Bus) -> None:
     replica = two.replicas["a"]
-    replica.told = None
+    replica.reported = None
     replica.go.clear()
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
     calling = asyncio.create_task(Calls(bus).call(subjects.replica(two.name, "a"), request))
@@ -232,7 +232,7 @@ async def test_a_replica_without_a_load_of_its_own_tells_its_calls(two: Cluster,
 
 @pytest.mark.parametrize("load", [ModelLoad(-1, 0), "much", ModelLoad(0, None)])  # type: ignore[arg-type]
 async def test_a_load_that_makes_no_sense_does_not_stop_a_replica(two: Cluster, load: Any) -> None:
-    two.replicas["a"].told = load
-    await two.told("a")
+    two.replicas["a"].reported = load
+    await two.reported("a")
     assert two.runners["a"]._load() == Load(worker="a", running=0, waiting=0)
     assert await two.ask("s") in ("a", "b")

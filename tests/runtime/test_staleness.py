@@ -1,4 +1,4 @@
-"""A rollout knows which policies made it; one that was begun by too old a policy is made anew, never stored."""
+"""A rollout knows which policies made it; one that was begun by too old a policy starts over and is never stored."""
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable

@@ -1,4 +1,4 @@
-"""Changing a password and the permissions of a server that goes on running."""
+"""Changing a password and the permissions of a server that keeps running."""
 
 import asyncio
 from collections.abc import AsyncIterator

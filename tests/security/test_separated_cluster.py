@@ -62,7 +62,7 @@ class SeparatedCluster:
         assert b"processes" in first, log.read_text()
 
     def stop(self) -> None:
-        """As Ctrl-C does: what is in hand is finished."""
+        """As Ctrl-C does: what is in flight is finished."""
         if self._up is not None and self._up.poll() is None:
             self._up.send_signal(signal.SIGINT)
             self.printed += self._up.communicate(timeout=60)[0]
@@ -166,7 +166,7 @@ async def test_submissions_and_dead_letters_are_denied_nothing(cluster: Separate
         while not (letters := cluster.gymq("dead-letters", "list", "--run", run, "--json").splitlines()):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     number = str(json.loads(letters[0])["number"])
-    cluster.gymq("dead-letters", "replay", number, status=1)  # nobody serves it now either
+    cluster.gymq("dead-letters", "replay", number, status=1)  # it is not served now either
     cluster.gymq("dead-letters", "drop", number)
     assert cluster.server.violations() == []
 

@@ -163,7 +163,7 @@ def test_too_few_experts_are_refused_and_lists_are_taken() -> None:
         logs(routed_experts_dtype="int64")
 
 
-# Parts of NeMo RL, as stand-ins ---------------------------------------------------------------------------------------
+# Parts of NeMo RL, as mocks ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ async def find_the_patch_only(_instance: dict[str, Any], response: dict[str, Any
 
 
 # Members in place of which something stands in, so that the rest can be tried without a sandbox.
-STAND_INS: dict[str, dict[str, Any]] = {
+MOCKS: dict[str, dict[str, Any]] = {
     "math_formal_lean": {"post": compile_nothing},
     "mini_swe_agent": {"evaluate": find_the_patch_only},
 }
@@ -44,8 +44,8 @@ REFUSALS = {FailureClass.INVALID_TASK, FailureClass.JUDGE_FAILED, FailureClass.C
 
 
 def alone(name: str) -> bool:
-    """Whether a worker verifies without anything but a judge, and a stand-in for what it calls outside."""
-    return name in STAND_INS or not registry.find_class("resources", name).needs & {"sandbox", "network"}
+    """Whether a worker verifies without anything but a judge, and a mock for what it calls outside."""
+    return name in MOCKS or not registry.find_class("resources", name).needs & {"sandbox", "network"}
 
 
 # Their verifier is the one of another, which gets the replies.
@@ -97,8 +97,8 @@ async def test_no_reply_breaks_the_verifier(name):
     broken, rewarded = [], 0
     try:
         harness = Harness(worker, options_of(name), models=ScriptedModel(says_nothing))
-        for member, stand_in in STAND_INS.get(name, {}).items():
-            setattr(harness.author, member, stand_in)
+        for member, mock in MOCKS.get(name, {}).items():
+            setattr(harness.author, member, mock)
         async with harness as env:
             low, high = env.author.reward_range
             for number, row in enumerate(examples(name), 1):

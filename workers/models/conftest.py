@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from gymq.workers.models.openai_model import endpoint
-from gymq.workers.models.openai_model.tests.stand_in import StandIn
+from gymq.workers.models.openai_model.tests.mock_server import MockServer
 
 
 @pytest.fixture(autouse=True)
@@ -17,8 +17,8 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[StandIn]:
-    async with StandIn() as server:
+async def server() -> AsyncIterator[MockServer]:
+    async with MockServer() as server:
         yield server
 
 

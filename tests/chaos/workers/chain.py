@@ -86,7 +86,7 @@ class Replayable(_Chain):
 
 
 class Restarting(_Chain):
-    """Outputs differ from session to session, so a rollout whose session is lost starts anew."""
+    """Outputs differ from session to session, so a rollout whose session is lost starts over."""
 
     def further(self, state: State) -> dict[str, Any]:
         return {"session": state.name}

@@ -74,7 +74,7 @@ def _error(error: RolloutError, last_status: int | None) -> dict[str, Any]:
 
 
 class Script:
-    """Hands out the engine's replies in order, whoever asks, and records what was asked."""
+    """Returns the engine's replies in order to any caller, and records the requests."""
 
     def __init__(self, replies: list[dict[str, Any]]) -> None:
         self.requests: list[dict[str, Any]] = []

@@ -87,7 +87,7 @@ async def check_resources(
         harness = Harness(worker, options, models=ScriptedModel(judge.respond), processes=processes)
     except OptionsError as error:
         raise Mismatch([f"the worker refuses the configuration: {error}"]) from None
-    stand_in_for_components(harness.author, case, components)
+    mock_components(harness.author, case, components)
     async with harness:
         found = await CaseRun(harness, case, judge, components).differences()
     if found:
@@ -106,16 +106,16 @@ def options_for(worker: type[Resources[Any]], config: dict[str, Any], folder: Pa
     return options | config | paths
 
 
-def stand_in_for_components(author: Resources[Any], case: ResourcesCase, components: ScriptedComponents) -> None:
+def mock_components(author: Resources[Any], case: ResourcesCase, components: ScriptedComponents) -> None:
     """Replace what the worker calls outside by the script, with `install` of the module named like the worker."""
-    stand_in = _stand_in(case.server)
-    if stand_in is not None:
-        stand_in.install(author, components)
+    mock = _mock(case.server)
+    if mock is not None:
+        mock.install(author, components)
     elif case.component_replies or "component_calls" in case.expect:
         raise LookupError(f"tests/conformance/components/{case.server}.py is missing: the case scripts components")
 
 
-def _stand_in(name: str) -> ModuleType | None:
+def _mock(name: str) -> ModuleType | None:
     module = f"{__package__.rpartition('.')[0]}.components.{name}"
     return importlib.import_module(module) if importlib.util.find_spec(module) else None
 
@@ -182,7 +182,7 @@ class CaseRun:
         try:
             if call.name == "seed_session":
                 await session.seed(call.arguments)
-                # An environment that brings its own observations and tools tells them after it was seeded.
+                # An environment that brings its own observations and tools returns them after it was seeded.
                 tells = "reset" in self._harness.author.tools
                 return await session.call("reset", {}) if tells else ToolResult(output="{}")
             return await session.call(call.name, call.arguments)

@@ -149,10 +149,10 @@ class DirectChat:
         if given.get("logprobs") and (given.get("top_logprobs") or not given.get("return_token_ids")):
             raise NotDirect
         serving, renderer = self._serving, self._renderer
-        stand_in = {"messages": [{"role": "user", "content": "-"}], "model": serving.models.model_name()}
+        placeholder = {"messages": [{"role": "user", "content": "-"}], "model": serving.models.model_name()}
         try:
             # A copy: vLLM's checks change what they are given.
-            request = self._request_class.model_validate({**copy.deepcopy(dict(given)), **stand_in})
+            request = self._request_class.model_validate({**copy.deepcopy(dict(given)), **placeholder})
             rendered = await renderer.render_chat(request)  # checks the tools, and adapts the request to the parsers
             sampling = request.to_sampling_params(serving.model_config.max_model_len, serving.default_sampling_params)
         except Exception as error:

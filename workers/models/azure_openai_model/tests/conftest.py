@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from gymq.workers.models.azure_openai_model.worker import AzureOpenAIModel
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, starting
 
 pytest.importorskip("openai", reason="pip install 'gymq[azure]'")
 
@@ -14,7 +14,7 @@ Start = Callable[..., Awaitable[AzureOpenAIModel]]
 
 
 @pytest.fixture
-async def start(server: StandIn) -> AsyncIterator[Start]:
+async def start(server: MockServer) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
     async with starting(
         AzureOpenAIModel,

@@ -12,15 +12,15 @@ from gymq.workers.models.azure_openai_model.tests.conftest import KEY, Start
 from gymq.workers.models.azure_openai_model.worker import AzureOpenAIModel
 from gymq.workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
 from gymq.workers.models.openai_model.tests.conftest import ask, failure
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 import gymq
 
 TOOL = {"type": "function", "name": "add", "description": "Adds.", "parameters": {"type": "object"}, "strict": None}
 
 
-async def test_a_request_goes_to_the_deployment_with_version_and_key(start: Start, server: StandIn) -> None:
+async def test_a_request_goes_to_the_deployment_with_version_and_key(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("Hello"))]
     await ask(await start(openai_default_headers={"x-team": "blue"}), max_output_tokens=7, tools=[TOOL])
     (asked,) = server.asked
@@ -34,7 +34,7 @@ async def test_a_request_goes_to_the_deployment_with_version_and_key(start: Star
     }
 
 
-async def test_the_reply_says_its_usage_and_whether_it_was_cut_off(start: Start, server: StandIn) -> None:
+async def test_the_reply_says_its_usage_and_whether_it_was_cut_off(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("Hel", finish_reason="length"))]
     reply = await ask(await start())
     assert reply["output"][0]["content"][0]["text"] == "Hel"
@@ -42,13 +42,13 @@ async def test_the_reply_says_its_usage_and_whether_it_was_cut_off(start: Start,
     assert reply["usage"]["total_tokens"] == 16
 
 
-async def test_fields_that_the_client_does_not_know_arrive(start: Start, server: StandIn) -> None:
+async def test_fields_that_the_client_does_not_know_arrive(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("Hello"))]
     await ask(await start(extra_body={"a_member_of_tomorrow": {"x": 1}}))
     assert server.asked[0].body["a_member_of_tomorrow"] == {"x": 1}
 
 
-async def test_no_more_requests_at_a_time_than_configured(start: Start, server: StandIn) -> None:
+async def test_no_more_requests_at_a_time_than_configured(start: Start, server: MockServer) -> None:
     together = asyncio.Barrier(2)
 
     async def reply(_asked: Asked) -> Answer:
@@ -62,7 +62,7 @@ async def test_no_more_requests_at_a_time_than_configured(start: Start, server: 
 
 
 async def test_a_busy_deployment_is_asked_again_after_the_time_it_wants(
-    start: Start, server: StandIn, waits: list[float]
+    start: Start, server: MockServer, waits: list[float]
 ) -> None:
     server.answers = [error("429 Too Many Requests", "slow", Retry_After_Ms="10"), as_json(completion("Hello"))]
     await ask(await start())
@@ -74,7 +74,7 @@ async def test_a_busy_deployment_is_asked_again_after_the_time_it_wants(
     ("status", "tries"), [("503 Service Unavailable", OVERLOADED.tries), ("500 Internal Server Error", BROKEN.tries)]
 )
 async def test_tries_are_ours_and_end(
-    start: Start, server: StandIn, waits: list[float], status: str, tries: int
+    start: Start, server: MockServer, waits: list[float], status: str, tries: int
 ) -> None:
     server.answers = [error(status, "not now")]
     found = await failure(await start(), timeout_s=1e6)
@@ -84,7 +84,7 @@ async def test_tries_are_ours_and_end(
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "401 Unauthorized", "404 Not Found"])
-async def test_a_refusal_is_passed_on_at_once_without_the_key(start: Start, server: StandIn, status: str) -> None:
+async def test_a_refusal_is_passed_on_at_once_without_the_key(start: Start, server: MockServer, status: str) -> None:
     server.answers = [error(status, f"I will not, {KEY}")]
     found = await failure(await start())
     assert (found.failure_class, found.retryable) == (gymq.FailureClass.MODEL_FAILED, False)
@@ -92,18 +92,18 @@ async def test_a_refusal_is_passed_on_at_once_without_the_key(start: Start, serv
     assert len(server.asked) == 1
 
 
-async def test_a_full_context_is_an_incomplete_reply(start: Start, server: StandIn) -> None:
+async def test_a_full_context_is_an_incomplete_reply(start: Start, server: MockServer) -> None:
     server.answers = [error("400 Bad Request", "too long", code="context_length_exceeded")]
     assert (await ask(await start()))["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_half_a_body_is_tried_again(start: Start, server: StandIn, waits: list[float]) -> None:
+async def test_half_a_body_is_tried_again(start: Start, server: MockServer, waits: list[float]) -> None:
     server.answers = [Answer(b'{"id": "c', promised=500), as_json(completion("Hello"))]
     await ask(await start())
     assert len(server.asked) == 2
 
 
-async def test_nonsense_is_told(start: Start, server: StandIn) -> None:
+async def test_nonsense_is_told(start: Start, server: MockServer) -> None:
     server.answers = [Answer(b"<html>", headers={"Content-Type": "text/html"})]
     found = await failure(await start())
     assert found.retryable
@@ -112,14 +112,14 @@ async def test_nonsense_is_told(start: Start, server: StandIn) -> None:
 
 async def test_a_dead_endpoint_is_a_failure_worth_another_try(start: Start, waits: list[float]) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        unused.bind(("127.0.0.1", 0))  # bound, but not listening
         found = await failure(await start(openai_base_url=f"http://127.0.0.1:{unused.getsockname()[1]}"))
     assert found.retryable
     assert "cannot connect" in found.message
     assert len(waits) == UNREACHABLE.tries - 1
 
 
-async def test_cancelling_drops_the_connection(start: Start, server: StandIn) -> None:
+async def test_cancelling_drops_the_connection(start: Start, server: MockServer) -> None:
     async def never(_asked: Asked) -> Answer:
         return await asyncio.get_running_loop().create_future()
 

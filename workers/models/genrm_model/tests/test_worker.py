@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from gymq.workers.models.genrm_model.worker import GenRMModel
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, as_json, starting
 from gymq.workers.models.openai_model.tests.replies import completion
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json, starting
 from gymq.workers.models.vllm_model.tests.conftest import ask
 
 import gymq
@@ -21,21 +21,21 @@ Start = Callable[..., Awaitable[GenRMModel]]
 
 
 @pytest.fixture
-async def start(server: StandIn) -> AsyncIterator[Start]:
+async def start(server: MockServer) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
     server.answers = [as_json(completion("2 is better", reasoning="4 is even."))]
     async with starting(GenRMModel, "genrm_model", base_url=server.url, **OPTIONS) as start:
         yield start
 
 
-async def shown(worker: GenRMModel, server: StandIn, metadata: dict[str, str] | None) -> dict[str, Any]:
+async def shown(worker: GenRMModel, server: MockServer, metadata: dict[str, str] | None) -> dict[str, Any]:
     given: dict[str, Any] = {} if metadata is None else {"metadata": metadata}
     await ask(worker, input=[USER], **given)
     return server.asked[-1].body
 
 
 async def test_criterion_and_answers_stand_behind_the_conversation_in_their_roles(
-    start: Start, server: StandIn
+    start: Start, server: MockServer
 ) -> None:
     body = await shown(await start(), server, {**ANSWERS, "principle": "Be right."})
     assert body["messages"] == [
@@ -50,7 +50,7 @@ async def test_criterion_and_answers_stand_behind_the_conversation_in_their_role
     ("options", "principle"), [({}, {"principle": ""}), ({"supports_principle_role": False}, {"principle": "x"})]
 )
 async def test_a_criterion_that_is_empty_or_not_understood_is_left_out(
-    start: Start, server: StandIn, options: dict[str, Any], principle: dict[str, str]
+    start: Start, server: MockServer, options: dict[str, Any], principle: dict[str, str]
 ) -> None:
     body = await shown(await start(**options), server, {**ANSWERS, **principle})
     assert [message["role"] for message in body["messages"]] == ["user", "response_1", "response_2"]
@@ -58,20 +58,20 @@ async def test_a_criterion_that_is_empty_or_not_understood_is_left_out(
 
 @pytest.mark.parametrize("metadata", [None, {"response_1": ""}])
 async def test_only_answers_that_are_there_are_shown_be_they_empty(
-    start: Start, server: StandIn, metadata: dict[str, str] | None
+    start: Start, server: MockServer, metadata: dict[str, str] | None
 ) -> None:
     body = await shown(await start(), server, metadata)
     assert body["messages"][1:] == [{"role": name, "content": ""} for name in metadata or {}]
 
 
-async def test_metadata_is_used_up(start: Start, server: StandIn) -> None:
+async def test_metadata_is_used_up(start: Start, server: MockServer) -> None:
     metadata = {**ANSWERS, "extra_body": '{"top_k": 3}', "note": "not sent"}
     body = await shown(await start(), server, metadata)
     assert "metadata" not in body
     assert body["top_k"] == 3
 
 
-async def test_its_reasoning_is_apart_from_its_verdict(start: Start, server: StandIn) -> None:
+async def test_its_reasoning_is_apart_from_its_verdict(start: Start, server: MockServer) -> None:
     reply = await ask(await start(), input=[USER], metadata=ANSWERS)
     assert [item["type"] for item in reply["output"]] == ["reasoning", "message"]
 

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 from gymq.workers.models.litellm_model.worker import LiteLLMModel
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, starting
 
 KEY = "a-very-secret-key-0123456789"
 
@@ -12,7 +12,7 @@ Start = Callable[..., Awaitable[LiteLLMModel]]
 
 
 @pytest.fixture
-async def start(server: StandIn) -> AsyncIterator[Start]:
+async def start(server: MockServer) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
     options = {"openai_base_url": server.url.removesuffix("/v1"), "openai_api_key": KEY}
     async with starting(LiteLLMModel, **options) as start:

@@ -11,8 +11,8 @@ from gymq.workers.models.litellm_model.tests.conftest import KEY, Start
 from gymq.workers.models.litellm_model.worker import LiteLLMModel
 from gymq.workers.models.openai_model import endpoint
 from gymq.workers.models.openai_model.tests.conftest import ask, failure
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json, error
 
 import gymq
 from gymq.authoring import OptionsError
@@ -103,7 +103,7 @@ PROVIDERS: dict[str, tuple[str, tuple[str, str], list[str], dict[str, Any]]] = {
 
 @needs_library
 @pytest.mark.parametrize("model", PROVIDERS)
-async def test_a_provider_is_asked_in_its_own_dialect(start: Start, server: StandIn, model: str) -> None:
+async def test_a_provider_is_asked_in_its_own_dialect(start: Start, server: MockServer, model: str) -> None:
     path, (header, value), place_of_limit, answer = PROVIDERS[model]
     server.answers = [as_json(answer)]
     region = {"litellm_params": {"aws_region_name": "us-east-1"}} if model.startswith("bedrock") else {}
@@ -123,7 +123,7 @@ async def test_a_provider_is_asked_in_its_own_dialect(start: Start, server: Stan
 
 
 @needs_library
-async def test_a_conversation_with_calls_arrives_whole(start: Start, server: StandIn) -> None:
+async def test_a_conversation_with_calls_arrives_whole(start: Start, server: MockServer) -> None:
     server.answers = [as_json(ANTHROPIC)]
     said = [
         {"role": "user", "content": "1 + 1?"},
@@ -137,7 +137,7 @@ async def test_a_conversation_with_calls_arrives_whole(start: Start, server: Sta
 
 
 @needs_library
-async def test_reasoning_becomes_an_item(start: Start, server: StandIn) -> None:
+async def test_reasoning_becomes_an_item(start: Start, server: MockServer) -> None:
     thinking = {"type": "thinking", "thinking": "Hm.", "signature": "s"}
     server.answers = [as_json({**ANTHROPIC, "content": [thinking, {"type": "text", "text": "Hello"}]})]
     reply = await ask(await start("anthropic/claude-sonnet-4-5"))
@@ -145,7 +145,7 @@ async def test_reasoning_becomes_an_item(start: Start, server: StandIn) -> None:
 
 
 @needs_library
-async def test_a_rate_limit_is_waited_out(start: Start, server: StandIn) -> None:
+async def test_a_rate_limit_is_waited_out(start: Start, server: MockServer) -> None:
     limited = as_json({"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}, "429 Slow")
     server.answers = [limited, as_json(ANTHROPIC)]
     worker = await start("anthropic/claude-sonnet-4-5")
@@ -154,7 +154,7 @@ async def test_a_rate_limit_is_waited_out(start: Start, server: StandIn) -> None
 
 
 @needs_library
-async def test_a_refused_key_can_be_cured_and_is_not_shown(start: Start, server: StandIn) -> None:
+async def test_a_refused_key_can_be_cured_and_is_not_shown(start: Start, server: MockServer) -> None:
     server.answers = [error("401 Unauthorized", f"the key {KEY} is wrong")]
     failed = await failure(await start("openai/gpt-4o"))
     assert (failed.failure_class, failed.curable, failed.retryable) == (gymq.FailureClass.MODEL_FAILED, True, False)
@@ -174,7 +174,7 @@ async def test_a_refused_key_can_be_cured_and_is_not_shown(start: Start, server:
     ],
 )
 async def test_a_full_context_is_an_empty_reply_that_is_incomplete(
-    start: Start, server: StandIn, model: str, answer: dict[str, Any]
+    start: Start, server: MockServer, model: str, answer: dict[str, Any]
 ) -> None:
     server.answers = [as_json(answer, "400 Bad Request")]
     reply = await ask(await start(model))
@@ -182,7 +182,7 @@ async def test_a_full_context_is_an_empty_reply_that_is_incomplete(
 
 
 @needs_library
-async def test_a_bad_request_is_not_repeated(start: Start, server: StandIn) -> None:
+async def test_a_bad_request_is_not_repeated(start: Start, server: MockServer) -> None:
     server.answers = [error("400 Bad Request", "temperature: too high")]
     failed = await failure(await start("openai/gpt-4o"))
     assert (failed.retryable, len(server.asked)) == (False, 1)
@@ -190,13 +190,13 @@ async def test_a_bad_request_is_not_repeated(start: Start, server: StandIn) -> N
 
 
 @needs_library
-async def test_a_server_that_fails_is_asked_again(start: Start, server: StandIn) -> None:
+async def test_a_server_that_fails_is_asked_again(start: Start, server: MockServer) -> None:
     server.answers = [as_json({"error": "oops"}, "500 Oops"), as_json(CHAT)]
     assert (await ask(await start("openai/gpt-4o")))["output"]
 
 
 @needs_library
-async def test_the_deadline_ends_a_request(start: Start, server: StandIn) -> None:
+async def test_the_deadline_ends_a_request(start: Start, server: MockServer) -> None:
     async def never(_asked: Any) -> Any:
         await server.hung_up.wait()
 
@@ -206,7 +206,7 @@ async def test_the_deadline_ends_a_request(start: Start, server: StandIn) -> Non
 
 
 @needs_library
-async def test_headers_and_further_parameters_arrive(start: Start, server: StandIn) -> None:
+async def test_headers_and_further_parameters_arrive(start: Start, server: MockServer) -> None:
     server.answers = [as_json(CHAT)]
     options = {"openai_default_headers": {"x-team": "blue"}, "litellm_params": {"seed": 7}}
     await ask(await start("openai/gpt-4o", **options))

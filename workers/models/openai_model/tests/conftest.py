@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, starting
 from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
@@ -16,7 +16,7 @@ Start = Callable[..., Awaitable[OpenAIModel]]
 
 
 @pytest.fixture
-async def start(server: StandIn) -> AsyncIterator[Start]:
+async def start(server: MockServer) -> AsyncIterator[Start]:
     """Starts workers that ask the server, and stops them."""
     options = {"openai_base_url": server.url, "openai_api_key": KEY, "openai_model": "served"}
     async with starting(OpenAIModel, **options) as start:

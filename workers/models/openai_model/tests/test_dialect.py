@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from gymq.workers.models.openai_model.tests.conftest import Start, ask, failure
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion, response
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 MISSING = (
     error("404 Not Found", "File Not Found"),
@@ -17,7 +17,7 @@ MISSING = (
 )
 
 
-def serve(server: StandIn, **answers: Answer) -> None:
+def serve(server: MockServer, **answers: Answer) -> None:
     """Let the server answer by the last part of the path."""
 
     async def reply(asked: Asked) -> Answer:
@@ -26,13 +26,13 @@ def serve(server: StandIn, **answers: Answer) -> None:
     server.reply = reply
 
 
-def targets(server: StandIn) -> list[str]:
+def targets(server: MockServer) -> list[str]:
     return [asked.target for asked in server.asked]
 
 
 @pytest.mark.parametrize("missing", MISSING)
 async def test_an_endpoint_that_only_knows_chat_is_asked_in_chat(
-    start: Start, server: StandIn, missing: Answer
+    start: Start, server: MockServer, missing: Answer
 ) -> None:
     serve(server, responses=missing, completions=as_json(completion("Hello")))
     worker = await start()
@@ -41,7 +41,7 @@ async def test_an_endpoint_that_only_knows_chat_is_asked_in_chat(
     assert targets(server) == ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]
 
 
-async def test_an_endpoint_with_responses_is_never_asked_in_chat(start: Start, server: StandIn) -> None:
+async def test_an_endpoint_with_responses_is_never_asked_in_chat(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello")), error("404 Not Found", "no such response")]
     worker = await start()
     await ask(worker)
@@ -49,13 +49,13 @@ async def test_an_endpoint_with_responses_is_never_asked_in_chat(start: Start, s
     assert targets(server) == ["/v1/responses"] * 2
 
 
-async def test_a_refusal_of_the_request_says_nothing_of_the_dialect(start: Start, server: StandIn) -> None:
+async def test_a_refusal_of_the_request_says_nothing_of_the_dialect(start: Start, server: MockServer) -> None:
     serve(server, responses=error("400 Bad Request", "no"), completions=as_json(completion("Hello")))
     await failure(await start())
     assert targets(server) == ["/v1/responses"]
 
 
-async def test_a_path_that_refuses_the_request_is_there(start: Start, server: StandIn) -> None:
+async def test_a_path_that_refuses_the_request_is_there(start: Start, server: MockServer) -> None:
     serve(server, responses=MISSING[0], completions=error("400 Bad Request", "no"))
     worker = await start()
     for _ in range(2):
@@ -64,7 +64,7 @@ async def test_a_path_that_refuses_the_request_is_there(start: Start, server: St
 
 
 async def test_with_neither_path_the_failure_is_curable_and_nothing_is_remembered(
-    start: Start, server: StandIn
+    start: Start, server: MockServer
 ) -> None:
     serve(server, responses=MISSING[0], completions=MISSING[0])
     worker = await start()
@@ -75,7 +75,7 @@ async def test_with_neither_path_the_failure_is_curable_and_nothing_is_remembere
     await ask(worker)
 
 
-async def test_a_given_dialect_is_the_only_one_asked_in(start: Start, server: StandIn) -> None:
+async def test_a_given_dialect_is_the_only_one_asked_in(start: Start, server: MockServer) -> None:
     serve(server, responses=MISSING[0], completions=MISSING[0])
     assert "use `--dialect chat`" in (await failure(await start(dialect="responses"))).message
     assert "--dialect" not in (await failure(await start(dialect="chat"))).message
@@ -83,7 +83,7 @@ async def test_a_given_dialect_is_the_only_one_asked_in(start: Start, server: St
 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat"])
-async def test_no_endpoint_sees_the_script_of_a_simulated_model(start: Start, server: StandIn, dialect: str) -> None:
+async def test_no_endpoint_sees_the_script_of_a_simulated_model(start: Start, server: MockServer, dialect: str) -> None:
     server.answers = [as_json(response("Hello") if dialect == "responses" else completion("Hello"))]
     worker = await start(dialect=dialect)
     script = {"simulated_solution": "[]", "simulated_mistake": "[]"}

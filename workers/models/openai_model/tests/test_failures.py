@@ -12,8 +12,8 @@ import pytest
 from gymq.workers.models.openai_model import endpoint
 from gymq.workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
 from gymq.workers.models.openai_model.tests.conftest import KEY, Start, ask, failure
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion, response
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 import gymq
 
@@ -31,7 +31,7 @@ def is_model_failure(found: gymq.RolloutError, *, retryable: bool) -> bool:
 
 @DIALECTS
 async def test_a_busy_endpoint_is_asked_again_after_the_time_it_wants(
-    start: Start, server: StandIn, waits: list[float], dialect: str
+    start: Start, server: MockServer, waits: list[float], dialect: str
 ) -> None:
     busy = error("429 Too Many Requests", "slow down", Retry_After="2")
     server.answers = [busy, busy, good(dialect)]
@@ -41,7 +41,9 @@ async def test_a_busy_endpoint_is_asked_again_after_the_time_it_wants(
     assert min(waits) > 2.0
 
 
-async def test_an_endpoint_that_failed_once_is_asked_again(start: Start, server: StandIn, waits: list[float]) -> None:
+async def test_an_endpoint_that_failed_once_is_asked_again(
+    start: Start, server: MockServer, waits: list[float]
+) -> None:
     server.answers = [error("500 Internal Server Error", "oops"), GOOD]
     await ask(await start())
     assert [asked.body for asked in server.asked] == [server.asked[0].body] * 2
@@ -51,7 +53,7 @@ async def test_an_endpoint_that_failed_once_is_asked_again(start: Start, server:
 @pytest.mark.parametrize(
     ("status", "tries"), [("503 Service Unavailable", OVERLOADED.tries), ("500 Internal Server Error", BROKEN.tries)]
 )
-async def test_tries_end(start: Start, server: StandIn, waits: list[float], status: str, tries: int) -> None:
+async def test_tries_end(start: Start, server: MockServer, waits: list[float], status: str, tries: int) -> None:
     server.answers = [error(status, "not now")]
     found = await failure(await start(), timeout_s=1e6)
     assert is_model_failure(found, retryable=True)
@@ -59,7 +61,7 @@ async def test_tries_end(start: Start, server: StandIn, waits: list[float], stat
     assert len(server.asked) == tries
 
 
-async def test_no_try_is_waited_for_beyond_the_deadline(start: Start, server: StandIn) -> None:
+async def test_no_try_is_waited_for_beyond_the_deadline(start: Start, server: MockServer) -> None:
     server.answers = [error("503 Service Unavailable", "loading", Retry_After="600")]
     found = await failure(await start(), timeout_s=30.0)
     assert is_model_failure(found, retryable=True)
@@ -71,7 +73,7 @@ async def test_no_try_is_waited_for_beyond_the_deadline(start: Start, server: St
 @pytest.mark.parametrize(
     "status", ["400 Bad Request", "401 Unauthorized", "403 Forbidden", "404 Not Found", "422 Unprocessable Entity"]
 )
-async def test_a_refusal_is_passed_on_at_once(start: Start, server: StandIn, status: str, dialect: str) -> None:
+async def test_a_refusal_is_passed_on_at_once(start: Start, server: MockServer, status: str, dialect: str) -> None:
     server.answers = [error(status, "I will not")]
     found = await failure(await start(dialect=dialect))
     assert is_model_failure(found, retryable=False)
@@ -79,7 +81,7 @@ async def test_a_refusal_is_passed_on_at_once(start: Start, server: StandIn, sta
     assert len(server.asked) == 1
 
 
-async def test_a_used_up_quota_is_not_waited_for(start: Start, server: StandIn) -> None:
+async def test_a_used_up_quota_is_not_waited_for(start: Start, server: MockServer) -> None:
     server.answers = [error("429 Too Many Requests", "pay first", code="insufficient_quota")]
     found = await failure(await start())
     assert is_model_failure(found, retryable=False)
@@ -98,7 +100,7 @@ async def test_a_used_up_quota_is_not_waited_for(start: Start, server: StandIn) 
     ],
 )
 async def test_a_wrong_configuration_is_curable_and_the_cure_is_named(
-    start: Start, server: StandIn, status: str, cure: str
+    start: Start, server: MockServer, status: str, cure: str
 ) -> None:
     server.answers = [error(status, "no")]
     found = await failure(await start())
@@ -107,19 +109,21 @@ async def test_a_wrong_configuration_is_curable_and_the_cure_is_named(
     assert f"{status}: no; {cure}" in found.message
 
 
-async def test_a_url_without_its_version_is_named_as_such(start: Start, server: StandIn) -> None:
+async def test_a_url_without_its_version_is_named_as_such(start: Start, server: MockServer) -> None:
     server.answers = [error("404 Not Found", "no")]
     found = await failure(await start(openai_base_url=server.url.removesuffix("/v1")))
     assert "check the URL, most end with /v1, and the model's name" in found.message
 
 
 @pytest.mark.parametrize("status", ["400 Bad Request", "422 Unprocessable Entity", "500 Internal Server Error"])
-async def test_a_refused_request_is_not_curable(start: Start, server: StandIn, waits: list[float], status: str) -> None:
+async def test_a_refused_request_is_not_curable(
+    start: Start, server: MockServer, waits: list[float], status: str
+) -> None:
     server.answers = [error(status, "no")]
     assert not (await failure(await start())).curable
 
 
-async def test_a_web_page_is_curable(start: Start, server: StandIn) -> None:
+async def test_a_web_page_is_curable(start: Start, server: MockServer) -> None:
     server.answers = [Answer(b"<html>", headers={"Content-Type": "text/html"})]
     found = await failure(await start())
     assert found.curable
@@ -128,7 +132,7 @@ async def test_a_web_page_is_curable(start: Start, server: StandIn) -> None:
     )
 
 
-async def test_redirects_are_not_followed(start: Start, server: StandIn) -> None:
+async def test_redirects_are_not_followed(start: Start, server: MockServer) -> None:
     server.answers = [Answer(b"", "302 Found", {"Location": "https://elsewhere.example/"})]
     found = await failure(await start())
     assert is_model_failure(found, retryable=False)
@@ -149,7 +153,7 @@ async def test_redirects_are_not_followed(start: Start, server: StandIn) -> None
         (b"[" * 5000, "[["),
     ],
 )
-async def test_error_bodies_of_any_form_are_told(start: Start, server: StandIn, body: bytes, sentence: str) -> None:
+async def test_error_bodies_of_any_form_are_told(start: Start, server: MockServer, body: bytes, sentence: str) -> None:
     server.answers = [Answer(body, "400 Bad Request")]
     found = await failure(await start())
     assert is_model_failure(found, retryable=False)
@@ -158,7 +162,7 @@ async def test_error_bodies_of_any_form_are_told(start: Start, server: StandIn, 
 
 
 async def test_the_key_is_in_no_message_and_no_log(
-    start: Start, server: StandIn, caplog: pytest.LogCaptureFixture
+    start: Start, server: MockServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
     worker = await start(openai_default_headers={"X-Other": "other-secret-value"})
@@ -184,7 +188,7 @@ OVERFLOWS = [
 @DIALECTS
 @pytest.mark.parametrize("answer", OVERFLOWS)
 async def test_a_full_context_is_an_incomplete_reply(
-    start: Start, server: StandIn, answer: Answer, dialect: str
+    start: Start, server: MockServer, answer: Answer, dialect: str
 ) -> None:
     server.answers = [answer]
     reply = await ask(await start(dialect=dialect))
@@ -193,7 +197,7 @@ async def test_a_full_context_is_an_incomplete_reply(
     assert len(server.asked) == 1
 
 
-async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(start: Start, server: StandIn) -> None:
+async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(start: Start, server: MockServer) -> None:
     server.answers = [error("400 Bad Request", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.")]
     assert is_model_failure(await failure(await start(dialect="chat")), retryable=False)
 
@@ -216,7 +220,7 @@ async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(st
     ],
 )
 async def test_nonsense_is_told_and_never_a_reply(
-    start: Start, server: StandIn, answer: Answer, sentence: str, dialect: str
+    start: Start, server: MockServer, answer: Answer, sentence: str, dialect: str
 ) -> None:
     server.answers = [answer]
     found = await failure(await start(dialect=dialect))
@@ -239,7 +243,7 @@ async def test_nonsense_is_told_and_never_a_reply(
     ],
 )
 async def test_a_reply_with_a_wrong_field_is_told_by_name(
-    start: Start, server: StandIn, member: str, value: Any
+    start: Start, server: MockServer, member: str, value: Any
 ) -> None:
     server.answers = [as_json({**response("Hello"), member: value})]
     found = await failure(await start())
@@ -249,7 +253,7 @@ async def test_a_reply_with_a_wrong_field_is_told_by_name(
 
 @pytest.mark.parametrize(("code", "retryable"), [("server_error", True), ("invalid_prompt", False)])
 async def test_a_failed_reply_is_a_failure_with_its_message(
-    start: Start, server: StandIn, code: str, retryable: bool
+    start: Start, server: MockServer, code: str, retryable: bool
 ) -> None:
     failed = {**response("ignored"), "status": "failed", "error": {"code": code, "message": "it went wrong"}}
     server.answers = [as_json(failed)]
@@ -258,7 +262,7 @@ async def test_a_failed_reply_is_a_failure_with_its_message(
     assert "it went wrong" in found.message
 
 
-async def test_half_a_body_is_tried_again_and_then_told(start: Start, server: StandIn, waits: list[float]) -> None:
+async def test_half_a_body_is_tried_again_and_then_told(start: Start, server: MockServer, waits: list[float]) -> None:
     server.answers = [Answer(b'{"id": "resp', promised=500)]
     found = await failure(await start())
     assert is_model_failure(found, retryable=True)
@@ -266,7 +270,7 @@ async def test_half_a_body_is_tried_again_and_then_told(start: Start, server: St
     assert len(server.asked) == BROKEN.tries
 
 
-async def test_a_broken_connection_is_made_again(start: Start, server: StandIn, waits: list[float]) -> None:
+async def test_a_broken_connection_is_made_again(start: Start, server: MockServer, waits: list[float]) -> None:
     server.answers = [Answer(b'{"id": "resp', promised=500), GOOD]
     assert (await ask(await start()))["output"][0]["content"][0]["text"] == "Hello"
 
@@ -285,7 +289,9 @@ async def test_what_is_no_http_is_told(start: Start, waits: list[float]) -> None
     assert "the connection broke off" in found.message
 
 
-async def test_a_reply_without_end_is_stopped(start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_reply_without_end_is_stopped(
+    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(endpoint, "MAX_REPLY_BYTES", 1000)
     server.answers = [Answer(json.dumps(response("x" * 5000)).encode())]
     assert "longer than 1000 bytes" in (await failure(await start())).message
@@ -305,7 +311,7 @@ async def test_a_dead_endpoint_is_a_failure_worth_another_try(
     start: Start, waits: list[float], base_url: str, cure: str
 ) -> None:
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        unused.bind(("127.0.0.1", 0))  # bound, but not listening
         found = await failure(await start(openai_base_url=base_url.format(free=unused.getsockname()[1])))
     assert is_model_failure(found, retryable=True)
     assert found.curable
@@ -339,7 +345,7 @@ async def test_a_handshake_that_does_not_end_is_a_dead_endpoint(
     assert "cannot connect" in found.message
 
 
-async def test_an_endpoint_that_hangs_ends_with_the_deadline(start: Start, server: StandIn) -> None:
+async def test_an_endpoint_that_hangs_ends_with_the_deadline(start: Start, server: MockServer) -> None:
     server.reply = _never
     found = await failure(await start(), timeout_s=3.0)
     assert found.failure_class == gymq.FailureClass.DEADLINE_EXCEEDED
@@ -347,7 +353,7 @@ async def test_an_endpoint_that_hangs_ends_with_the_deadline(start: Start, serve
     await asyncio.wait_for(server.hung_up.wait(), 60)
 
 
-async def test_cancelling_drops_the_connection(start: Start, server: StandIn) -> None:
+async def test_cancelling_drops_the_connection(start: Start, server: MockServer) -> None:
     arrived = asyncio.Event()
 
     async def never(_asked: Asked) -> Answer:
@@ -363,7 +369,7 @@ async def test_cancelling_drops_the_connection(start: Start, server: StandIn) ->
     await asyncio.wait_for(server.hung_up.wait(), 60)
 
 
-async def test_requests_that_cannot_be_said_are_the_rows_fault(start: Start, server: StandIn) -> None:
+async def test_requests_that_cannot_be_said_are_the_rows_fault(start: Start, server: MockServer) -> None:
     worker = await start(dialect="chat")
     found = await failure(worker, tool_choice={"type": "function", "name": "f"}, tools=[])
     assert found.failure_class == gymq.FailureClass.INVALID_TASK
@@ -377,7 +383,7 @@ async def _never(_asked: Asked) -> Answer:
 
 
 async def test_what_is_waited_for_names_the_host_and_the_status_while_it_is(
-    start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
+    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asleep = asyncio.Event()
     awake = asyncio.Event()

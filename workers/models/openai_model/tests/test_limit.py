@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 import pytest
 from gymq.workers.models.openai_model.limit import AdaptiveLimit
 from gymq.workers.models.openai_model.tests.conftest import Start, ask
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import response
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 
 
 class Holder:
@@ -147,7 +147,7 @@ async def test_a_lower_limit_lets_what_runs_end_and_a_higher_one_lets_waiting_on
     assert holder.inside == [3, 4]
 
 
-def only(capacity: int, server: StandIn) -> Callable[[Asked], Awaitable[Answer]]:
+def only(capacity: int, server: MockServer) -> Callable[[Asked], Awaitable[Answer]]:
     """An endpoint that answers 429 to what exceeds its capacity."""
 
     async def reply(_asked: Asked) -> Answer:
@@ -160,7 +160,7 @@ def only(capacity: int, server: StandIn) -> Callable[[Asked], Awaitable[Answer]]
 
 
 async def test_an_endpoint_that_is_too_small_gets_everything_answered(
-    start: Start, server: StandIn, waits: list[float]
+    start: Start, server: MockServer, waits: list[float]
 ) -> None:
     server.reply = only(3, server)
     worker = await start(max_concurrent_requests=64)

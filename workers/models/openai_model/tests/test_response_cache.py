@@ -12,8 +12,8 @@ import pytest
 from gymq.workers.models.openai_model import response_cache
 from gymq.workers.models.openai_model.response_cache import MARK, ResponseCache
 from gymq.workers.models.openai_model.tests.conftest import Start
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import response
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json, error
 from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
@@ -21,7 +21,7 @@ from gymq.protocol.tokens import pack
 
 
 @pytest.fixture(autouse=True)
-def _numbered(server: StandIn) -> None:
+def _numbered(server: MockServer) -> None:
     """Every answer is another one."""
 
     async def reply(_asked: Asked) -> Answer:
@@ -41,7 +41,7 @@ async def said(worker: OpenAIModel, rollout: str = "first/0/0", attempt: int = 1
 
 
 async def test_another_run_gets_the_same_answer_without_a_request(
-    start: Start, server: StandIn, tmp_path: Path
+    start: Start, server: MockServer, tmp_path: Path
 ) -> None:
     first, second = await start(cache=str(tmp_path)), await start(cache=str(tmp_path))
     assert await said(first, "first/3/1") == await said(second, "second/3/1") == "answer 1"
@@ -49,7 +49,7 @@ async def test_another_run_gets_the_same_answer_without_a_request(
 
 
 async def test_without_the_option_nothing_is_kept(
-    start: Start, server: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    start: Start, server: MockServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     worker = await start()
@@ -66,7 +66,7 @@ async def test_true_keeps_answers_in_the_current_folder(
 
 
 async def test_the_samples_of_a_row_stay_different_and_keep_their_places(
-    start: Start, server: StandIn, tmp_path: Path
+    start: Start, server: MockServer, tmp_path: Path
 ) -> None:
     worker = await start(cache=str(tmp_path))
     once = [await said(worker, f"first/0/{sample}") for sample in range(16)]
@@ -85,7 +85,7 @@ async def test_the_samples_of_a_row_stay_different_and_keep_their_places(
     ],
 )
 async def test_whatever_changes_the_answer_is_asked_for_again(
-    start: Start, server: StandIn, tmp_path: Path, options: dict[str, Any], params: dict[str, Any], rollout: str
+    start: Start, server: MockServer, tmp_path: Path, options: dict[str, Any], params: dict[str, Any], rollout: str
 ) -> None:
     await said(await start(cache=str(tmp_path)))
     assert await said(await start(cache=str(tmp_path), **options), rollout, **params) == "answer 2"
@@ -109,7 +109,7 @@ async def test_new_weights_answer_again(start: Start, tmp_path: Path) -> None:
 
 
 async def test_a_session_that_asks_twice_gets_two_answers_and_so_does_the_next_run(
-    start: Start, server: StandIn, tmp_path: Path
+    start: Start, server: MockServer, tmp_path: Path
 ) -> None:
     worker = await start(cache=str(tmp_path))
     votes = [await said(worker) for _ in range(3)]
@@ -128,7 +128,7 @@ async def test_a_new_attempt_at_a_rollout_pays_for_nothing_twice(start: Start, t
     assert await said(worker, attempt=1) == await said(worker, attempt=2)
 
 
-async def test_a_failure_is_not_kept(start: Start, server: StandIn, tmp_path: Path) -> None:
+async def test_a_failure_is_not_kept(start: Start, server: MockServer, tmp_path: Path) -> None:
     worker = await start(cache=str(tmp_path))
     good = server.reply
 

@@ -10,8 +10,8 @@ import openai.types.responses
 import pydantic
 import pytest
 from gymq.workers.models.openai_model.tests.conftest import KEY, Start, ask
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json
 from gymq.workers.models.openai_model.tests.replies import USAGE, completion, response
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
@@ -43,7 +43,7 @@ def checked_request(asked: Asked) -> dict[str, Any]:
     return asked.body
 
 
-async def test_a_responses_request_is_passed_on_and_so_is_its_reply(start: Start, server: StandIn) -> None:
+async def test_a_responses_request_is_passed_on_and_so_is_its_reply(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("I add.", CALL))]
     reply = await ask(await start(), input=CONVERSATION, tools=[TOOL], temperature=0.5, max_output_tokens=10)
     assert reply == response("I add.", CALL)
@@ -54,7 +54,7 @@ async def test_a_responses_request_is_passed_on_and_so_is_its_reply(start: Start
     assert body["tools"] == [TOOL]
 
 
-async def test_a_chat_request_is_converted_and_so_is_its_reply(start: Start, server: StandIn) -> None:
+async def test_a_chat_request_is_converted_and_so_is_its_reply(start: Start, server: MockServer) -> None:
     call = {"id": "call_2", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     server.answers = [as_json(completion("I add.", tool_calls=[call]))]
     reply = await ask(await start(dialect="chat"), input=CONVERSATION, tools=[TOOL], max_output_tokens=10)
@@ -69,14 +69,14 @@ async def test_a_chat_request_is_converted_and_so_is_its_reply(start: Start, ser
     assert (body["model"], body["max_tokens"]) == ("served", 10)
 
 
-async def test_a_chat_reply_that_was_cut_is_incomplete(start: Start, server: StandIn) -> None:
+async def test_a_chat_reply_that_was_cut_is_incomplete(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("I ad", finish_reason="length"))]
     reply = await ask(await start(dialect="chat"))
     assert reply["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
 @pytest.mark.parametrize("member", ["reasoning_content", "reasoning"])
-async def test_separate_reasoning_of_a_chat_reply_is_an_item(start: Start, server: StandIn, member: str) -> None:
+async def test_separate_reasoning_of_a_chat_reply_is_an_item(start: Start, server: MockServer, member: str) -> None:
     server.answers = [as_json(completion("2", **{member: "One and one."}))]
     reply = await ask(await start(dialect="chat"))
     assert [item["type"] for item in reply["output"]] == ["reasoning", "message"]
@@ -84,13 +84,13 @@ async def test_separate_reasoning_of_a_chat_reply_is_an_item(start: Start, serve
     assert reply["output"][1]["content"][0]["text"] == "2"
 
 
-async def test_think_tags_in_the_text_of_a_chat_reply_stay_text(start: Start, server: StandIn) -> None:
+async def test_think_tags_in_the_text_of_a_chat_reply_stay_text(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("<think>hm</think>2"))]
     reply = await ask(await start(dialect="chat"))
     assert reply["output"][0]["content"][0]["text"] == "<think>hm</think>2"
 
 
-async def test_the_key_and_the_headers_are_sent(start: Start, server: StandIn) -> None:
+async def test_the_key_and_the_headers_are_sent(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello"))]
     await ask(await start(openai_default_headers={"X-Team": "blue"}))
     headers = server.asked[0].headers
@@ -99,14 +99,16 @@ async def test_the_key_and_the_headers_are_sent(start: Start, server: StandIn) -
     assert headers["content-type"] == "application/json"
 
 
-async def test_a_given_authorization_header_wins(start: Start, server: StandIn) -> None:
+async def test_a_given_authorization_header_wins(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello"))]
     await ask(await start(openai_default_headers={"authorization": "Token 1234"}))
     assert server.asked[0].headers["authorization"] == "Token 1234"
 
 
 @pytest.mark.parametrize("dialect", ["responses", "chat"])
-async def test_the_extra_body_fills_what_the_request_does_not_set(start: Start, server: StandIn, dialect: str) -> None:
+async def test_the_extra_body_fills_what_the_request_does_not_set(
+    start: Start, server: MockServer, dialect: str
+) -> None:
     server.answers = [as_json(response("Hello") if dialect == "responses" else completion("Hello"))]
     extra = {"temperature": 0.9, "top_k": 20, "top_p": 0.8, "model": "ignored"}
     worker = await start(dialect=dialect, extra_body=extra)
@@ -115,13 +117,13 @@ async def test_the_extra_body_fills_what_the_request_does_not_set(start: Start, 
     assert (body["temperature"], body["top_k"], body["top_p"], body["model"]) == (0.1, 20, 0.8, "served")
 
 
-async def test_reasoning_in_the_history_is_dropped_if_wanted(start: Start, server: StandIn) -> None:
+async def test_reasoning_in_the_history_is_dropped_if_wanted(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello"))]
     await ask(await start(drop_input_reasoning_items=True), input=CONVERSATION)
     assert server.asked[0].body["input"] == [CONVERSATION[0], CALL, OUTPUT]
 
 
-async def test_token_ids_of_another_engine_are_not_sent(start: Start, server: StandIn) -> None:
+async def test_token_ids_of_another_engine_are_not_sent(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello"))]
     tokens = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.5]}
     history = {"output": [{**CALL, **tokens}]}
@@ -130,14 +132,14 @@ async def test_token_ids_of_another_engine_are_not_sent(start: Start, server: St
     assert server.asked[0].body["input"] == [CONVERSATION[0], CALL, OUTPUT]
 
 
-async def test_a_slash_at_the_end_of_the_url_does_not_matter(start: Start, server: StandIn) -> None:
+async def test_a_slash_at_the_end_of_the_url_does_not_matter(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello"))]
     await ask(await start(openai_base_url=f"{server.url}/"))
     assert server.asked[0].target == "/v1/responses"
 
 
 async def test_the_proxy_of_the_environment_is_used(
-    start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
+    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{server.port}")
     monkeypatch.setenv("no_proxy", "localhost")
@@ -157,7 +159,7 @@ class Gate:
         return as_json(response("Hello"))
 
 
-async def test_no_more_requests_than_allowed_are_on_their_way(start: Start, server: StandIn) -> None:
+async def test_no_more_requests_than_allowed_are_on_their_way(start: Start, server: MockServer) -> None:
     gate = Gate()
     server.reply = gate.reply
     worker = await start(max_concurrent_requests=3)
@@ -169,7 +171,7 @@ async def test_no_more_requests_than_allowed_are_on_their_way(start: Start, serv
     assert len(server.asked) == 10
 
 
-async def test_without_a_limit_all_requests_are_on_their_way(start: Start, server: StandIn) -> None:
+async def test_without_a_limit_all_requests_are_on_their_way(start: Start, server: MockServer) -> None:
     gate = Gate()
     server.reply = gate.reply
     worker = await start()
@@ -179,7 +181,7 @@ async def test_without_a_limit_all_requests_are_on_their_way(start: Start, serve
     await asyncio.gather(*asking)
 
 
-async def test_cancelled_waiters_do_not_hold_a_place(start: Start, server: StandIn) -> None:
+async def test_cancelled_waiters_do_not_hold_a_place(start: Start, server: MockServer) -> None:
     gate = Gate()
     server.reply = gate.reply
     worker = await start(max_concurrent_requests=1)
@@ -195,7 +197,7 @@ async def test_cancelled_waiters_do_not_hold_a_place(start: Start, server: Stand
     assert len(server.asked) == 3
 
 
-async def test_waiting_for_a_place_counts_towards_the_deadline(start: Start, server: StandIn) -> None:
+async def test_waiting_for_a_place_counts_towards_the_deadline(start: Start, server: MockServer) -> None:
     server.reply = Gate().reply
     worker = await start(max_concurrent_requests=1)
     running = asyncio.create_task(ask(worker))
@@ -206,7 +208,7 @@ async def test_waiting_for_a_place_counts_towards_the_deadline(start: Start, ser
 
 
 async def test_a_wait_between_tries_does_not_hold_a_place(
-    start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
+    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     between = asyncio.Event()
 

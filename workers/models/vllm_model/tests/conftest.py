@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, starting
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, starting
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
@@ -16,7 +16,7 @@ Start = Callable[..., Awaitable[VLLMModel]]
 
 
 @pytest.fixture
-async def start(server: StandIn) -> AsyncIterator[Start]:
+async def start(server: MockServer) -> AsyncIterator[Start]:
     """Starts workers that ask the server unless options name another, and stops them."""
     async with starting(
         VLLMModel,

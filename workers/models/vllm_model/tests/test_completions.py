@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.models.openai_model.tests.stand_in import StandIn, as_json
+from gymq.workers.models.openai_model.tests.mock_server import MockServer, as_json
 from gymq.workers.models.vllm_model.tests.conftest import Start, ask, failure
 
 import gymq
@@ -36,7 +36,9 @@ LOGPROBS = {
 }
 
 
-async def test_the_text_of_the_messages_is_the_prompt_and_what_follows_the_reply(start: Start, server: StandIn) -> None:
+async def test_the_text_of_the_messages_is_the_prompt_and_what_follows_the_reply(
+    start: Start, server: MockServer
+) -> None:
     server.answers = [as_json(continued(" 4"))]
     shots = [{"role": "system", "content": "1 + 1 = 2"}, {"role": "user", "content": [_text("2 + "), _text("2 =")]}]
     reply = await ask(await start(use_completions_api=True), input=shots, temperature=0.5, max_output_tokens=3)
@@ -51,26 +53,26 @@ def _text(text: str) -> dict[str, str]:
     return {"type": "input_text", "text": text}
 
 
-async def test_pins_and_extra_fields_are_sent(start: Start, server: StandIn) -> None:
+async def test_pins_and_extra_fields_are_sent(start: Start, server: MockServer) -> None:
     server.answers = [as_json(continued(" 4"))]
     worker = await start(use_completions_api=True, extra_body={"stop": ["\n"]}, sampling_overrides={"temperature": 0.0})
     await ask(worker, input=[USER], temperature=0.9)
     assert (server.asked[0].body["stop"], server.asked[0].body["temperature"]) == (["\n"], 0.0)
 
 
-async def test_a_text_that_was_cut_off_is_an_incomplete_reply(start: Start, server: StandIn) -> None:
+async def test_a_text_that_was_cut_off_is_an_incomplete_reply(start: Start, server: MockServer) -> None:
     server.answers = [as_json(continued(" 4", finish_reason="length"))]
     reply = await ask(await start(use_completions_api=True))
     assert reply["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_an_overflow_is_an_incomplete_reply(start: Start, server: StandIn) -> None:
+async def test_an_overflow_is_an_incomplete_reply(start: Start, server: MockServer) -> None:
     server.answers = [as_json({"message": "maximum context length is 8 tokens"}, "400 Bad Request")]
     reply = await ask(await start(use_completions_api=True))
     assert reply["incomplete_details"] == {"reason": "max_output_tokens"}
 
 
-async def test_ids_come_from_names_and_the_tokenizer_of_the_engine(start: Start, server: StandIn) -> None:
+async def test_ids_come_from_names_and_the_tokenizer_of_the_engine(start: Start, server: MockServer) -> None:
     server.answers = [as_json(continued(" 4", logprobs=LOGPROBS)), as_json({"tokens": [1, 2, 3]})]
     reply = await ask(await start(use_completions_api=True, return_token_id_information=True), input=[USER])
     assert {name: list(reply["output"][-1][name]) for name in TOKENS} == TOKENS
@@ -79,7 +81,7 @@ async def test_ids_come_from_names_and_the_tokenizer_of_the_engine(start: Start,
     assert (tokenize.target, tokenize.body) == ("/tokenize", {"model": "served", "prompt": "2 + 2 ="})
 
 
-async def test_ids_in_the_reply_save_the_second_call(start: Start, server: StandIn) -> None:
+async def test_ids_in_the_reply_save_the_second_call(start: Start, server: MockServer) -> None:
     server.answers = [as_json(continued(" 4", logprobs=LOGPROBS, token_ids=[11, 12], prompt_token_ids=[1, 2, 3]))]
     worker = await start(
         use_completions_api=True, return_token_id_information=True, request_prompt_and_generation_token_ids=True
@@ -89,7 +91,9 @@ async def test_ids_in_the_reply_save_the_second_call(start: Start, server: Stand
     assert (len(server.asked), server.asked[0].body["return_token_ids"]) == (1, True)
 
 
-async def test_the_engine_renders_its_template_to_tokens_that_are_then_continued(start: Start, server: StandIn) -> None:
+async def test_the_engine_renders_its_template_to_tokens_that_are_then_continued(
+    start: Start, server: MockServer
+) -> None:
     server.answers = [as_json({"tokens": [1, 2, 3]}), as_json(continued(" 4", logprobs=LOGPROBS))]
     worker = await start(
         use_completions_api=True,
@@ -104,7 +108,9 @@ async def test_the_engine_renders_its_template_to_tokens_that_are_then_continued
     assert {name: list(reply["output"][-1][name]) for name in TOKENS} == TOKENS
 
 
-async def test_a_tokenizer_of_its_own_renders_without_the_engine(start: Start, server: StandIn, tmp_path: Path) -> None:
+async def test_a_tokenizer_of_its_own_renders_without_the_engine(
+    start: Start, server: MockServer, tmp_path: Path
+) -> None:
     pytest.importorskip("transformers", reason="pip install 'gymq[chat-template]'")
     _write_tokenizer(tmp_path)
     server.answers = [as_json(continued(" 4"))]
@@ -143,7 +149,7 @@ async def test_a_tokenizer_that_is_not_there_is_told_at_the_start(start: Start, 
     ],
 )
 async def test_what_plain_text_cannot_say_is_refused(
-    start: Start, server: StandIn, params: dict[str, Any], path: str
+    start: Start, server: MockServer, params: dict[str, Any], path: str
 ) -> None:
     found = await failure(await start(use_completions_api=True), **params)
     assert found.failure_class is gymq.FailureClass.INVALID_TASK
@@ -159,7 +165,7 @@ async def test_what_plain_text_cannot_say_is_refused(
         continued("a", logprobs={"tokens": ["token_id:1"], "token_logprobs": []}),
     ],
 )
-async def test_nonsense_is_told(start: Start, server: StandIn, answer: dict[str, Any]) -> None:
+async def test_nonsense_is_told(start: Start, server: MockServer, answer: dict[str, Any]) -> None:
     server.answers = [as_json(answer)]
     found = await failure(await start(use_completions_api=True))
     assert found.failure_class is gymq.FailureClass.MODEL_FAILED

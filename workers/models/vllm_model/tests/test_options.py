@@ -25,7 +25,7 @@ GOOD = {
         ({"base_url": "localhost:8000/v1"}, "base_url: expected a URL"),
         ({"base_url": ["http://a/v1", "ftp://b/v1"]}, "base_url: expected a URL"),
         ({"base_url": []}, "base_url: empty"),
-        ({"base_url": "http://user:pass@host/v1"}, "base_url: no user"),
+        ({"base_url": "http://user:pass@host/v1"}, "base_url: the URL must not have a user"),
         ({"api_key": ""}, "api_key: empty"),
         ({"default_headers": {"X Y": "1"}}, "default_headers: 'X Y'"),
         ({"default_headers": {"X": "a\r\nb"}}, "default_headers: the value of X"),

@@ -7,8 +7,8 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json
 from gymq.workers.models.openai_model.tests.replies import completion, response
-from gymq.workers.models.openai_model.tests.stand_in import Answer, Asked, StandIn, as_json
 from gymq.workers.models.vllm_model.ring import Ring
 from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
 
@@ -41,7 +41,7 @@ def sampled(text: str, **members: Any) -> dict[str, Any]:
     return reply
 
 
-async def test_key_headers_and_path(start: Start, server: StandIn) -> None:
+async def test_key_headers_and_path(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("Hello"))]
     await ask(await start(default_headers={"x-team": "blue"}))
     (asked,) = server.asked
@@ -49,14 +49,14 @@ async def test_key_headers_and_path(start: Start, server: StandIn) -> None:
     assert (asked.headers["authorization"], asked.headers["x-team"]) == (f"Bearer {KEY}", "blue")
 
 
-async def test_a_base_url_without_v1_is_used_as_it_is(start: Start, server: StandIn) -> None:
+async def test_a_base_url_without_v1_is_used_as_it_is(start: Start, server: MockServer) -> None:
     server.answers = [as_json(sampled("Hello")), as_json({"tokens": [1, 2, 3]})]
     base_url = server.url.removesuffix("/v1") + "/engine/"
     await ask(await start(base_url=base_url, return_token_id_information=True))
     assert [asked.target for asked in server.asked] == ["/engine/chat/completions", "/engine/tokenize"]
 
 
-async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server: StandIn) -> None:
+async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server: MockServer) -> None:
     call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     server.answers = [
         as_json(sampled("", reasoning="One and one.", tool_calls=[call])),
@@ -78,7 +78,7 @@ async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server
     assert (history[1]["reasoning"], history[1]["content"]) == ("One and one.", "")
 
 
-async def test_a_conversation_that_is_remembered_is_sent_as_one_that_is_not(start: Start, server: StandIn) -> None:
+async def test_a_conversation_that_is_remembered_is_sent_as_one_that_is_not(start: Start, server: MockServer) -> None:
     worker = await start(replace_developer_role_with_system=True)
     call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
     replies = [completion("", tool_calls=[call]), completion("<think>Two.</think>2"), completion("3")]
@@ -102,7 +102,9 @@ async def test_a_conversation_that_is_remembered_is_sent_as_one_that_is_not(star
     assert len(sent[0][-1]["messages"]) == 6
 
 
-async def test_of_a_conversation_that_is_remembered_only_new_items_are_checked(start: Start, server: StandIn) -> None:
+async def test_of_a_conversation_that_is_remembered_only_new_items_are_checked(
+    start: Start, server: MockServer
+) -> None:
     worker = await start()
     server.answers = [as_json(completion("2")), as_json(completion("3")), as_json(completion("4"))]
     first = gymq.ModelRequest({"input": [USER]}, "run/0/0/1", "run/0/0", 30.0)
@@ -116,7 +118,7 @@ async def test_of_a_conversation_that_is_remembered_only_new_items_are_checked(s
         await worker.respond(gymq.ModelRequest({"input": wrong}, "s", "r", 30.0, ModelMemory(first.memory.kept)))
 
 
-async def test_ids_in_the_reply_save_the_second_call(start: Start, server: StandIn) -> None:
+async def test_ids_in_the_reply_save_the_second_call(start: Start, server: MockServer) -> None:
     reply = sampled("Hello")
     reply["prompt_token_ids"], reply["choices"][0]["token_ids"] = [1, 2, 3], [11, 12]
     server.answers = [as_json(reply)]
@@ -127,7 +129,7 @@ async def test_ids_in_the_reply_save_the_second_call(start: Start, server: Stand
     assert server.asked[0].body["return_token_ids"] is True
 
 
-async def test_ids_that_differ_are_a_failure_that_names_the_engine(start: Start, server: StandIn) -> None:
+async def test_ids_that_differ_are_a_failure_that_names_the_engine(start: Start, server: MockServer) -> None:
     reply = sampled("Hello")
     reply["prompt_token_ids"], reply["choices"][0]["token_ids"] = [1, 2, 3], [11, 13]
     server.answers = [as_json(reply)]
@@ -146,7 +148,7 @@ async def test_ids_that_differ_are_a_failure_that_names_the_engine(start: Start,
     ],
 )
 @pytest.mark.parametrize("native", [False, True])
-async def test_an_overflow_is_an_incomplete_reply(start: Start, server: StandIn, message: str, native: bool) -> None:
+async def test_an_overflow_is_an_incomplete_reply(start: Start, server: MockServer, message: str, native: bool) -> None:
     body = {"object": "error", "message": message, "type": "BadRequestError", "code": 400}
     server.answers = [as_json(body, "400 Bad Request")]
     reply = await ask(await start(is_responses_native=native))
@@ -155,7 +157,7 @@ async def test_an_overflow_is_an_incomplete_reply(start: Start, server: StandIn,
 
 
 @pytest.mark.parametrize("status", ["404 Not Found", "422 Unprocessable Entity", "400 Bad Request"])
-async def test_another_refusal_is_a_failure(start: Start, server: StandIn, status: str) -> None:
+async def test_another_refusal_is_a_failure(start: Start, server: MockServer, status: str) -> None:
     text = "no such thing" if status.startswith("400") else "maximum context length"
     server.answers = [as_json({"message": text}, status)]
     found = await failure(await start())
@@ -164,7 +166,7 @@ async def test_another_refusal_is_a_failure(start: Start, server: StandIn, statu
     assert len(server.asked) == 1
 
 
-async def test_an_overflow_of_the_tokenizer_is_a_failure(start: Start, server: StandIn) -> None:
+async def test_an_overflow_of_the_tokenizer_is_a_failure(start: Start, server: MockServer) -> None:
     refusal = as_json({"message": "maximum context length"}, "400 Bad Request")
     server.answers = [as_json(sampled("Hello")), refusal]
     found = await failure(await start(return_token_id_information=True))
@@ -172,7 +174,7 @@ async def test_an_overflow_of_the_tokenizer_is_a_failure(start: Start, server: S
 
 
 async def test_separate_reasoning_without_a_parser_is_an_error_of_the_configuration(
-    start: Start, server: StandIn
+    start: Start, server: MockServer
 ) -> None:
     server.answers = [as_json(completion("2", reasoning="One and one."))]
     found = await failure(await start(uses_reasoning_parser=False))
@@ -180,14 +182,14 @@ async def test_separate_reasoning_without_a_parser_is_an_error_of_the_configurat
     assert not found.retryable
 
 
-async def test_null_reasoning_without_a_parser_is_none(start: Start, server: StandIn) -> None:
+async def test_null_reasoning_without_a_parser_is_none(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("<think>hm</think>2", reasoning=None, reasoning_content=None))]
     reply = await ask(await start(uses_reasoning_parser=False))
     assert [item["type"] for item in reply["output"]] == ["message"]
 
 
 async def test_after_nothing_but_reasoning_the_engine_is_not_asked_again_if_so_configured(
-    start: Start, server: StandIn
+    start: Start, server: MockServer
 ) -> None:
     server.answers = [as_json(completion("2"))]
     thought = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "Hm."}]}
@@ -210,7 +212,7 @@ async def test_after_nothing_but_reasoning_the_engine_is_not_asked_again_if_so_c
     ],
     ids=json.dumps,
 )
-async def test_an_unusable_reply_is_a_failure(start: Start, server: StandIn, reply: Any) -> None:
+async def test_an_unusable_reply_is_a_failure(start: Start, server: MockServer, reply: Any) -> None:
     server.answers = [as_json(reply)]
     found = await failure(await start())
     assert found.failure_class is gymq.FailureClass.MODEL_FAILED
@@ -227,7 +229,7 @@ async def test_an_unusable_reply_is_a_failure(start: Start, server: StandIn, rep
     ],
 )
 async def test_what_cannot_be_sent_is_the_fault_of_the_task(
-    start: Start, server: StandIn, params: Any, fault: str
+    start: Start, server: MockServer, params: Any, fault: str
 ) -> None:
     found = await failure(await start(), **params)
     assert found.failure_class is gymq.FailureClass.INVALID_TASK
@@ -235,7 +237,7 @@ async def test_what_cannot_be_sent_is_the_fault_of_the_task(
     assert server.asked == []
 
 
-async def test_a_native_request_passes_through(start: Start, server: StandIn) -> None:
+async def test_a_native_request_passes_through(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello", function_call("add", {})))]
     reply = await ask(await start(is_responses_native=True), instructions="Be brief.")
     assert reply == response("Hello", function_call("add", {}))
@@ -244,12 +246,12 @@ async def test_a_native_request_passes_through(start: Start, server: StandIn) ->
     assert asked.body == {"input": [USER], "instructions": "Be brief.", "model": "served"}
 
 
-async def test_a_native_reply_that_failed_is_a_failure(start: Start, server: StandIn) -> None:
+async def test_a_native_reply_that_failed_is_a_failure(start: Start, server: MockServer) -> None:
     server.answers = [as_json({**response("Hello"), "status": "failed"})]
     assert "'failed' instead of" in (await failure(await start(is_responses_native=True))).message
 
 
-async def test_a_chat_request_is_answered_in_chat(start: Start, server: StandIn) -> None:
+async def test_a_chat_request_is_answered_in_chat(start: Start, server: MockServer) -> None:
     server.answers = [as_json(sampled("2", reasoning_content="Hm.")), as_json({"tokens": [1, 2, 3]})]
     reply = await ask_chat(
         await start(return_token_id_information=True), temperature="0.5", nonsense=1, top_logprobs=None
@@ -263,7 +265,7 @@ async def test_a_chat_request_is_answered_in_chat(start: Start, server: StandIn)
     assert "reasoning_content" not in choice["message"]
 
 
-async def test_an_overflow_in_chat_says_length(start: Start, server: StandIn) -> None:
+async def test_an_overflow_in_chat_says_length(start: Start, server: MockServer) -> None:
     server.answers = [as_json({"message": "maximum context length"}, "400 Bad Request")]
     reply = await ask_chat(await start())
     assert reply["choices"] == [
@@ -294,8 +296,10 @@ async def test_a_chat_request_that_does_not_fit_is_refused(start: Start, params:
     assert fault in caught.value.message
 
 
-async def test_the_calls_of_a_session_and_of_its_next_attempt_go_to_one_engine(start: Start, server: StandIn) -> None:
-    async with StandIn() as other:
+async def test_the_calls_of_a_session_and_of_its_next_attempt_go_to_one_engine(
+    start: Start, server: MockServer
+) -> None:
+    async with MockServer() as other:
         for engine in (server, other):
             engine.answers = [as_json(completion("Hello"))]
         worker = await start(base_url=[server.url, other.url])
@@ -308,9 +312,9 @@ async def test_the_calls_of_a_session_and_of_its_next_attempt_go_to_one_engine(s
 
 
 @pytest.mark.usefixtures("waits")
-async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start: Start, server: StandIn) -> None:
+async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("Hello"))]
-    async with StandIn() as dead:
+    async with MockServer() as dead:
         dead_url = dead.url
     worker = await start(base_url=[dead_url, server.url])
     replies = [await ask(worker, session=f"other/{number}/0") for number in range(20)]
@@ -320,7 +324,7 @@ async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start:
 
 @pytest.mark.usefixtures("waits")
 async def test_if_no_engine_can_be_reached_the_rollout_may_be_tried_again(start: Start) -> None:
-    async with StandIn() as one, StandIn() as two:
+    async with MockServer() as one, MockServer() as two:
         urls = [one.url, two.url]
     found = await failure(await start(base_url=urls))
     assert (found.failure_class, found.retryable) == (gymq.FailureClass.MODEL_FAILED, True)
@@ -328,8 +332,8 @@ async def test_if_no_engine_can_be_reached_the_rollout_may_be_tried_again(start:
 
 
 @pytest.mark.usefixtures("waits")
-async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, server: StandIn) -> None:
-    async with StandIn() as other:
+async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, server: MockServer) -> None:
+    async with MockServer() as other:
         for engine in (server, other):
             engine.answers = [as_json({"message": "oops"}, "500 Internal Server Error")]
         await failure(await start(base_url=[server.url, other.url]))
@@ -338,10 +342,10 @@ async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, ser
 
 @pytest.mark.usefixtures("waits")
 async def test_an_engine_that_comes_back_gets_its_sessions_back(
-    start: Start, server: StandIn, monkeypatch: pytest.MonkeyPatch
+    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gymq.workers.models.vllm_model.ring.FIRST_PAUSE_S", 0.0)
-    async with StandIn() as home:
+    async with MockServer() as home:
         for engine in (home, server):
             engine.answers = [as_json(completion("Hello"))]
     worker = await start(base_url=[home.url, server.url])
@@ -354,7 +358,7 @@ async def test_an_engine_that_comes_back_gets_its_sessions_back(
     assert (len(home.asked), len(server.asked)) == (2, 1)
 
 
-async def test_the_key_is_in_no_message(start: Start, server: StandIn) -> None:
+async def test_the_key_is_in_no_message(start: Start, server: MockServer) -> None:
     async def echo(asked: Asked) -> Any:
         return as_json({"message": f"denied: {asked.headers['authorization']}"}, "401 Unauthorized")
 
@@ -364,7 +368,7 @@ async def test_the_key_is_in_no_message(start: Start, server: StandIn) -> None:
     assert KEY not in found.message
 
 
-async def test_the_limit_holds_for_each_engine_and_replicas_divide_it(start: Start, server: StandIn) -> None:
+async def test_the_limit_holds_for_each_engine_and_replicas_divide_it(start: Start, server: MockServer) -> None:
     async def reply(_asked: Asked) -> Answer:
         await asyncio.sleep(0.001)
         return as_json(completion("Hello"))
@@ -376,7 +380,7 @@ async def test_the_limit_holds_for_each_engine_and_replicas_divide_it(start: Sta
     assert server.most_in_flight <= 2
 
 
-async def test_cancelling_drops_the_connection_so_that_the_engine_stops(start: Start, server: StandIn) -> None:
+async def test_cancelling_drops_the_connection_so_that_the_engine_stops(start: Start, server: MockServer) -> None:
     async def never(_asked: Asked) -> Answer:
         return await asyncio.get_running_loop().create_future()
 

@@ -51,7 +51,7 @@ async def test_both_games_are_judged_although_one_fails():
     assert len(judge.asked) == 2
 
 
-async def test_a_win_in_both_orders_is_told():
+async def test_a_win_in_both_orders_is_reported():
     found = await verdict(Judge("[[A>>B]]", "[[B>A]]"), "A red lamp.", **SHORT)
     counted = {name: found.fields[name] for name in ("wins", "strict_wins", "ties", "losses", "double_wins")}
     assert counted == {"wins": 1.0, "strict_wins": 1.0, "ties": 0.0, "losses": 0.0, "double_wins": 1.0}

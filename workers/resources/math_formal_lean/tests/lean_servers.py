@@ -1,4 +1,4 @@
-"""Stand-ins for the places where Lean runs: real HTTP, the requests checked as the real ones check them.
+"""Mocks for the places where Lean runs: real HTTP, the requests checked as the real ones check them.
 
 Instead of compiling they look for words in the program: `loop` takes longer than the time limit, `sorry` is warned of,
 `wrong` is an error in its line.

@@ -10,14 +10,14 @@ from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, re
 import gymq
 from gymq.testing import Harness, prompt, reply
 
-STAND_IN = Path(__file__).with_name("swebench_stand_in.py")
+MOCK = Path(__file__).with_name("swebench_mock.py")
 NAME = "demo__shapes-7"
 ROW = {**prompt("Repair it."), "instance_id": NAME, "FAIL_TO_PASS": ["t::b"], "PASS_TO_PASS": ["t::a"]}
 
 
 @pytest.fixture
 def swebench(monkeypatch):
-    monkeypatch.setattr(harness, "COMMAND", (sys.executable, str(STAND_IN)))
+    monkeypatch.setattr(harness, "COMMAND", (sys.executable, str(MOCK)))
     monkeypatch.setattr(harness, "MODULE", "json")
 
 

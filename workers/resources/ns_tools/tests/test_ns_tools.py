@@ -124,7 +124,7 @@ async def test_verification_ends_the_notebook_even_if_it_is_refused(env):
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"tools": ["rocket"]}, "rocket"), ({"verifiers": {"x": {"name": "math_with_code"}}}, "keeps a state")],
+    [({"tools": ["rocket"]}, "rocket"), ({"verifiers": {"x": {"name": "math_with_code"}}}, "keeps state")],
 )
 async def test_options_that_cannot_work_are_refused_at_the_start(options, said):
     with pytest.raises(gymq.OptionsError, match=said):

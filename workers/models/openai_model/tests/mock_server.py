@@ -51,7 +51,7 @@ def error(status: str, message: str, code: str | None = None, **headers: str) ->
     return as_json(body, status, **headers)
 
 
-class StandIn:
+class MockServer:
     """Gives `answers` in order, the last one again and again; or asks `reply` for each answer."""
 
     def __init__(self) -> None:
