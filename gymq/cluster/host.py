@@ -1,8 +1,8 @@
 """One worker process: hosts any number of instances on one connection and one event loop.
 
-Started by `gymq.cluster.launch` as `python -m gymq.cluster.host` with a `HostSpec` as the first line of standard input.
-It answers with one line, `ready` when it serves or why it cannot, drains on SIGTERM, and ends. It also ends when its
-parent is gone.
+Forked by `gymq.cluster.forkserver`, with a socket to the process that wants it, which sends its `Surroundings` and its
+`HostSpec`. It answers with one line, `ready` when it serves or why it cannot, drains on SIGTERM, and ends. It also ends
+when the other end of the socket is gone.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ import os
 import resource
 import secrets
 import signal
-import sys
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,7 +44,7 @@ from gymq.execution.services.profiler import Profiler
 from gymq.execution.weights_follower import WeightsFailed
 from gymq.failures import author_location
 from gymq.model import Model
-from gymq.processes import KillableProcesses, memory, parent_death
+from gymq.processes import KillableProcesses, memory
 from gymq.protocol import subjects
 from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
@@ -55,12 +55,22 @@ log = logging.getLogger("gymq.cluster.host")
 
 READY = "ready"
 
+# How the lines begin that a process that starts workers reads: the first and the last come from the fork server.
+PID, ANSWER, ENDED = b"pid ", b"answer ", b"ended "
+
 
 class WorkerFailed(GymqError):
     """A worker whose own code fails while it is made or started; one line."""
 
     def __init__(self, what: str, error: BaseException) -> None:
         super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}{author_location(error)}")
+
+
+class Surroundings(msgspec.Struct):
+    """What a process has before it gets its spec."""
+
+    folder: str  # its current one
+    environment: dict[str, str]
 
 
 class HostSpec(msgspec.Struct):
@@ -232,12 +242,16 @@ def build(instance: Instance) -> Worker:
         raise WorkerFailed(f"{name} cannot be created", error) from error
 
 
-async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
+async def run(spec: HostSpec, parent: socket.socket) -> int:
     """Run a worker process until it is asked to stop, and return its exit status.
 
     Args:
-        answer: called with `ready`, or with one line that says why the process cannot start.
+        parent: gets `ready`, or one line that says why the process cannot start; closed when nobody needs it any more.
     """
+
+    def answer(line: str) -> None:
+        parent.sendall(ANSWER + f"{line}\n".encode())
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     host = Host(spec)
@@ -250,7 +264,7 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_reader(sys.stdin.fileno(), lambda: stop.set() if not os.read(sys.stdin.fileno(), 4096) else None)
+    loop.add_reader(parent, lambda: stop.set() if not os.read(parent.fileno(), 4096) else None)
     stopped = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(host.start())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
@@ -268,7 +282,7 @@ async def run(spec: HostSpec, answer: Callable[[str], None]) -> int:
     if lost.done():
         log.error("the connection to NATS is closed permanently")
         return 1
-    loop.remove_reader(sys.stdin.fileno())
+    loop.remove_reader(parent)
     await host.drain()
     await asyncio.to_thread(tracing.stop)
     return 0
@@ -289,28 +303,25 @@ def raise_open_files() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def main() -> int:
-    parent_death.die_with_parent(os.getppid())
+def main(parent: socket.socket) -> int:
+    """Be a worker process, for the other end of a socket; return the exit status."""
     memory.hide_memory()
     raise_open_files()
-    first_line = sys.stdin.buffer.readline()
-    if not first_line:
+    with parent.makefile("rb") as lines:
+        first, second = lines.readline(), lines.readline()
+    if not second:
         return 1  # the parent was gone before it said anything
-    # Authors print. What they print belongs into the log, not into the answer to the parent.
-    to_parent = os.dup(1)
-    os.dup2(2, 1)
-
-    def answer(line: str) -> None:
-        os.write(to_parent, f"{line}\n".encode())
-
-    spec = msgspec.json.decode(first_line, type=HostSpec)
-    os.environ.update(spec.variables)
+    surroundings = msgspec.json.decode(first, type=Surroundings)
+    spec = msgspec.json.decode(second, type=HostSpec)
+    os.chdir(surroundings.folder)
+    os.environ.clear()
+    os.environ.update(surroundings.environment | spec.variables)
     folder = os.environ.get(PROFILES_VARIABLE)
     if not folder:
-        return event_loop.run(run(spec, answer))
+        return event_loop.run(run(spec, parent))
     profile = cProfile.Profile()
     try:
-        return profile.runcall(event_loop.run, run(spec, answer))
+        return profile.runcall(event_loop.run, run(spec, parent))
     finally:
         _write_profile(profile, Path(folder), "-".join(found.name for found in spec.instances)[:100] or spec.role)
 
@@ -331,7 +342,3 @@ def _resident_bytes() -> int | None:
     except (OSError, ValueError, IndexError):
         return None
     return pages * resource.getpagesize()
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -13,15 +13,14 @@ import logging
 import os
 import shutil
 import sys
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import BinaryIO, NoReturn, Protocol
-
-import msgspec
+from typing import NoReturn, Protocol
 
 from gymq.bus import Bus, credentials, streams
+from gymq.cluster import spawner
 from gymq.cluster.environments import CannotIsolate, python_for
-from gymq.cluster.host import READY, HostSpec
+from gymq.cluster.host import READY, HostSpec, Surroundings
 from gymq.cluster.server import EmbeddedServer, ServerError
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.errors import GymqError
@@ -40,6 +39,7 @@ STAYS_UP_S = 60.0  # after which the pause is short again
 SERVER_STAYS_UP_S = 1.0  # all others wait for it, and it starts in a moment
 LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
 LOG_CHECK_S = 30.0
+STDERR = 2
 
 
 class LaunchError(GymqError):
@@ -225,7 +225,7 @@ class Child:
         self.spec = spec
         self.restarts = 0
         self.serves = False
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: spawner.Spawned | None = None
         self._log_file = log_file
         self._log = log_file or "its log above"
         self._environments = environments
@@ -251,27 +251,24 @@ class Child:
         self._watching = asyncio.create_task(keep_running(self.name, self._ended, self._restart))
 
     async def _spawn(self) -> None:
-        with contextlib.nullcontext() if self._log_file is None else _opened(self._log_file) as log_to:
-            process = self.process = await asyncio.create_subprocess_exec(
-                self._python,
-                "-P",  # a file in the current folder must not stand for a module of the library
-                "-m",
-                "gymq.cluster.host",
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=log_to,
-                start_new_session=True,
-                env=self._environment(),
-            )
+        surroundings = Surroundings(os.getcwd(), self._environment())
+        with (
+            contextlib.nullcontext(sys.stderr.fileno()) if self._log_file is None else _opened(self._log_file) as log_to
+        ):
+            try:
+                process = self.process = await spawner.spawn(self._python, log_to)
+            except spawner.CannotFork:
+                raise LaunchError(f"{self.name}: its process cannot be started; see {self._log}") from None
         try:
-            said = await self._ask(process)
+            await process.ask(surroundings, self.spec)
+            answer = await self._answer(process)
         except BaseException:
-            _kill(process)
+            process.kill()
             await process.wait()
             raise
-        if said != READY:
+        if answer != READY:
             await _end(process, patience_s=ENDS_BY_ITSELF_S)
-            raise LaunchError(f"{self.name}: {said or f'it did not become ready; see {self._log}'}")
+            raise LaunchError(f"{self.name}: {answer or f'it did not become ready; see {self._log}'}")
         self.serves = True
 
     def _environment(self) -> dict[str, str]:
@@ -281,24 +278,16 @@ class Child:
         except LookupError as error:
             raise LaunchError(f"{self.name}: {error.args[0]}") from None
 
-    async def _ask(self, process: asyncio.subprocess.Process) -> str:
-        """Send a process its spec and return its answer; empty if it ends without one."""
-        assert process.stdin is not None
-        assert process.stdout is not None
-        # Through the pipe, so that secrets in options appear neither in arguments nor in the environment.
-        process.stdin.write(msgspec.json.encode(self.spec) + b"\n")
+    async def _answer(self, process: spawner.Spawned) -> str:
+        """Return a process's answer to its spec; empty if it ends without one."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + READY_S
-        try:
-            await process.stdin.drain()
-            while loop.time() < give_up:
-                try:
-                    async with asyncio.timeout(STILL_STARTING_S):
-                        return (await process.stdout.readline()).decode().strip()
-                except TimeoutError:
-                    log.warning("%s is still starting; see %s", self.name, self._log)
-        except ConnectionError:
-            pass
+        while loop.time() < give_up:
+            try:
+                async with asyncio.timeout(STILL_STARTING_S):
+                    return await process.answer()
+            except TimeoutError:
+                log.warning("%s is still starting; see %s", self.name, self._log)
         return ""
 
     async def _ended(self) -> int:
@@ -319,8 +308,7 @@ class Child:
         self.serves = False
         if self.process is None or self.process.returncode is not None:
             return
-        with contextlib.suppress(ProcessLookupError):
-            self.process.terminate()
+        self.process.terminate()
         await _end(self.process, patience_s=self.spec.drain_s + 10.0)
 
 
@@ -356,9 +344,14 @@ async def keep_running(
                 log.error("%s", error)
 
 
-def _opened(file: Path) -> BinaryIO:
+@contextlib.contextmanager
+def _opened(file: Path) -> Iterator[int]:
     """Open a log to append to it. It holds parts of rows and replies: a new one is readable by its owner only."""
-    return open(file, "ab", opener=lambda path, flags: os.open(path, flags, 0o600))
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 async def _trim(logs: Path) -> None:
@@ -376,16 +369,11 @@ def _trim_once(logs: Path) -> None:
                 os.truncate(file, 0)
 
 
-async def _end(process: asyncio.subprocess.Process, *, patience_s: float) -> None:
+async def _end(process: spawner.Spawned, *, patience_s: float) -> None:
     """Wait until a process has ended; kill it when it takes too long."""
     try:
         async with asyncio.timeout(patience_s):
             await process.wait()
     except TimeoutError:
-        _kill(process)
-        await process.wait()
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
         process.kill()
+        await process.wait()

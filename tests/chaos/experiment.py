@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import sys
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
+import psutil
 
 from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
@@ -209,8 +211,16 @@ def _pids(role: str, cluster: Cluster, collector: Collector, folder: Path) -> li
     if role == "nats":
         record = Store(folder / "jetstream").read_record()
         return [record.pid] if record is not None else []
-    processes = [child.process for child in cluster.children if isinstance(child, Child) and child.spec.role == role]
-    return [process.pid for process in processes if process is not None and process.returncode is None]
+    children = [child for child in cluster.children if isinstance(child, Child)]
+    wanted = [child.process for child in children if role in (child.spec.role, "fork server")]
+    alive = [process.pid for process in wanted if process is not None and process.returncode is None]
+    return sorted({parent for pid in alive if (parent := _parent(pid)) is not None}) if role == "fork server" else alive
+
+
+def _parent(pid: int) -> int | None:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).ppid()
+    return None
 
 
 async def _queued(js: JetStream, run: str, patience_s: float) -> int:

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 
-ROLES = ("agent", "model", "resources", "services", "nats", "collector")
+ROLES = ("agent", "model", "resources", "services", "fork server", "nats", "collector")
 EVERY_S = 1.0
 KILLS = 0.6  # share of the faults that kill; the others freeze
 LONGEST_FREEZE_S = 4.0

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -19,6 +20,8 @@ from tests.support.waiting import until
 from .running_cluster import WORKERS, RunningCluster, row
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+FORK_SERVER = "gymq.cluster.forkserver"
 
 
 def configuration(folder: Path, resources: str = "grader.py", **resources_options: Any) -> dict[str, Any]:
@@ -168,6 +171,21 @@ async def test_a_killed_worker_process_comes_back(cluster: RunningCluster, run: 
     assert len(await cluster.outcomes(run, 1)) == 1
 
 
+async def test_workers_are_forked_again_when_the_process_that_forks_them_is_killed(
+    cluster: RunningCluster, run: str
+) -> None:
+    processes = {child.name: child.process for child in cluster.children}
+    parents = {psutil.Process(process.pid).ppid() for process in processes.values() if process is not None}
+    assert len(parents) == 1
+    restarts = {child.name: child.restarts for child in cluster.children}
+    os.kill(parents.pop(), signal.SIGKILL)
+    for name, before in restarts.items():
+        await cluster.until_restarted(name, before)
+    assert {process.returncode for process in processes.values() if process is not None} == {-signal.SIGKILL}
+    await cluster.submit(run, "asker", [row()])
+    assert len(await cluster.outcomes(run, 1)) == 1
+
+
 async def test_told_to_stop_it_stops_everything(place: Place) -> None:
     process = await place.up()
     assert len(living_in(place.folder)) >= 6  # itself, the server, three kinds of workers, the services
@@ -184,8 +202,8 @@ async def test_killed_it_leaves_nothing_behind_not_even_what_is_busy_or_frozen(p
     process = await place.up()
     await place.start_collect("--config", "config.yaml")
     await until(lambda: bool(busy_in(place.folder)))
-    frozen = next(child for child in psutil.Process(process.pid).children() if "gymq.cluster.host" in child.cmdline())
-    frozen.suspend()
+    [fork_server] = [child for child in psutil.Process(process.pid).children() if FORK_SERVER in child.cmdline()]
+    fork_server.children()[0].suspend()
     for started in place.started:
         started.kill()
     await until(lambda: not living_in(place.folder))

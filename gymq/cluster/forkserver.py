@@ -1,0 +1,129 @@
+"""A process that has imported what workers need and forks one for each message from its parent, `spawner`.
+
+It has no threads, no connections and no secrets. A message has two file descriptors: a socket between the parent and
+the worker, and the worker's log. On the socket it reports the worker's process id, and its status when it has ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import selectors
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Iterator
+
+from gymq.processes import parent_death
+
+IDLE_S = 60.0  # without a worker, after which it ends
+
+
+class ForkServer:
+    """Forks workers for the other side of a socket."""
+
+    def __init__(self, control: socket.socket, pid_line: bytes, ended_line: bytes) -> None:
+        """Prepare to serve.
+
+        Args:
+            pid_line: how the line begins that reports a worker's process id.
+            ended_line: how the line begins that reports its status.
+        """
+        self._control = control
+        self._pid_line = pid_line
+        self._ended_line = ended_line
+        self._workers: dict[int, socket.socket] = {}
+        self._woken, self._wakes = socket.socketpair()
+
+    def serve(self) -> socket.socket | None:
+        """Fork workers until the parent closes its socket or none has been needed for a while.
+
+        Returns:
+            In each worker its socket to the parent; None in the fork server, at its end.
+        """
+        for end in (self._woken, self._wakes):
+            end.setblocking(False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        # Not epoll, which workers would share.
+        with contextlib.ExitStack() as in_both, selectors.PollSelector() as selector:
+            in_both.callback(self._close)
+            selector.register(self._control, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while (ready := selector.select(None if self._workers else IDLE_S)) or self._workers:
+                with contextlib.suppress(BlockingIOError):
+                    self._woken.recv(4096)
+                for pid, status in self._ended():
+                    with self._workers.pop(pid) as parent:
+                        _report(parent, self._ended_line, status)
+                if any(key.fileobj is self._control for key, _ in ready):
+                    message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
+                    if not message:
+                        return None
+                    if (to_parent := self._fork(*descriptors)) is not None:
+                        return to_parent
+        return None
+
+    def _fork(self, to_parent: int, log: int) -> socket.socket | None:
+        """Fork a worker; return its socket in the worker, and None here."""
+        parent = socket.socket(fileno=to_parent)
+        parent.set_inheritable(False)
+        try:
+            pid = os.fork()
+        except OSError:
+            traceback.print_exc()
+            parent.close()
+            pid = -1
+        if pid == 0:
+            os.setsid()
+            os.dup2(log, 1)  # authors print
+            os.dup2(log, 2)
+        os.close(log)
+        if pid == 0:
+            return parent
+        if pid > 0:
+            self._workers[pid] = parent
+            _report(parent, self._pid_line, pid)
+        return None
+
+    def _ended(self) -> Iterator[tuple[int, int]]:
+        while self._workers:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            yield pid, os.waitstatus_to_exitcode(status)
+
+    def _close(self) -> None:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for one in (self._control, self._woken, self._wakes, *self._workers.values()):
+            one.close()
+
+
+def _report(parent: socket.socket, line: bytes, number: int) -> None:
+    with contextlib.suppress(OSError):  # the parent is gone, or no longer interested
+        parent.sendall(b"%s%d\n" % (line, number))
+
+
+def main() -> int:
+    fork_server = os.getpid()
+    parent_death.die_with_parent(os.getppid())
+    control = socket.socket(fileno=os.dup(0))
+    with open(os.devnull, "rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    # Not at the top: what workers start with `multiprocessing` imports this module again.
+    from gymq.cluster import host
+
+    gc.collect()
+    gc.freeze()  # what the collector looks at is written to, and no longer shared
+    parent = ForkServer(control, host.PID, host.ENDED).serve()
+    if parent is None:
+        return 0
+    parent_death.die_with_parent(fork_server)
+    return host.main(parent)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

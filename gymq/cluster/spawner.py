@@ -1,0 +1,162 @@
+"""Starts worker processes by forking one that has imported what they need; its own side is `forkserver`.
+
+To import gymq takes half a second of CPU; to fork takes milliseconds, and the memory is shared until it is written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import threading
+import weakref
+
+import msgspec
+
+from gymq.cluster.host import ANSWER, ENDED, PID, HostSpec, Surroundings
+from gymq.errors import GymqError
+from gymq.processes.passed_environment import passed
+
+FORKS_S = 300.0  # with what it imports first, from a slow disk
+ENDS_S = 5.0  # for a fork server that is no longer needed
+
+
+class CannotFork(GymqError):
+    """No worker process can be started; the reason is in the log."""
+
+
+class Spawned:
+    """A worker process; what `asyncio.subprocess.Process` has, as far as it is needed."""
+
+    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.pid = pid
+        self.returncode: int | None = None
+        self._writer = writer
+        self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._reading = asyncio.create_task(self._read(reader))
+
+    async def _read(self, reader: asyncio.StreamReader) -> int:
+        status = -signal.SIGKILL  # where the fork server was killed, and this process with it
+        with contextlib.suppress(ConnectionError):
+            while line := await reader.readline():
+                if line.startswith(ANSWER) and not self._answer.done():
+                    self._answer.set_result(line.removeprefix(ANSWER).decode().strip())
+                elif line.startswith(ENDED):
+                    status = int(line.removeprefix(ENDED))
+        self.returncode = status
+        if not self._answer.done():
+            self._answer.set_result("")
+        self._writer.close()
+        return status
+
+    async def ask(self, surroundings: Surroundings, spec: HostSpec) -> None:
+        """Send what the process waits for: through a socket, so that secrets are neither in arguments nor in /proc."""
+        for message in (surroundings, spec):
+            self._writer.write(msgspec.json.encode(message) + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await self._writer.drain()
+
+    async def answer(self) -> str:
+        """Return the line that the process answers with; empty if it ends without one."""
+        return await asyncio.shield(self._answer)
+
+    async def wait(self) -> int:
+        """Wait until it ends; return its status, which is negative for a signal."""
+        return await asyncio.shield(self._reading)
+
+    def terminate(self) -> None:
+        """Ask it to drain and end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.send_signal(signal.SIGKILL)
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, unless it has ended."""
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+
+class _ForkServer:
+    """A fork server, seen from its parent."""
+
+    def __init__(self, python: str, environment: dict[str, str], log_to: int) -> None:
+        self._control, theirs = socket.socketpair()
+        with theirs:
+            self._process: subprocess.Popen[bytes] = subprocess.Popen(
+                # -P: a file in the current folder must not stand for a module of the library
+                [python, "-P", "-m", "gymq.cluster.forkserver"],
+                stdin=theirs.fileno(),
+                stdout=log_to,
+                stderr=log_to,
+                start_new_session=True,
+                env=environment,
+            )
+        weakref.finalize(self, _close, self._control, self._process)
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    async def fork(self, log_to: int) -> Spawned | None:
+        """Fork a process; None if the fork server ends before it does, or hangs and is killed."""
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                socket.send_fds(self._control, [b"."], [theirs.fileno(), log_to])
+            except OSError:
+                ours.close()
+                return None
+        reader, writer = await asyncio.open_unix_connection(sock=ours)
+        line = b""
+        with contextlib.suppress(ConnectionError):
+            try:
+                async with asyncio.timeout(FORKS_S):
+                    line = await reader.readline()
+            except TimeoutError:
+                self._process.kill()
+        if not line.startswith(PID):
+            writer.close()
+            return None
+        return Spawned(int(line.removeprefix(PID)), reader, writer)
+
+
+# The kernel ends a fork server with the thread that started it, so each thread has its own: one for each interpreter
+# and environment.
+_of_this_thread = threading.local()
+
+
+async def spawn(python: str, log_to: int) -> Spawned:
+    """Start a worker process, which waits for its surroundings and its spec.
+
+    Args:
+        python: interpreter that can import gymq.
+        log_to: descriptor of the file for what the process writes to stdout and stderr.
+
+    Raises:
+        CannotFork
+    """
+    environment = passed("services", os.environ)
+    key = (python, *sorted(environment.items()))
+    servers: dict[tuple[object, ...], _ForkServer] = _of_this_thread.__dict__.setdefault("servers", {})
+    for _ in range(2):  # one without workers may end at this moment
+        for ended in [key for key, server in servers.items() if not server.is_running()]:
+            del servers[ended]
+        if key not in servers:
+            servers[key] = _ForkServer(python, environment, log_to)
+        if (spawned := await servers[key].fork(log_to)) is not None:
+            return spawned
+    raise CannotFork
+
+
+def _close(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
+    control.close()  # so it ends
+    try:
+        process.wait(ENDS_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
