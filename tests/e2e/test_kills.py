@@ -28,7 +28,7 @@ async def test_tasks_of_a_killed_agent_are_finished_by_another(cluster: RunningC
 
 async def test_an_agent_told_to_stop_finishes_what_is_in_flight(cluster: RunningCluster, run: str) -> None:
     restarts = cluster.child("agents").restarts
-    await cluster.submit(run, "asker", [row(str(number), script={"model_s": 1.0}) for number in range(8)])
+    await cluster.submit(run, "asker", [row(str(number), script={"model_s": 0.3}) for number in range(8)])
     await cluster.until_called(run, 8)
     cluster.kill("agents", signal.SIGTERM)
     await cluster.until_restarted("agents", restarts)
@@ -44,6 +44,7 @@ async def test_what_an_agent_cannot_finish_in_time_is_given_back(cluster: Runnin
     await check_each_once(cluster, run, 1)
 
 
+@pytest.mark.nightly
 async def test_another_agent_continues_in_the_middle_of_a_conversation(cluster: RunningCluster, run: str) -> None:
     script = {"tools": ["add"] * 4, "model_s": 0.4}
     await cluster.submit(run, "adder", [row(expected=4, script=script)])
@@ -85,6 +86,7 @@ async def test_a_killed_models_calls_are_made_again(cluster: RunningCluster, run
     await check_each_once(cluster, run, 8)
 
 
+@pytest.mark.nightly
 async def test_a_killed_server_comes_back_and_the_run_continues(cluster: RunningCluster, run: str) -> None:
     rows = [row(f"{run} {number}", script={"model_s": number % 10 / 5, "verify_s": 0.1}) for number in range(100)]
     await cluster.submit(run, "asker", rows)
