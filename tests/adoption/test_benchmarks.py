@@ -56,7 +56,7 @@ def ours() -> list[Benchmark]:
     return found
 
 
-OFTEN = {"gpqa", "ifeval"}
+OFTEN = {"ifeval"}
 """Benchmarks that are collected with every run of the tests: one with options to choose from, one without."""
 
 

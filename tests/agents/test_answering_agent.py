@@ -150,6 +150,7 @@ async def test_an_environment_that_does_not_ask_is_refused() -> None:
             await harness.run(ROW)
 
 
+@pytest.mark.nightly
 async def test_conversations_are_rebuilt_when_their_workers_are_killed(tmp_path: Path) -> None:
     counts = Instance("counts", "resources", f"{__name__}:Counts", {"num_workers": 2})
     rows = [episodes.row([str(number) for number in range(10)]) for _ in range(4)]

@@ -24,7 +24,7 @@ FILES = ["README.md", "config.yaml", "data/example.jsonl", "tests/test_{}.py", "
     ("arguments", "checks", "files"),
     [
         (["capitals"], IN_PROCESS, FILES),
-        (["guesses", "--template", "multi-turn"], IN_PROCESS, FILES),
+        pytest.param(["guesses", "--template", "multi-turn"], IN_PROCESS, FILES, marks=pytest.mark.nightly),
         pytest.param(["till", "--template", "tools"], IN_PROCESS, FILES, marks=pytest.mark.nightly),
         pytest.param(
             ["judged", "--template", "judge"], IN_PROCESS, [*FILES, "data/gold.jsonl"], marks=pytest.mark.nightly

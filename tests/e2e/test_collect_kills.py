@@ -89,6 +89,7 @@ async def test_a_collector_that_is_killed_again_and_again_loses_nothing_and_asks
     assert len(await cluster.stored(summary["run"])) == len(EACH_ONCE)
 
 
+@pytest.mark.nightly
 async def test_everything_may_be_killed_during_one_collection(cluster: RunningCluster, tmp_path: Path) -> None:
     collector = Collector(cluster, tmp_path)
     process = await collector.start()

@@ -74,6 +74,7 @@ async def test_live_statistics_are_those_of_the_outcomes(cluster: RunningCluster
     await check_statistics(cluster, run)
 
 
+@pytest.mark.nightly
 async def test_a_profiler_that_is_killed_again_and_again_counts_everything_once(
     cluster: RunningCluster, run: str
 ) -> None:

@@ -19,7 +19,8 @@ async def page() -> AsyncIterator[Page]:
         yield opened
 
 
-@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_axe_finds_nothing_in_any_view(web: Web, run: str, page: Page, scheme: str) -> None:
     await store(web, run)
     tabs = [f"run/{run}-step80?tab={tab}" for tab in ("tasks", "charts", "configuration")]

@@ -42,7 +42,7 @@ async def status(options, tactic):
         ("rfl", "completed"),
         ("wrong", "failed"),
         ("sorry", "has_sorry"),
-        ("loop", "timeout"),
+        pytest.param("loop", "timeout", marks=pytest.mark.nightly),
         ("stops", "not_finished"),
         ("native_decide", "other_axioms"),
         ("run_tac pure ()", "runs_code"),
