@@ -2,27 +2,39 @@
 
 python -m benchmarks.sequential --runs 10000
 
-Simulates runs over tasks with pass rates that are spread evenly, and over others, and prints how many of the intervals
-contain the pass rate, and how many rollouts there are next to as many for each task as the hardest to know needs.
+Simulates runs over tasks whose pass rates are spread in several ways, and prints how many of the intervals contain the
+pass rate, and how many rollouts there are next to as many for each task as the hardest to know needs.
 """
 
 from __future__ import annotations
 
 import argparse
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
 
 from gymq.stats.sequential import pass_rate_interval, width
 
 TASKS_OF_A_RUN = 20
-AT_ONCE = 4
-MOST = 256
-SPREADS: dict[str, Callable[[random.Random], float]] = {
-    "even": lambda chance: chance.random(),
-    "mostly easy or hard": lambda chance: chance.betavariate(0.5, 0.5),
-    "mostly hard": lambda chance: chance.betavariate(1, 3),
-    "middling": lambda chance: chance.betavariate(3, 3),
+MOST = 512
+NEAR = 0.05
+
+Rates = NDArray[np.float64]
+
+
+def _near(rate: float) -> Callable[[np.random.Generator, int], Rates]:
+    return lambda chance, size: chance.uniform(max(0.0, rate - NEAR), min(1.0, rate + NEAR), size)
+
+
+SPREADS: dict[str, Callable[[np.random.Generator, int], Rates]] = {
+    "even": lambda chance, size: chance.random(size),
+    "mostly easy or hard": lambda chance, size: chance.beta(0.5, 0.5, size),
+    "mostly hard": lambda chance, size: chance.beta(1, 3, size),
+    "middling": lambda chance, size: chance.beta(3, 3, size),
+    "around one half": lambda chance, size: chance.beta(10, 10, size),
+    **{f"near {rate:g}": _near(rate) for rate in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)},
 }
 
 
@@ -41,47 +53,44 @@ class Simulated:
     fixed: int
 
 
-def simulate(runs: int, narrower_than: float, spread: str, seed: int) -> Simulated:
-    chance = random.Random(seed)
-    draw = SPREADS[spread]
-    covered = rollouts = 0
-    for _ in range(runs * TASKS_OF_A_RUN):
-        rate = draw(chance)
-        passed, failed = until_known(rate, narrower_than, chance)
-        interval = pass_rate_interval(passed, failed)
-        covered += interval.low <= rate <= interval.high
-        rollouts += passed + failed
-    num_tasks = runs * TASKS_OF_A_RUN
-    return Simulated(covered / num_tasks, rollouts / num_tasks, fixed_size(narrower_than))
+def simulate(rates: Rates, narrower_than: float, at_once: int, chance: np.random.Generator) -> Simulated:
+    """Sample tasks of these pass rates, so many rollouts at a time, until their intervals are narrow enough."""
+    passed = np.zeros(len(rates), dtype=np.int64)
+    running = np.arange(len(rates))
+    covered = rollouts = size = 0
+    while len(running):
+        passed[running] += chance.binomial(at_once, rates[running])
+        size += at_once
+        intervals = [pass_rate_interval(count, size - count) for count in range(size + 1)]
+        low = np.array([interval.low for interval in intervals])
+        high = np.array([interval.high for interval in intervals])
+        is_last = size + at_once > MOST
+        ends = (high - low <= narrower_than)[passed[running]] | is_last
+        ended, running = running[ends], running[~ends]
+        counts, rate = passed[ended], rates[ended]
+        covered += int(((low[counts] <= rate) & (rate <= high[counts])).sum())
+        rollouts += size * len(ended)
+    return Simulated(covered / len(rates), rollouts / len(rates), fixed_size(narrower_than, at_once))
 
 
-def until_known(rate: float, narrower_than: float, chance: random.Random) -> tuple[int, int]:
-    """How many rollouts of a task passed and failed until its interval was narrow enough."""
-    passed = size = 0
-    while size < MOST:
-        passed += sum(chance.random() < rate for _ in range(AT_ONCE))
-        size += AT_ONCE
-        if width(passed, size - passed) <= narrower_than:
-            break
-    return passed, size - passed
-
-
-def fixed_size(narrower_than: float) -> int:
+def fixed_size(narrower_than: float, at_once: int) -> int:
     """The rollouts after which the interval of any task is narrow enough."""
-    return next(
-        size for size in range(AT_ONCE, MOST + 1, AT_ONCE) if width(size // 2, size - size // 2) <= narrower_than
-    )
+    sizes = range(at_once, MOST + 1, at_once)
+    return next((size for size in sizes if width(size // 2, size - size // 2) <= narrower_than), MOST)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--narrower-than", type=float, default=0.3)
+    parser.add_argument("--at-once", type=int, default=8, help="rollouts that are added to a task at a time")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     print(f"{given.runs:,} runs of {TASKS_OF_A_RUN} tasks, until an interval is narrower than {given.narrower_than:g}")
-    for spread in SPREADS:
-        done = simulate(given.runs, given.narrower_than, spread, given.seed)
+    for spread, draw in SPREADS.items():
+        chance = np.random.default_rng(given.seed)
+        rates = draw(chance, given.runs * TASKS_OF_A_RUN)
+        done = simulate(rates, given.narrower_than, given.at_once, chance)
         print(
             f"{spread:>20}: {done.covered:.2%} covered, {done.rollouts:.1f} rollouts a task, "
             f"{1 - done.rollouts / done.fixed:.0%} fewer than {done.fixed}"

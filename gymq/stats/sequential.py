@@ -1,39 +1,50 @@
 """Intervals of pass rates that stay right when the results decide how many rollouts there are.
 
 A confidence interval promises its coverage for a number of rollouts that is fixed in advance. If sampling stops as soon
-as the interval is narrow, it covers less. A credible interval depends on the results alone, whatever made them end.
+as the interval is narrow, it covers less: results that happen to be extreme look certain and end the sampling early.
 """
 
 from __future__ import annotations
 
 import math
 from functools import lru_cache
+from statistics import NormalDist
 
 from gymq.stats.intervals import CONFIDENCE, Interval
 
-_PRECISION = 1e-9
+_Z = NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2)
+_ADDED = 1.0  # rollouts that passed, and as many that did not, which pull an interval to the middle
+_ADDED_FOR_EACH = 1 / 8  # of them, for each result after the first of the kind that is rare
 
 
 @lru_cache(maxsize=65536)
 def pass_rate_interval(passed: int, failed: int) -> Interval:
-    """Return the 95 % credible interval of a task's pass rate, if every pass rate was equally likely before.
+    """Return the 95 % interval of a task's pass rate, also if sampling stops when this interval is narrow enough.
 
-    It ends at 0 if no rollout passed, and at 1 if none failed; otherwise the rate is as likely below it as above it.
-    Over tasks whose pass rates are spread evenly, 95 % of the intervals contain the rate. Source: Gelman et al.,
-    "Bayesian Data Analysis", section 2.4, where the posterior of a uniform prior is Beta(1 + passed, 1 + failed).
+    It is the score interval of Wilson (1927) after one passed and one failed rollout were added, which make up for
+    stopping early at extreme results. Next to 0 and 1, where adding would move a limit past the rate, a limit is
+    calculated with fewer. Sources: Frey, "Fixed-width sequential confidence intervals for a proportion", The American
+    Statistician 64 (2010), for the addition; Brown, Cai and DasGupta, "Interval estimation for a binomial proportion",
+    Statistical Science 16 (2001), section 4, for limits of their own near the ends. How much is added was chosen by
+    calculating the coverage over all ways in which sampling can end: for widths of 0.1 to 0.3 and 4 to 8 rollouts at a
+    time it is 94.4 to 96 %, averaged over rates that are within 0.05 of any rate.
 
     Args:
         passed: rollouts that passed.
         failed: rollouts that have a verdict and did not pass.
     """
-    outside = 1.0 - CONFIDENCE
-    if passed == failed == 0:
-        return Interval(outside / 2, 1.0 - outside / 2)
+    return Interval(_lower_limit(passed, failed), 1.0 - _lower_limit(failed, passed))
+
+
+def _lower_limit(passed: int, failed: int) -> float:
     if not passed:
-        return Interval(0.0, _quantile(CONFIDENCE, passed, failed))
-    if not failed:
-        return Interval(_quantile(outside, passed, failed), 1.0)
-    return Interval(_quantile(outside / 2, passed, failed), _quantile(1.0 - outside / 2, passed, failed))
+        return 0.0
+    added = min(_ADDED, _ADDED_FOR_EACH * (passed - 1))
+    size = passed + failed + 2 * added
+    rate = (passed + added) / size
+    middle = rate + _Z**2 / (2 * size)
+    reach = _Z * math.sqrt(rate * (1.0 - rate) / size + (_Z / (2 * size)) ** 2)
+    return (middle - reach) / (1.0 + _Z**2 / size)
 
 
 def width(passed: int, failed: int) -> float:
@@ -49,36 +60,3 @@ def expected_variance(passed: int, failed: int) -> float:
     """
     a, b = 1 + passed, 1 + failed
     return a * b / ((a + b) * (a + b + 1))
-
-
-def _quantile(probability: float, passed: int, failed: int) -> float:
-    low, high = 0.0, 1.0
-    while high - low > _PRECISION:
-        middle = (low + high) / 2
-        if _probability_below(middle, passed, failed) < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
-
-
-def _probability_below(rate: float, passed: int, failed: int) -> float:
-    """Return the distribution function of Beta(1 + passed, 1 + failed), as a tail of a binomial distribution.
-
-    Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.5.24.
-    """
-    if not 0.0 < rate < 1.0:
-        return float(rate >= 1.0)
-    trials = passed + failed + 1
-    log_rate, log_rest = math.log(rate), math.log1p(-rate)
-    log_all = math.lgamma(trials + 1)
-    return math.fsum(
-        math.exp(
-            log_all
-            - math.lgamma(count + 1)
-            - math.lgamma(trials - count + 1)
-            + count * log_rate
-            + (trials - count) * log_rest
-        )
-        for count in range(passed + 1, trials + 1)
-    )

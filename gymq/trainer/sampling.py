@@ -46,7 +46,7 @@ class PassCount:
 
     @property
     def interval(self) -> Interval:
-        """The 95 % credible interval of its pass rate."""
+        """The 95 % interval of its pass rate."""
         return pass_rate_interval(self.passed, self.failed)
 
 
