@@ -82,7 +82,8 @@ class Training:
         if self._checkpoint.exists():
             self._resume()
             if self._given.varied:
-                self._known = await Difficulties.of_run(self._run)
+                of_done_steps = range(TASKS_OF_A_STEP, (len(self._result.rewards) + 1) * TASKS_OF_A_STEP)
+                self._known = await Difficulties.of_run(self._run, of_done_steps)
         result, steps = self._result, self._given.steps
         done_before = len(result.rewards)
         if self._rank == 0:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -57,15 +57,20 @@ class Difficulties:
     _groups: dict[bytes, dict[int, PassCount]] = field(default_factory=dict)  # by row and task index
 
     @classmethod
-    async def of_run(cls, run: TrainingRun) -> Difficulties:
+    async def of_run(cls, run: TrainingRun, tasks: Container[int] | None = None) -> Difficulties:
         """Count the rollouts that are stored of a run.
+
+        Args:
+            tasks: indices of those that are counted; None: all. A trainer that resumes at a step leaves out those of
+                this step, whose groups it adds when it has them, and chooses the rows that it chose before.
 
         Raises:
             BusError: they cannot be read.
         """
         made = cls()
         async for outcome in run.stored():
-            made.add_outcome(outcome)
+            if tasks is None or outcome.task_index in tasks:
+                made.add_outcome(outcome)
         return made
 
     def add_outcome(self, outcome: Outcome) -> None:

@@ -131,8 +131,10 @@ async def test_difficulties_are_counted_across_steps_and_outlast_the_trainer(
     again = await TrainingRun.connect(world.url, run, model=world.name("policy"))
     try:
         stored = await Difficulties.of_run(again)
+        first = await Difficulties.of_run(again, range(10))
     finally:
         await again.close()
+    assert (known.num_rollouts, first.num_rollouts) == (2 * 3 * SIZE, 3 * SIZE)
     for counted in (known, stored):
         counts = [(counted.of(row).passed, counted.of(row).failed) for row in rows]
         assert counts[:2] == [(0, 2 * SIZE), (2 * SIZE, 0)]

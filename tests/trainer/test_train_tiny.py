@@ -1,12 +1,23 @@
 """The example that trains a tiny policy, run as a user runs it: what is trained gets better."""
 
+import argparse
+import importlib
 import json
+import random
 import statistics
 import subprocess
 import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
+import msgspec
 import pytest
+from rich.console import Console
+
+from gymq.protocol.messages import VerifiedRollout
+from gymq.trainer.groups import Group, Sample
 
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-vllm` installs it")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here; `make test-vllm` installs it")
@@ -52,3 +63,86 @@ def test_a_command_line_that_does_not_fit_is_told_in_one_line(
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert message in done.stderr.splitlines()[-1]
+
+
+@pytest.fixture
+def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The module of the example."""
+    monkeypatch.syspath_prepend(str(TRAIN.parent))
+    return importlib.import_module("train")
+
+
+class StoredRollouts:
+    """What a training asks of its run: a rollout is made when it is asked for first, and stored."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[tuple[int, int], VerifiedRollout] = {}
+
+    def after_update(self, hook: Callable[[str], Awaitable[None]]) -> None:
+        self._loaded = hook
+
+    async def update_weights(self, policy_version: str, *, weights: bytes) -> None:
+        await self._loaded(policy_version)
+
+    async def stored(self) -> AsyncIterator[VerifiedRollout]:
+        for outcome in self.outcomes.values():
+            yield outcome
+
+    async def run_rollouts(self, rows: Sequence[dict[str, Any]], *, num_samples: int, **_: Any) -> AsyncIterator[Group]:
+        for row in rows:
+            index = row["_ng_task_index"]
+            rewards = [self._outcome(row, number).reward for number in range(num_samples)]
+            samples = [Sample(number, {"reward": reward, **REPLY}, []) for number, reward in enumerate(rewards)]
+            yield Group(index, row, samples, [], num_samples)
+
+    def _outcome(self, row: dict[str, Any], number: int) -> VerifiedRollout:
+        index = row["_ng_task_index"]
+        chance = random.Random(f"{index % 7} {number}")  # of some tasks all rollouts have the same reward
+        outcome = VerifiedRollout(
+            run="train-tiny",
+            task_index=index,
+            rollout_index=number,
+            agent="simple_agent",
+            row=msgspec.json.encode(row),
+            response={},
+            reward=float(chance.random() < index % 7 / 6),
+        )
+        return self.outcomes.setdefault((index, number), outcome)
+
+
+TOKENS = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.1]}
+REPLY = {"responses_create_params": {}, "response": {"output": [TOKENS]}}
+
+
+async def test_a_resumed_training_counts_the_rollouts_of_the_step_that_was_broken_off(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps_until_death = [9]
+
+    def update(*_: object) -> Any:
+        steps_until_death[0] -= 1
+        if not steps_until_death[0]:
+            raise InterruptedError
+        return argparse.Namespace(gap=0.0, clipped=0.0)
+
+    monkeypatch.setattr(example, "update", update)
+    sizes = {"steps": 3, "prompts": 4, "samples": 8, "rollouts": 10**9, "evaluation_samples": 1, "evaluation_draws": 0}
+
+    async def train(name: str, run: StoredRollouts) -> Any:
+        output = tmp_path / name
+        output.mkdir(exist_ok=True)
+        others = {"seed": 0, "learning_rate": 0.0, "varied": True, "ahead": 0, "processes": 1}
+        given = argparse.Namespace(**sizes, **others, output=output)
+        return await example.Training(run, given, 0).train(Console(quiet=True))
+
+    undisturbed = await train("undisturbed", StoredRollouts())
+    run = StoredRollouts()
+    steps_until_death[0] = 2
+    with pytest.raises(InterruptedError):
+        await train("killed", run)
+    resumed = await train("killed", run)
+    assert resumed.rollouts == undisturbed.rollouts
+    assert resumed.rewards == undisturbed.rewards
+    tasks = example.TASKS_OF_A_STEP
+    made = [sum(index // tasks == step for index, _ in run.outcomes) for step in (1, 2, 3)]
+    assert resumed.rollouts == made
