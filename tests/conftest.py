@@ -12,6 +12,7 @@ import pytest
 
 from gymq import redaction
 from gymq.bus import Bus, streams
+from gymq.bus.discovery import is_running
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import Retry
@@ -102,6 +103,12 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
         return None if pause is None else pause / 100
 
     monkeypatch.setattr(Retry, "pause_s", shorter)
+
+
+@pytest.fixture
+def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that are being started again are not waited for."""
+    monkeypatch.setattr(is_running, "__kwdefaults__", {"patience_s": 0.0})
 
 
 @pytest.fixture

@@ -560,12 +560,6 @@ async def test_a_task_submitted_twice_has_one_outcome_and_one_model_call(desk: D
     assert len(await desk.cluster.stored(run)) == 1
 
 
-@pytest.fixture
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents that are being started again are not waited for."""
-    monkeypatch.setattr("gymq.bus.discovery.RUNNING_PATIENCE_S", 0.0)
-
-
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
     desk.write_input([row("a"), row(agent_ref={"name": "nobody"})])

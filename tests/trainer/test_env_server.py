@@ -141,6 +141,7 @@ async def test_a_request_that_cannot_be_used_is_refused_with_the_reason(
     assert (await connection.ask("health", {}))["success"]
 
 
+@pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_does_not_run_is_named(connection: Connection) -> None:
     reply = await connection.ask(
         "run", request({"responses_create_params": {"input": "x"}, "agent_ref": {"name": "none"}})

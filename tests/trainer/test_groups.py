@@ -348,6 +348,7 @@ async def test_options_that_do_not_fit_are_refused(
         training.run_rollouts(examples(1), **options)
 
 
+@pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_does_not_run_is_named(training: TrainingRun, examples: Examples) -> None:
     rows = examples(1)
     rows[0]["agent_ref"] = {"name": "nobody"}
