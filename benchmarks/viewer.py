@@ -177,20 +177,19 @@ async def main() -> None:
     size = len(encode(made)) / 1e6
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {given.turns} turns, a rollout of {size:.1f} MB")
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
-        async with EmbeddedServer(Path(folder) / "jetstream") as server:
-            bus = await Bus.connect(server.url, role="client", name="benchmark")
-            try:
-                await streams.ensure(bus.js, [])
-                record = Run(run=RUN, created_at=time.time(), num_rollouts=1)
-                await bus.js.store(subjects.run_record(RUN), encode(record))
-                await OutcomeStore(bus).put(made, replaces=None, patience_s=30.0)
-                profiler = Profiler(bus)
-                await profiler.start()
-                async with Viewer(bus, "127.0.0.1") as viewer:
-                    await measure(f"{viewer.url}#/rollout/{RUN}/0/0", given.times, given.step)
-                await profiler.stop()
-            finally:
-                await bus.close()
+        async with (
+            EmbeddedServer(Path(folder) / "jetstream") as server,
+            await Bus.connect(server.url, role="client", name="benchmark") as bus,
+        ):
+            await streams.ensure(bus.js, [])
+            record = Run(run=RUN, created_at=time.time(), num_rollouts=1)
+            await bus.js.store(subjects.run_record(RUN), encode(record))
+            await OutcomeStore(bus).put(made, replaces=None, patience_s=30.0)
+            profiler = Profiler(bus)
+            await profiler.start()
+            async with Viewer(bus, "127.0.0.1") as viewer:
+                await measure(f"{viewer.url}#/rollout/{RUN}/0/0", given.times, given.step)
+            await profiler.stop()
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import takewhile
 from typing import TextIO
@@ -94,6 +94,11 @@ def shown_count(count: int) -> str:
 def counted(count: int, noun: str) -> str:
     """Return text such as `1 row` or `1,234 rows`."""
     return f"{count:,} {noun if count == 1 else f'{noun}s'}"
+
+
+def shown_classes(counts: Mapping[str, int]) -> str:
+    """Return counts by class, such as `12 judge_failed, 1 timeout`, the largest first."""
+    return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
 def shown_number(value: float | None, form: str = ".3f") -> str:

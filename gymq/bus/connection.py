@@ -168,8 +168,14 @@ class Connection:
     async def _on_closed(self) -> None:
         self.lost.set()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def close(self) -> None:
-        """Send what is buffered, then disconnect."""
+        """Send what is buffered, then disconnect. `async with await Bus.connect(...) as bus` does it at its end."""
         if self._watchdog:
             self._watchdog.cancel()
         with contextlib.suppress(BusError):

@@ -103,9 +103,7 @@ def collect(
         prompt_config = prompt_config or block.prompt()
     if input is None:
         raise UsageError("missing --input FILE; `gymq collect --help` explains it and --dataset NAME")
-    agents = [found.name for found in settings.instances if found.kind == "agents"]
-    if agent is None and len(agents) == 1:
-        agent = agents[0]
+    agent = agent or settings.only_agent
     if output is None:
         named = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]
         output = default_output(input, [*named, *sources.config], sources.resources, sources.model)

@@ -62,7 +62,7 @@ def up(
         url=nats,
         replicas=replicas,
         log_level=log_level,
-        agents=[instance.name for instance in settings.instances if instance.kind == "agents"],
+        agents=settings.agents,
         services=not only or "services" in only,
         logs_to_stderr=log_to == "stderr",
         variables=process_variables(settings.tree),

@@ -50,6 +50,16 @@ class Config:
     instances: list[Instance]
     sources: Sequence[Source] = field(default=(), repr=False, compare=False)
 
+    @property
+    def agents(self) -> list[str]:
+        """The names of its agents."""
+        return [instance.name for instance in self.instances if instance.kind == "agents"]
+
+    @property
+    def only_agent(self) -> str | None:
+        """The agent of rows that name none, if there is just one."""
+        return self.agents[0] if len(self.agents) == 1 else None
+
     def instance(self, name: str) -> Instance:
         """Return the instance of a name.
 

@@ -93,10 +93,10 @@ class Verifiers:
             raise ScoreError(f"the agent {agent} has no `resources_server`, so its rollouts cannot be verified")
         return str(reference["name"])
 
+    @property
     def only_agent(self) -> str | None:
-        """Return the agent of rollouts that name none, if there is just one."""
-        agents = [found.name for found in self._config.instances if found.kind == "agents"]
-        return agents[0] if len(agents) == 1 else None
+        """The agent of rollouts that name none, if there is just one."""
+        return self._config.only_agent
 
 
 async def verify_again(worker: ResourcesWorker, rollout: str, row: bytes, response: dict[str, Any]) -> Verified:

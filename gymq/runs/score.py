@@ -173,7 +173,7 @@ class _Scoring:
 
     def _entry(self, where: str, line: bytes) -> _Entry:
         head = decode_line(line, _Head, where)
-        agent = head.agent_ref.name if head.agent_ref is not None else self._verifiers.only_agent()
+        agent = head.agent_ref.name if head.agent_ref is not None else self._verifiers.only_agent
         if agent is None:
             raise ScoreError(f"{where}: the rollout names no agent: it needs `{AGENT_REF}` with a `name`")
         fields = parse_object(line)

@@ -69,15 +69,13 @@ class RowChecker:
         if self._config is None:
             return None
         by_name = {found.name: found for found in instances_under_test(self._config, self._source)}
-        if agent is None:
-            found = [instance for instance in self._config.instances if instance.kind == "agents"]
-            if len(found) != 1:
-                return None
-        else:
-            found = [self._config.instance(agent)]
-            if found[0].kind != "agents":
-                raise ConfigError(f"{agent} is not an agent but one of the {found[0].kind}")
-        reference = found[0].options.get("resources_server")
+        name = agent or self._config.only_agent
+        if name is None:
+            return None
+        found = self._config.instance(name)
+        if found.kind != "agents":
+            raise ConfigError(f"{agent} is not an agent but one of the {found.kind}")
+        reference = found.options.get("resources_server")
         return by_name.get(str(reference["name"])) if isinstance(reference, dict) else None
 
 

@@ -166,8 +166,7 @@ def _shown_tool(schema: dict[str, Any]) -> str:
 
 async def _end_to_end(source: WorkerSource, config: Config) -> Check:
     name = "end to end"
-    agents = [found.name for found in config.instances if found.kind == "agents"]
-    if not agents:
+    if not config.agents:
         return Check(name, "none", "its configuration has no agent, so nothing can be rolled out")
     assert source.examples is not None
     started = time.monotonic()
@@ -176,18 +175,17 @@ async def _end_to_end(source: WorkerSource, config: Config) -> Check:
         options = CollectOptions(
             input=source.examples,
             output=folder / "rollouts.jsonl",
-            materialise=MaterialiseOptions(agent_name=agents[0] if len(agents) == 1 else None),
+            materialise=MaterialiseOptions(agent_name=config.only_agent),
             rollout_timeout_s=ROLLOUT_TIMEOUT_S,
         )
         try:
             workers = instances_under_test(config, source)
-            async with Cluster(workers, folder=folder / "cluster", log_level="warning") as cluster:
-                bus = await Bus.connect(cluster.url, role="client", name="gymq test")
-                try:
-                    collection = Collection(bus, options)
-                    progress = await collection.run()
-                finally:
-                    await bus.close()
+            async with (
+                Cluster(workers, folder=folder / "cluster", log_level="warning") as cluster,
+                await Bus.connect(cluster.url, role="client", name="gymq test") as bus,
+            ):
+                collection = Collection(bus, options)
+                progress = await collection.run()
         except (BusError, CollectError, JsonlError, LaunchError, RowError, ServerError) as error:
             return Check(name, "failed", str(error))
         problems, notes = _failures(JsonlFile(collection.files.failures))

@@ -54,7 +54,7 @@ def test_a_class_is_served_here_with_an_agent_and_a_mock():
     assert list(setup.made) == ["Letters"]
     found = implementations(setup)
     assert (found["Letters_simple_agent"], found["policy_model"]) == ("simple_agent", "simulated_model")
-    assert setup.agent == "Letters_simple_agent"
+    assert setup.config.only_agent == "Letters_simple_agent"
 
 
 class Judged(Letters):

@@ -24,7 +24,7 @@ from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
-from gymq.render import listing_console, shown_environments
+from gymq.render import listing_console, shown_classes, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import ReportFiles, read_statistics
@@ -233,9 +233,8 @@ def _failures(snapshot: ProfileSnapshot) -> list[RenderableType]:
     lines: list[RenderableType] = []
     names = shown_environments(snapshot.agents)
     for name, agent in snapshot.agents.items():
-        failures = ", ".join(f"{count:,} {failure}" for failure, count in sorted(agent.failures.items()))
-        if failures:
-            lines.append(Text(f"failures of {names[name]}: {failures}", "yellow"))
+        if agent.failures:
+            lines.append(Text(f"failures of {names[name]}: {shown_classes(agent.failures)}", "yellow"))
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -17,6 +18,7 @@ from gymq.render import (
     listing,
     listing_console,
     printable,
+    shown_classes,
     shown_count,
     shown_environments,
     shown_number,
@@ -157,12 +159,10 @@ def _workers(found: Overview) -> Listing:
 
 
 def _failures(found: Overview) -> Iterator[RenderableType]:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for run in found.runs:
-        for failure_class, count in run.failures.items():
-            counts[failure_class] = counts.get(failure_class, 0) + count
+        counts.update(run.failures)
     if counts:
-        listed = ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda one: -one[1]))
-        yield Text(f"\nfailures of these runs: {listed}", "yellow")
+        yield Text(f"\nfailures of these runs: {shown_classes(counts)}", "yellow")
     if found.num_dead_letters:
         yield Text(f"dead letters: {found.num_dead_letters:,} (see `gymq dead-letters list`)", "yellow")

@@ -45,8 +45,7 @@ async def bridge_for(config: Config, url: str, logs: Path) -> AsyncIterator[Brid
     """
     settings = read_settings(config)
     raise_open_files()
-    bus = await Bus.connect(url, role="bridge", name="gymq bridge")
-    try:
+    async with await Bus.connect(url, role="bridge", name="gymq bridge") as bus:
         is_configured = bool(config.instances)
         if not is_configured:
             found = await find_workers(bus)
@@ -56,8 +55,6 @@ async def bridge_for(config: Config, url: str, logs: Path) -> AsyncIterator[Brid
         directory = directory_of(config, settings.host, settings.port, has_options=is_configured)
         async with Bridge(bus, directory, settings, logs=logs):
             yield BridgeAddress(f"http://{bracketed(directory.head_host)}:{settings.port}", len(config.instances))
-    finally:
-        await bus.close()
 
 
 def read_settings(config: Config) -> BridgeSettings:

@@ -79,12 +79,6 @@ class Setup:
     config: Config
     made: dict[str, Worker] = field(default_factory=dict)
 
-    @property
-    def agent(self) -> str | None:
-        """The agent of rows that name none, if there is just one."""
-        agents = [one.name for one in self.config.instances if one.kind == "agents"]
-        return agents[0] if len(agents) == 1 else None
-
 
 def read_setup(
     environment: EnvironmentArgument,

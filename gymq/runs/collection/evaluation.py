@@ -151,7 +151,7 @@ async def acollect(
         collect_options = CollectOptions(
             input=source,
             output=file,
-            materialise=made_of_rows.model_copy(update={"agent_name": setup.agent}),
+            materialise=made_of_rows.model_copy(update={"agent_name": setup.config.only_agent}),
             window=concurrency,
             rollout_timeout_s=timeout_s,
             config_digest=fingerprint(setup.config.tree),
@@ -164,14 +164,13 @@ async def acollect(
         if not await asyncio.to_thread(has_all_rollouts, collect_options):
             remote = [found for found in setup.config.instances if found.name not in setup.made]
             await probe_models(remote, report or log.warning)
-        async with _cluster(setup, "warning") as cluster:
-            bus = await Bus.connect(cluster.url, role="client", name="gymq.collect")
-            try:
-                collection = Collection(bus, collect_options, report)
-                with show_progress(collection.progress, quiet=not progress):
-                    await collection.run()
-            finally:
-                await bus.close()
+        async with (
+            _cluster(setup, "warning") as cluster,
+            await Bus.connect(cluster.url, role="client", name="gymq.collect") as bus,
+        ):
+            collection = Collection(bus, collect_options, report)
+            with show_progress(collection.progress, quiet=not progress):
+                await collection.run()
     for warning in collection.warnings:
         log.warning("%s", warning)
     if collection.stopped:
