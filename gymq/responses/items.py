@@ -71,19 +71,21 @@ def output_text(response: Mapping[str, Any]) -> str:
         text
         for item in response["output"]
         if is_message(item)
-        for text in _texts(item.get("content"), only_type="output_text")
+        for text in content_texts(item.get("content"), only_type="output_text")
     )
 
 
 def assistant_text(response: Mapping[str, Any]) -> str:
     """Return the text parts of all assistant messages, joined with newlines, trimmed."""
-    return "\n".join(text for item in _assistant_messages(response) for text in _texts(item.get("content"))).strip()
+    return "\n".join(
+        text for item in _assistant_messages(response) for text in content_texts(item.get("content"))
+    ).strip()
 
 
 def last_assistant_text(response: Mapping[str, Any]) -> str:
     """Return the text parts of the last assistant message, joined with newlines, trimmed; empty if there is none."""
     messages = _assistant_messages(response)
-    return "\n".join(_texts(messages[-1].get("content"))).strip() if messages else ""
+    return "\n".join(content_texts(messages[-1].get("content"))).strip() if messages else ""
 
 
 def first_text_of_last_item(response: Mapping[str, Any]) -> str:
@@ -164,8 +166,8 @@ def _assistant_messages(response: Mapping[str, Any]) -> list[Item]:
     return [item for item in response["output"] if is_message(item) and item.get("role") == "assistant"]
 
 
-def _texts(content: object, only_type: str | None = None) -> Iterator[str]:
-    """Yield the texts of a message's content. A plain string is one text; refusals have none."""
+def content_texts(content: object, only_type: str | None = None) -> Iterator[str]:
+    """Yield the texts of a message's content. A plain string is one text; refusals and no content have none."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

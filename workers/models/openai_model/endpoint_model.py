@@ -17,12 +17,23 @@ from gymq.workers.models.openai_model.endpoint import Endpoint
 from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 import gymq
+from gymq.responses import ResponsesError
 
 log = logging.getLogger("gymq.endpoint_model")
 
 
 # The smallest request that all endpoints take: OpenAI asks for 16 tokens at least.
 PROBE: Mapping[str, Any] = {"input": [{"role": "user", "content": "Hi"}], "max_output_tokens": 16}
+
+
+def failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.RolloutError:
+    """Return a failure of the model."""
+    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable, curable=curable)
+
+
+def unsendable(error: ResponsesError) -> gymq.InvalidTask:
+    """Return the failure of a request that an endpoint cannot be sent."""
+    return gymq.InvalidTask(f"the request cannot be sent: {error}")
 
 
 class EndpointOptions(gymq.WorkerOptions):

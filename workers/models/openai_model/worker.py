@@ -9,7 +9,7 @@ import time
 from typing import Any, Literal
 
 from gymq.workers.models.openai_model.endpoint import Endpoint, NotJson, Refused
-from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel
+from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel, failed, unsendable
 from gymq.workers.models.openai_model.options import OpenAIOptions
 
 import gymq
@@ -90,13 +90,13 @@ class OpenAIModel(EndpointModel):
             nearest = difflib.get_close_matches(name, served, n=MAX_MODELS_NAMED, cutoff=0.0)
             names = self._endpoint.excerpt(", ".join(nearest))
             text = f"{self._endpoint.base_url}: no model {name!r} there; it serves {names}"
-            raise _failed(text, retryable=False, curable=True)
+            raise failed(text, retryable=False, curable=True)
 
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         try:
             params = self._sendable(request.params)
         except ResponsesError as error:
-            raise _unsendable(error) from None
+            raise unsendable(error) from None
         try:
             if self._dialect is None:
                 return await self._ask_in_either(params, request.timeout_s)
@@ -105,7 +105,7 @@ class OpenAIModel(EndpointModel):
             message = str(refused)
             if refused.is_unknown_path and self.options.dialect == "responses":
                 message += "; if it has no /responses, use `--dialect chat` or the option `dialect: chat`"
-            raise _failed(message, retryable=refused.retryable, curable=refused.curable) from None
+            raise failed(message, retryable=refused.retryable, curable=refused.curable) from None
 
     async def _ask_in_either(self, params: dict[str, Any], timeout_s: float) -> dict[str, Any]:
         """Ask in the Responses dialect or, if the endpoint has no such path, in Chat Completions; remember which.
@@ -145,7 +145,7 @@ class OpenAIModel(EndpointModel):
         try:
             asked = responses_to_chat(params) if chat else params
         except ResponsesError as error:
-            raise _unsendable(error) from None
+            raise unsendable(error) from None
         body = {**self.options.extra_body, **asked, "model": self.options.openai_model}
         path = "/chat/completions" if chat else "/responses"
         try:
@@ -157,7 +157,7 @@ class OpenAIModel(EndpointModel):
             raise
         except InvalidReply as error:
             message = f"{self._endpoint.base_url}{path}: unusable reply: {error}"
-            raise _failed(self._endpoint.excerpt(message), retryable=True) from None
+            raise failed(self._endpoint.excerpt(message), retryable=True) from None
 
     def _sendable(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return what the caller set, without what only we understand."""
@@ -199,11 +199,3 @@ def _put_reasoning_into_text(completion: dict[str, Any]) -> bool:
         return False
     message["content"] = f"<think>{reasoning}</think>{message.get('content') or ''}"
     return True
-
-
-def _failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.RolloutError:
-    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable, curable=curable)
-
-
-def _unsendable(error: ResponsesError) -> gymq.InvalidTask:
-    return gymq.InvalidTask(f"the request cannot be sent: {error}")

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from gymq.workers.models.openai_model.endpoint import Refused
+from gymq.workers.models.openai_model.endpoint_model import failed
 from gymq.workers.models.vllm_model.reply import UnexpectedReasoning
 
 import gymq
@@ -80,8 +81,3 @@ async def readable(exchange: Exchange, asked: Asked) -> dict[str, Any]:
         raise failed(f"{asked.engine_name}: {error}", retryable=False) from None
     except InvalidReply as error:
         raise failed(asked.excerpt(f"{asked.engine_name}: unusable reply: {error}"), retryable=True) from None
-
-
-def failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.RolloutError:
-    """Return a failure of the model."""
-    return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=retryable, curable=curable)

@@ -11,8 +11,9 @@ from typing import Any
 
 import msgspec
 from gymq.workers.models.openai_model.endpoint import Endpoint, Head
+from gymq.workers.models.openai_model.endpoint_model import failed
 from gymq.workers.models.openai_model.retry import UNREACHABLE, Trouble
-from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, failed, is_context_overflow, readable
+from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
 from gymq.workers.models.vllm_model.completion_body import decode_completion
 from gymq.workers.models.vllm_model.options import VLLMOptions
 from gymq.workers.models.vllm_model.ring import Ring

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.workers.models.openai_model.endpoint import Endpoint
-from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel
+from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel, unsendable
 from gymq.workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
 from gymq.workers.models.vllm_model.audio import audio_urls
 from gymq.workers.models.vllm_model.chat_params import known_chat_params
@@ -104,7 +104,7 @@ class VLLMModel(EndpointModel):
             else:
                 chat, params, num_known = self._chat(request)
         except ResponsesError as error:
-            raise _unsendable(error) from None
+            raise unsendable(error) from None
         if options.is_responses_native:
             return await self._pass_through(request, body, params)
         return await self._complete(request, chat, lambda completion: self._response(completion, params), num_known)
@@ -149,7 +149,7 @@ class VLLMModel(EndpointModel):
         try:
             chat = known_chat_params(request.params)
         except ResponsesError as error:
-            raise _unsendable(error) from None
+            raise unsendable(error) from None
         chat["messages"] = prepared(chat["messages"], self.options)
         return await self._complete(request, chat, lambda completion: completion)
 
@@ -164,7 +164,7 @@ class VLLMModel(EndpointModel):
             if options.use_completions_api:
                 prompt = self._prompt(body)
         except ResponsesError as error:
-            raise _unsendable(error) from None
+            raise unsendable(error) from None
         if body["messages"] is not chat["messages"]:  # the call has messages that the next one will not have
             num_known, request.memory.kept = 0, None
         if not options.sequential_reasoning_allowed and ends_in_reasoning(body, options):
@@ -251,7 +251,3 @@ async def _prompt_ids(asked: Asked, sent: dict[str, Any]) -> list[int]:
 def _affinity(request: gymq.ModelRequest) -> str:
     """Return what decides about the engine: the session, whose attempts share a prompt and so should share a cache."""
     return request.rollout if request.session.startswith(f"{request.rollout}/") else request.session
-
-
-def _unsendable(error: ResponsesError) -> gymq.InvalidTask:
-    return gymq.InvalidTask(f"the request cannot be sent: {error}")

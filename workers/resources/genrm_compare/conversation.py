@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from gymq.responses import is_message
+from gymq.responses import content_texts, is_message
 
 
 def shown(given: str | Iterable[dict[str, Any]]) -> list[dict[str, str]]:
@@ -15,10 +15,8 @@ def shown(given: str | Iterable[dict[str, Any]]) -> list[dict[str, str]]:
     """
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
-    return [{"role": item["role"], "content": _text(item.get("content"))} for item in given if is_message(item)]
-
-
-def _text(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "".join(part["text"] for part in content or () if isinstance(part.get("text"), str))
+    return [
+        {"role": item["role"], "content": "".join(content_texts(item.get("content")))}
+        for item in given
+        if is_message(item)
+    ]

@@ -93,7 +93,7 @@ def answer_text(response: Mapping[str, Any]) -> str:
     """Return the text parts of the last assistant message that has one, joined with newlines, trimmed; or nothing."""
     for item in reversed(response["output"]):
         if responses.is_message(item) and item.get("role") == "assistant":
-            texts = _texts(item.get("content"))
+            texts = list(responses.content_texts(item.get("content")))
             if texts:
                 return "\n".join(texts).strip()
     return ""
@@ -113,9 +113,3 @@ def grade_in(text: str) -> str:
         return str(min(letters))
     meant = {_LETTER_OF_WORD[word] for word in _WORD.findall(text)}
     return meant.pop() if len(meant) == 1 else "C"
-
-
-def _texts(content: Any) -> list[str]:
-    if isinstance(content, str):
-        return [content]
-    return [part["text"] for part in content or () if isinstance(part.get("text"), str)]

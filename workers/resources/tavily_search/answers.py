@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gymq.judge import Labels, PromptTemplate
-from gymq.responses import is_message
+from gymq.responses import content_texts, is_message
 
 ANSWER = re.compile("answer:", re.IGNORECASE)
 CONFIDENCE = re.compile("confidence:", re.IGNORECASE)
@@ -53,17 +53,17 @@ def judge_prompt(question: str, reply: str, reference: str, *, hardened: bool = 
 def reply_text(response: Mapping[str, Any]) -> str:
     """Return the first text of the last message that has one."""
     for item in reversed(response["output"]):
-        texts = _texts(item)
-        if texts:
-            return texts[0]
+        for text in content_texts(item.get("content")) if is_message(item) else ():
+            return text
     return ""
 
 
 def judge_text(response: dict[str, Any]) -> str:
     """Return the last text of the last output item; empty if that has none."""
     output = response["output"]
-    texts = _texts(output[-1], last_part_only=True) if output else []
-    return texts[-1] if texts else ""
+    content = output[-1].get("content") if output and is_message(output[-1]) else None
+    last_part = content[-1:] if isinstance(content, list) else content
+    return next(content_texts(last_part), "")
 
 
 def judged(text: str, *, hardened: bool = True) -> str:
@@ -100,13 +100,3 @@ def _find(pattern: re.Pattern[str], text: str, start: int) -> int:
     """Return where the pattern begins, from `start` on; the end of the text if it is not there."""
     match = pattern.search(text, start)
     return match.start() if match else len(text)
-
-
-def _texts(item: dict[str, Any], last_part_only: bool = False) -> list[str]:
-    if not is_message(item):
-        return []
-    content = item.get("content")
-    if isinstance(content, str):
-        return [content]
-    parts = (content or [])[-1:] if last_part_only else content or []
-    return [part["text"] for part in parts if isinstance(part.get("text"), str)]
