@@ -23,37 +23,42 @@ FOLDERS = ("resources_servers", "responses_api_agents", "responses_api_models", 
 
 REFUSED = {
     # Aviary's own environments of notebooks, in containers of their own.
-    "bixbench_aviary.yaml": "entrypoint notebook_app.py: its environment is not available",
-    "bbh_bundled.yaml": "entrypoint hypotest_app.py: its environment is not available",
+    "bixbench_aviary.yaml": "entrypoint notebook_app.py: its environment needs containers",
+    "bbh_bundled.yaml": "entrypoint hypotest_app.py: its environment needs containers",
     # Refused by NeMo Gym too, in 0.2.1.
     "over_refusal_detection.yaml": "a train data set needs a license",
     "reasoning_gym.yaml": "found duplicate key license",
-    # Their values are placeholders, such as `- insert server url`.
-    "safety_judge_model.yaml": "base_url: expected a URL",
-    "bbh_remote.yaml": "server_url: must be text",
-    # Harnesses and environments that are Python classes in a checkout of NeMo Gym.
-    "harbor_agent.yaml": "harbor_agent_name: must be 'command' or 'oracle'",
-    "harbor_agent_daytona.yaml": "option harbor_datasets.terminal_bench.local_dataset_path is missing",
-    # Ours asks a server of OpenEnv at `base_url`; NeMo Gym imports the class of the environment.
-    "openenv_coding.yaml": "option base_url is missing",
-    "openenv_echo.yaml": "option base_url is missing",
-    "openenv_maze.yaml": "option base_url is missing",
-    # Coding agents that NeMo Gym clones in a state of its own. With `harness` or `agent_command` the files load.
-    "swebench_openhands.yaml": "agent_framework openhands is not packaged here",
-    "swebench_openhands_training.yaml": "agent_framework openhands is not packaged here",
+    # Python classes of a checkout of NeMo Gym, or agents that it clones.
+    "harbor_agent.yaml": "terminus_2_nemo_gym:Terminus2NemoGym is not imported here; set `harness`",
+    "harbor_agent_daytona.yaml": "terminus_2_nemo_gym:Terminus2NemoGym is not imported here; set `harness`",
+    "openenv_coding.yaml": "env_class coding_env.server.python_codeact_env.PythonCodeActEnv is not imported here",
+    "openenv_echo.yaml": "env_class echo_env.server.echo_environment.EchoEnvironment is not imported here",
+    "openenv_maze.yaml": "env_class maze_env.server.maze_env_environment.MazeEnvironment is not imported here",
     "swebench_swe_agent.yaml": "agent_framework swe_agent is not packaged here",
-    "swebench_multi_tools.yaml": "agent_framework openhands is not packaged here",
 }
 """What is refused, by file, and the reason."""
 
+URL = "http://127.0.0.1:1/v1"
 GIVEN = {
-    "policy_base_url": "http://127.0.0.1:1/v1",
+    "policy_base_url": URL,
     "policy_api_key": "k",
     "policy_model_name": "m",
     "google_search.resources_servers.google_search.google_api_key": "k",
     "google_search.resources_servers.google_search.google_cx": "k",
 }
 """Values that NeMo Gym's documentation has in env.yaml."""
+
+PLACEHOLDERS = {
+    "bbh_remote.yaml": {"bbh_aviary_resources_server.resources_servers.aviary": {"server_url": URL, "api_key": "k"}},
+    "safety_judge_model.yaml": {"safety_judge_model.responses_api_models.vllm_model": {"base_url": URL}},
+}
+"""By file: values in the place of texts such as `- insert server url`."""
+
+WITH_A_PROGRAM = {
+    "harbor_agent.yaml": "harbor_agent.responses_api_agents.harbor_agent",
+    "swebench_swe_agent.yaml": "swe_agents.responses_api_agents.swe_agents",
+}
+"""Refused, but loaded with a `harness` there."""
 
 POLICY = """
 policy_model:
@@ -86,9 +91,12 @@ def is_ours(kind: str, name: str) -> bool:
     return (SHIPPED / "workers" / kind / name / "worker.py").is_file()
 
 
-def completed(file: str, extra: Path) -> Config:
+def completed(file: str, extra: Path, **more: str) -> Config:
     """Load a file with all the values that it leaves to its user."""
     given = {name: value for name, value in GIVEN.items() if name.startswith("policy") or "google_search" in file}
+    given |= more
+    for block, values in PLACEHOLDERS.get(Path(file).name, {}).items():
+        given |= {f"{block}.{name}": value for name, value in values.items()}
     files = [Path(file), *([] if "policy_model:\n" in Path(file).read_text() else [extra / "policy.yaml"])]
     for _ in range(20):
         try:
@@ -144,6 +152,9 @@ def test_every_configuration_for_our_workers_loads(
             refused[file] = str(error)
     unexpected = {file: text for file, text in refused.items() if REFUSED.get(Path(file).name, "?") not in text}
     assert unexpected == {}
+    for file in refused:
+        if block := WITH_A_PROGRAM.get(Path(file).name):
+            completed(file, tmp_path, **{f"{block}.harness": "pi"})
     assert len(loaded) >= at_least, f"{len(loaded)} of {len(loaded) + len(refused)}; {len(lacking)} lack a worker"
     named = ", ".join(f"`{name}`" for name in sorted({Path(file).name for file in refused}))
     result = f"{len(loaded)} of {len(loaded) + len(refused)} load; refused with a reason: {named}"

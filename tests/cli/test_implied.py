@@ -44,7 +44,7 @@ def read(folder: Path, text: str, *overrides: str) -> Any:
     return read_config(WorkerSources(config=(folder / "config.yaml",)), overrides)
 
 
-@pytest.mark.parametrize(("text", "overrides", "limit"), [(MINI, [], 77), (SWE, ["++solver.harness=codex"], 88)])
+@pytest.mark.parametrize(("text", "overrides", "limit"), [(MINI, [], 77), (SWE, [], 88)])
 def test_an_agent_that_verifies_by_itself_in_nemo_gym_gets_the_worker_that_does_it_here(
     here: Path, text: str, overrides: list[str], limit: int
 ) -> None:
@@ -64,8 +64,10 @@ def test_a_verifier_that_the_configuration_names_stays(here: Path) -> None:
 
 
 def test_a_coding_agent_that_is_not_packaged_is_refused_with_those_that_are(here: Path) -> None:
-    with pytest.raises(Exception, match=r"agent_framework openhands is not packaged here; set .*\(claude_code, codex"):
-        check_instances(read(here, SWE, "++policy_model.return_token_id_information=false"))
+    with pytest.raises(Exception, match=r"agent_framework swe_agent is not packaged here; set .*\(claude_code, codex"):
+        check_instances(
+            read(here, SWE.replace("openhands", "swe_agent"), "++policy_model.return_token_id_information=false")
+        )
 
 
 @pytest.mark.parametrize(

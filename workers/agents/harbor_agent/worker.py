@@ -22,7 +22,16 @@ from gymq.sandbox import NETWORK, Docker, Workspace, network_address
 
 INSTRUCTION = "/tmp/instruction.md"
 DEFAULT_TIMEOUT_S = 600.0
+PROGRAM_MISSING = "set `harness`, the name of a coding agent, or `agent_command`, or harbor_agent_name to oracle"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+Seconds = pydantic.PositiveFloat
+
+
+def _limit(name: str) -> Any:
+    """Return the field of a time limit, which later releases of NeMo Gym name without the unit."""
+    return pydantic.Field(None, validation_alias=pydantic.AliasChoices(f"{name}_sec", name))
 
 
 class DataSet(pydantic.BaseModel):
@@ -32,6 +41,15 @@ class DataSet(pydantic.BaseModel):
 
     local_dataset_path: Path
     workdir: str | None = None  # where the agent begins; default: the image's own
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _of_the_registry(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "dataset_name" in given and "local_dataset_path" not in given:
+            name = given["dataset_name"]
+            text = f"dataset_name {name}: gymq does not download from Harbor's registry; fetch it with Harbor"
+            raise ValueError(f"{text}, and name its folder as `local_dataset_path`")
+        return given
 
 
 class Row(msgspec.Struct):
@@ -46,25 +64,37 @@ class HarborAgent(gymq.Agent):
     class Options(gymq.AgentOptions):
         model_server: gymq.Reference
         harbor_datasets: dict[str, DataSet]
-        harbor_agent_name: Literal["command", "oracle"] = "command"  # oracle: the task's own solution
+        harbor_agent_name: Literal["command", "oracle"] | None = None  # oracle: the task's own solution
         agent_command: str = ""  # a script of the shell
         harness: HarnessName | None = None  # a coding agent by its name, instead of `agent_command`
         agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
         agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
         agent_max_turns: pydantic.PositiveInt = 100  # model calls
-        harbor_agent_override_timeout_sec: pydantic.PositiveFloat | None = None  # instead of the task's
-        harbor_agent_max_timeout_sec: pydantic.PositiveFloat | None = None  # at most
-        harbor_verifier_override_timeout_sec: pydantic.PositiveFloat | None = None
-        harbor_verifier_max_timeout_sec: pydantic.PositiveFloat | None = None
-        harbor_timeout_multiplier: pydantic.PositiveFloat = 1.0
+        harbor_agent_override_timeout_sec: Seconds | None = _limit(
+            "harbor_agent_override_timeout"
+        )  # instead of the task's
+        harbor_agent_max_timeout_sec: Seconds | None = _limit("harbor_agent_max_timeout")  # at most
+        harbor_verifier_override_timeout_sec: Seconds | None = _limit("harbor_verifier_override_timeout")
+        harbor_verifier_max_timeout_sec: Seconds | None = _limit("harbor_verifier_max_timeout")
+        harbor_timeout_multiplier: pydantic.PositiveFloat | None = None  # default: 1
         concurrency: pydantic.PositiveInt = 16  # rollouts at a time in one process; each has a container
+
+        @pydantic.model_validator(mode="before")
+        @classmethod
+        def _check_class(cls, given: Any) -> Any:
+            """Refuse a class of NeMo Gym's checkout where nothing takes its place."""
+            if not isinstance(given, dict) or given.get("harness") or given.get("agent_command"):
+                return given
+            if path := given.get("harbor_agent_import_path"):
+                raise ValueError(f"harbor_agent_import_path {path} is not imported here; {PROGRAM_MISSING}")
+            return given
 
         @pydantic.model_validator(mode="after")
         def _check_command(self) -> HarborAgent.Options:
             if self.agent_command and self.harness is not None:
                 raise ValueError("set either `agent_command`, a script, or `harness`, the name of a coding agent")
-            if self.harbor_agent_name == "command" and not self.agent_command and self.harness is None:
-                raise ValueError("agent_command: missing; or set harness, or harbor_agent_name to oracle")
+            if self.harbor_agent_name != "oracle" and not self.agent_command and self.harness is None:
+                raise ValueError(PROGRAM_MISSING)
             return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -153,4 +183,4 @@ class HarborAgent(gymq.Agent):
         most = getattr(self.options, f"harbor_{phase}_max_timeout_sec")
         seconds = override or of_the_task or DEFAULT_TIMEOUT_S
         # The multiplier comes last, as in Harbor.
-        return min(seconds, most or seconds) * self.options.harbor_timeout_multiplier
+        return min(seconds, most or seconds) * (self.options.harbor_timeout_multiplier or 1.0)

@@ -22,6 +22,7 @@ from gymq.sandbox import Apptainer, Docker, ProgramResult, Workspace, network_ad
 
 PROBLEM = "/tmp/problem_statement.md"
 LOOPBACK = "127.0.0.1"
+MEMORY_LIMIT = pydantic.AliasChoices("memory_limit_mb", "apptainer_memory_limit_mb")  # the second is NeMo Gym's
 DIFF = "cd {repository} && git add -A && git -c core.fileMode=false diff --cached {base} --"
 
 
@@ -33,7 +34,7 @@ class SweAgents(gymq.Agent):
         model_server: gymq.Reference
         agent_command: str = ""  # a script of the shell
         harness: HarnessName | None = None  # a coding agent by its name, instead of `agent_command`
-        agent_framework: str | None = None  # NeMo Gym's name for a coding agent that it clones; not used here
+        agent_framework: str | None = None  # of NeMo Gym; one that `harness` knows is that, in the version pinned here
         agent_folders: dict[str, str] = pydantic.Field(default_factory=dict)  # seen in the container: of this machine
         agent_env: dict[str, str] = pydantic.Field(default_factory=dict)
         agent_max_turns: pydantic.PositiveInt = 100  # model calls
@@ -42,13 +43,15 @@ class SweAgents(gymq.Agent):
         repository: str = "/testbed"  # in the image
         swebench_agent_timeout: pydantic.PositiveFloat = 2700.0  # seconds for the command
         swebench_tests_timeout: pydantic.PositiveInt | None = None  # seconds for the tests, of its own verifier
-        memory_limit_mb: pydantic.PositiveInt = 32768
+        memory_limit_mb: pydantic.PositiveInt = pydantic.Field(32768, validation_alias=MEMORY_LIMIT)
         concurrency: pydantic.PositiveInt = 16  # rollouts at a time in one process; each has a container
         verify_golden_patch: bool = False  # submit the reference patch instead of asking the model
         verify_timeout_s: pydantic.PositiveFloat = 7200.0  # an image may have to be pulled
 
         @pydantic.model_validator(mode="after")
         def _check_command(self) -> SweAgents.Options:
+            if not self.agent_command and self.harness is None:
+                self.harness = next((name for name in get_args(HarnessName) if name == self.agent_framework), None)
             if bool(self.agent_command) == (self.harness is not None):
                 text = "set either `agent_command`, a script, or `harness`, the name of a coding agent"
                 if self.agent_framework is not None and self.harness is None:

@@ -62,7 +62,8 @@ class Environments(gymq.Resources[TaskRow, State]):
                 return given
             env = str(given.get("entrypoint")).removesuffix("_app.py")
             if env in _NOT_OFFERED:
-                raise ValueError(f"entrypoint {given['entrypoint']}: its environment is not available; {_AVAILABLE}")
+                text = f"entrypoint {given['entrypoint']}: its environment needs containers that gymq does not have"
+                raise ValueError(f"{text}; {_AVAILABLE}")
             return {**given, "env": env} if env in _ENVS else given
 
         @pydantic.model_validator(mode="after")

@@ -32,6 +32,15 @@ class ServedEnvironment(gymq.TextEnvironment[EnvironmentRow]):
         message_timeout_s: pydantic.PositiveFloat = 300.0  # for one answer
         max_message_bytes: pydantic.PositiveInt = 16 * 2**20
 
+        @pydantic.model_validator(mode="before")
+        @classmethod
+        def _check_class(cls, given: Any) -> Any:
+            """Refuse a class, which configurations of NeMo Gym name, where there is no server."""
+            if isinstance(given, dict) and "env_class" in given and "base_url" not in given:
+                text = f"env_class {given['env_class']} is not imported here"
+                raise ValueError(f"{text}; run it on a server of OpenEnv, and name that as `base_url`")
+            return given
+
     reward_range = (-1000.0, 1000.0)
     needs = frozenset({"network"})
 
