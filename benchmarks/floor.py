@@ -13,6 +13,8 @@ import json
 import sys
 import time
 from array import array
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ from gymq.protocol.codec import compressed
 from gymq.protocol.tokens import decode_ext, encode_ext
 
 ROLES = ("model", "resources", "agent", "profiler")
-SLOTS = 4096
+SLOTS = 4096  # of the agent, or as many as are in flight
 
 _encode = msgspec.msgpack.Encoder(enc_hook=encode_ext).encode
 _decode = msgspec.msgpack.Decoder(ext_hook=decode_ext).decode
@@ -42,6 +44,7 @@ class _Rate(msgspec.Struct):
     tokens: int
     latency_s: float
     endpoint: str = ""  # that the model asks
+    slots: int = SLOTS
 
 
 class _LogProb(msgspec.Struct, gc=False):
@@ -89,7 +92,7 @@ async def _model(nc: Any, load: _Rate) -> None:
     async def answer(message: Any) -> None:
         request = _decode(message.data)
         if load.latency_s:
-            await asyncio.sleep(load.latency_s)
+            await asyncio.sleep(float(request["params"]["metadata"]["latency_s"]))
         reply = model_reply(load.turns, load.tokens, len(request["params"]["input"]) - 1)
         await nc.publish(message.reply, _encode({"type": "generated.v1", "response": reply}))
 
@@ -123,7 +126,7 @@ async def _resources(nc: Any, _load: _Rate) -> None:
 async def _agent(nc: Any, load: _Rate) -> None:
     js = nc.jetstream()
     pull = await js.pull_subscribe_bind("agents_bench_agent", stream="TASKS")
-    slots = asyncio.Semaphore(SLOTS)
+    slots = asyncio.Semaphore(load.slots)
 
     async def ask(subject: str, body: dict[str, Any]) -> Any:
         return _decode((await nc.request(subject, _encode(body), timeout=60)).data)
@@ -203,15 +206,19 @@ async def _worker(role: str, url: str, load: _Rate) -> None:
     await asyncio.Event().wait()
 
 
-async def run(workload: Workload, folder: Path) -> Measured:
-    """Send the workload's messages once, warm."""
+async def run(workload: Workload, folder: Path, latencies_s: Sequence[float] = ()) -> Measured:
+    """Send the workload's messages once, warm.
+
+    Args:
+        latencies_s: of the rollouts' model calls, where they differ.
+    """
     if not workload.over_http:
-        return await _run(workload, folder, "", 0)
+        return await _run(workload, folder, "", 0, latencies_s)
     async with endpoint.engine() as (url, pid):
-        return await _run(workload, folder, url, pid)
+        return await _run(workload, folder, url, pid, latencies_s)
 
 
-async def _run(workload: Workload, folder: Path, url: str, engine_pid: int) -> Measured:
+async def _run(workload: Workload, folder: Path, url: str, engine_pid: int, latencies_s: Sequence[float]) -> Measured:
     server = EmbeddedServer(folder / "jetstream")
     await server.start()
     bus = await Bus.connect(server.url, role="operator", name="floor")
@@ -220,7 +227,8 @@ async def _run(workload: Workload, folder: Path, url: str, engine_pid: int) -> M
     await streams.ensure_consumer(bus.js, streams.TASKS, "agents_bench_agent", tasks)
     window = {"ack_policy": "all", "max_ack_pending": 100_000}
     await streams.ensure_consumer(bus.js, streams.ROLLOUTS, "profiler", window)
-    load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s, url)).decode()
+    slots = max(SLOTS, workload.window)
+    load = msgspec.json.encode(_Rate(workload.turns, workload.tokens, workload.latency_s, url, slots)).decode()
     workers = []
     for role in ROLES:
         command = (sys.executable, "-m", "benchmarks.floor", role, server.url, load)
@@ -235,7 +243,7 @@ async def _run(workload: Workload, folder: Path, url: str, engine_pid: int) -> M
         before = cpu_s(processes)
         started = time.perf_counter()
         peak = resident_bytes(processes)
-        await _client(nc, workload, "floor", workload.rollouts)
+        await _client(nc, workload, "floor", workload.rollouts, latencies_s)
         wall = time.perf_counter() - started
         cpu = cpu_s(processes) - before
         peak = max(peak, resident_bytes(processes))
@@ -249,9 +257,10 @@ async def _run(workload: Workload, folder: Path, url: str, engine_pid: int) -> M
     return Measured(workload.rollouts, wall, cpu, peak, [])
 
 
-async def _client(nc: Any, workload: Workload, run_name: str, rollouts: int) -> None:
+async def _client(nc: Any, workload: Workload, run_name: str, rollouts: int, latencies_s: Sequence[float] = ()) -> None:
     js = nc.jetstream()
-    row = workload.row(0)
+    rows = [replace(workload, latency_s=latency_s).row(0) for latency_s in latencies_s]
+    rows = rows or [workload.row(0)] * rollouts
     window = asyncio.Semaphore(workload.window)
     done = asyncio.Event()
     rung = asyncio.Event()
@@ -299,7 +308,7 @@ async def _client(nc: Any, workload: Workload, run_name: str, rollouts: int) -> 
                 "task_index": 0,
                 "rollout_index": number,
                 "agent": "bench_agent",
-                "row": row,
+                "row": rows[number],
                 "timeout_s": 3600.0,
             }
             headers = {api.Header.MSG_ID.value: f"{run_name}/0/{number}"}

@@ -11,30 +11,48 @@ import argparse
 import asyncio
 import math
 import random
+import tempfile
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 import uvloop
 
 import gymq
+from benchmarks import floor
 from benchmarks.ours import instances
 from benchmarks.scale.watched import watched
 from benchmarks.workloads import Workload
 from gymq.bus import Bus, streams
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol.messages import Stage
 from gymq.runs.cluster_status import read_queues
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 
 
-async def run(rollouts: int, in_flight: int, latency_s: float, sigma: float) -> None:
-    draw = random.Random(1)
-    latencies_s = [latency_s * math.exp(draw.gauss(0.0, sigma)) for _ in range(rollouts)]
-    workload = Workload("sleepy", "", rollouts, in_flight, latency_s=latency_s)
+def draw(rollouts: int, latency_s: float, sigma: float) -> list[float]:
+    """Return how long the model call of each rollout takes, in seconds."""
+    source = random.Random(1)
+    return [latency_s * math.exp(source.gauss(0.0, sigma)) for _ in range(rollouts)]
+
+
+async def run_floor(workload: Workload, latencies_s: list[float]) -> None:
+    """Print how long the bare messages take."""
+    with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
+        measured = await floor.run(workload, Path(folder), latencies_s)
+    print(f"bare messages: {measured.wall_s:.1f} s, {measured.wall_s / max(latencies_s):.2f} to ideal, ", end="")
+    print(f"CPU {measured.cpu_s:.0f} s", flush=True)
+
+
+async def run(workload: Workload, latencies_s: list[float], num_workers: int) -> None:
+    rollouts, in_flight = workload.rollouts, workload.window
     model, environment, agent = instances(workload)
     slots = max(in_flight, gymq.Agent.max_concurrency)
-    agent = msgspec.structs.replace(agent, options={**agent.options, "max_concurrency": slots})
+    limits = {"max_concurrency": slots, "num_workers": num_workers}
+    agent = msgspec.structs.replace(agent, options={**agent.options, **limits})
     async with watched([model, environment, agent]) as cluster:
         rows = cluster.folder / "rows.jsonl"
         made = [replace(workload, latency_s=one).row(number) for number, one in enumerate(latencies_s)]
@@ -46,7 +64,7 @@ async def run(rollouts: int, in_flight: int, latency_s: float, sigma: float) -> 
             window=in_flight,
         )
         collection = Collection(cluster.bus, options)
-        before, started = cluster.cpu_s(), time.perf_counter()
+        before, started, began_at = cluster.cpu_s(), time.perf_counter(), time.time()
         counts: list[int] = [0]
         counting = asyncio.create_task(_count(cluster.bus, counts))
         progress = await collection.run()
@@ -57,6 +75,8 @@ async def run(rollouts: int, in_flight: int, latency_s: float, sigma: float) -> 
         print(f"{max(counts):,} in flight at once; {wall:.1f} s, of which the longest call {max(latencies_s):.1f} s")
         if in_flight >= rollouts:
             print(f"makespan to ideal {wall / max(latencies_s):.2f}")
+        if len(set(latencies_s)) > 1:
+            await _print_seconds(cluster.bus, progress.run, began_at)
         print(f"CPU {sum(spent.values()):.0f} s: " + ", ".join(f"{name} {value:.0f}" for name, value in spent.items()))
         cluster.print_peaks()
 
@@ -69,14 +89,37 @@ async def _count(bus: Bus, counts: list[int]) -> None:
         await asyncio.sleep(1.0)
 
 
+async def _print_seconds(bus: Bus, run: str, began_at: float) -> None:
+    """Print for each second how many rollouts had started, and had ended, and how many waited for their model."""
+    started, asked, answered, ended = [], [], [], []
+    async for _, outcome in OutcomeStore(bus).read(run):
+        start = outcome.started_at - began_at
+        call = next(timing for timing in outcome.timings if timing.stage is Stage.MODEL)
+        started.append(start)
+        asked.append(start + call.started_s)
+        answered.append(start + call.started_s + call.duration_s)
+        ended.append(start + outcome.duration_s)
+    print("second  started  at the model  ended")
+    for second in range(1, math.ceil(max(ended)) + 1):
+        had_started, had_ended = (sum(at <= second for at in times) for times in (started, ended))
+        at_model = sum(at <= second for at in asked) - sum(at <= second for at in answered)
+        print(f"{second:6}  {had_started:7,}  {at_model:12,}  {had_ended:5,}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rollouts", type=int, default=65_536)
     parser.add_argument("--in-flight", type=int, default=65_536)
     parser.add_argument("--latency", type=float, default=30.0, help="seconds of a model call (default 30)")
     parser.add_argument("--sigma", type=float, default=0.0, help="of the logarithm of the seconds (default 0)")
+    parser.add_argument("--workers", type=int, default=1, help="processes of the agent (default 1)")
+    parser.add_argument("--floor", action="store_true", help="the bare messages first")
     given = parser.parse_args()
-    uvloop.run(run(given.rollouts, given.in_flight, given.latency, given.sigma))
+    workload = Workload("sleepy", "", given.rollouts, given.in_flight, latency_s=given.latency)
+    latencies_s = draw(given.rollouts, given.latency, given.sigma)
+    if given.floor:
+        uvloop.run(run_floor(workload, latencies_s))
+    uvloop.run(run(workload, latencies_s, given.workers))
 
 
 if __name__ == "__main__":
