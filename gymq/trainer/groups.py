@@ -253,7 +253,8 @@ class PendingGroup:
         try:
             if not isinstance(outcome, VerifiedRollout):
                 raise status_error(outcome)
-            if digest_of(parse_object(outcome.row)) != digest_of(parse_object(self.rows[index].json)):
+            row = self.rows[index].json
+            if outcome.row != row and digest_of(parse_object(outcome.row)) != digest_of(parse_object(row)):
                 raise TrainerError(
                     f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
                     f"`{TASK_INDEX}`, or the run a new name"
