@@ -16,6 +16,8 @@ from gymq.protocol.messages import FailureClass, Stage
 from gymq.resources import Judged, Resources, RowT, Tool, VerifyRequest
 from gymq.responses import Item
 
+CLOSE_S = 30.0
+
 
 class Policy:
     """The model that a rollout is about, as `AskingEnvironment.play` asks it."""
@@ -172,10 +174,10 @@ class Play:
             self.answer(self.replies[-1])
 
     async def close(self) -> None:
-        """Stop it."""
+        """Stop it; what does not end when it is cancelled is left alone after a while."""
         self._running.cancel()
-        await asyncio.wait([self._running])
-        if not self._running.cancelled():
+        await asyncio.wait([self._running], timeout=CLOSE_S)
+        if self._running.done() and not self._running.cancelled():
             self._running.exception()  # raised where it was wanted
 
 

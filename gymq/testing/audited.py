@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import json
 import logging
@@ -30,6 +31,8 @@ UNDECIDED = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED}
 REFUSALS = UNDECIDED | {FailureClass.INVALID_TASK}
 
 TRIES = 3  # for a verdict; the verifier may not have been given the time
+OUTCOME_S = 120.0  # for what is done in one session
+CHECK_S = 100.0  # for the replies of one check; an environment that starts programs for each session answers fewer
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -123,12 +126,14 @@ class AuditedEnvironment:
         for number in range(1, TRIES + 1):
             started = time.monotonic()
             try:
-                async with self.session(row) as session:
+                async with asyncio.timeout(OUTCOME_S), self.session(row) as session:
                     response = reply if isinstance(reply, dict) else await self.play(reply, session, where)
                     started = time.monotonic()
                     found = await self.verified(session, row, response, where)
             except RolloutError as error:
                 found = self._failed(error, where)
+            except TimeoutError:
+                return Outcome(None, FailureClass.DEADLINE_EXCEEDED, f"no verdict within {OUTCOME_S:g} s")
             if found.failure is not FailureClass.VERIFIER_FAILED or number == TRIES:
                 break
         if timed and time.monotonic() - started > self.slowest_s:

@@ -10,8 +10,9 @@ import msgspec
 
 from gymq.failures import RolloutError
 from gymq.protocol.messages import ToolResult
-from gymq.testing.audited import REFUSALS, AuditedEnvironment
+from gymq.testing.audited import CHECK_S, REFUSALS, AuditedEnvironment
 from gymq.testing.gold import GoldRow
+from gymq.testing.load import in_time
 from gymq.testing.report import Check, checked
 from gymq.testing.scripts import reply
 
@@ -32,7 +33,7 @@ async def malformed_rows(audited: AuditedEnvironment) -> Check:
     row = audited.gold[0]
     problems = []
     count = 0
-    for label, malformed in _malformed_fields(audited, row.row):
+    for label, malformed in in_time(_malformed_fields(audited, row.row), CHECK_S):
         count += 1
         outcome = await audited.outcome(malformed, reply(""), f"{row.where}, {label}")
         if outcome.reward is None and outcome.failure not in REFUSALS:
@@ -91,7 +92,8 @@ async def tools(audited: AuditedEnvironment) -> Check:
     names = sorted({*audited.author.tools, *row.tool_names})
     problems, notes = [], []
     for name in names:
-        for arguments in (*_MALFORMED_ARGUMENTS, *_malformed_arguments(audited, name)):
+        odd = (*_MALFORMED_ARGUMENTS, *_malformed_arguments(audited, name))
+        for arguments in in_time(odd, CHECK_S / len(names)):
             where = f"{name}({msgspec.json.encode(arguments).decode()[:60]})"
             try:
                 async with audited.session(row.row) as session:

@@ -6,15 +6,16 @@ import asyncio
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from functools import partial
 from typing import Any
 
-from gymq.testing.audited import REFUSALS, UNDECIDED, AuditedEnvironment, Outcome
+from gymq.testing.audited import CHECK_S, REFUSALS, UNDECIDED, AuditedEnvironment, Outcome
 from gymq.testing.behaviour import idle_session, malformed_rows, tools
 from gymq.testing.gold import Action, GoldRow
 from gymq.testing.hostile import hostile_replies, repeated, tokens_of
-from gymq.testing.load import LoopWatch, busy_neighbours
+from gymq.testing.load import LoopWatch, busy_neighbours, in_time
 from gymq.testing.report import REPLIES, AuditError, Check, checked
 
 MAX_HELD_S = 1.0  # how long one callback may hold the event loop
@@ -42,6 +43,7 @@ class Checks:
         self._held_s = 0.0  # the longest time that a reply held the event loop
         self._held_by = ""
         self._growths: list[str] = []
+        self._untried: Counter[str] = Counter()  # replies by their name, for which there was no time
         self._outcomes: dict[tuple[str, int, str], Outcome] | None = None
         self._by_name: dict[str, Callable[[], Awaitable[Check]]] = {
             "gold": self._gold,
@@ -105,7 +107,8 @@ class Checks:
             else:
                 highest = max(highest, found.reward)
         shown = f", rewards up to {highest:g}" if math.isfinite(highest) else ""
-        return checked(name, problems, f"{count} replies{shown}", list(allowed))
+        total = count + self._untried[name]
+        return checked(name, problems, f"{_of(count, total, 'replies')}{shown}", list(allowed))
 
     async def _all_outcomes(self) -> dict[tuple[str, int, str], Outcome]:
         """Return the outcomes of the replies that were chosen, by name, number of the gold reply and label."""
@@ -115,13 +118,13 @@ class Checks:
             if not names and "event loop" in self._chosen:
                 names = list(REPLIES)
             with self._watch.watching():
-                for of, number, label, said in self._asked(names):
+                for of, number, label, said in self._in_turn(names):
                     row = self._audited.gold[number]
                     where = f"{row.where}, {of} {label}".strip()
                     outcomes[of, number, label], _ = await self._watched(row, said, where)
                 if REPEATED in names or "growth" in self._chosen:
                     row = self._audited.gold[0]
-                    for token in tokens_of(row):
+                    for token in in_time(tokens_of(row), CHECK_S):
                         async for chars, outcome in self._repeat(token, row):
                             outcomes[REPEATED, 0, f"{token!r} again and again, {chars:,} characters"] = outcome
             self._outcomes = outcomes
@@ -154,11 +157,27 @@ class Checks:
                     for label, said in hostile_replies(name, row):
                         yield name, number, label, said
 
+    def _in_turn(self, names: Collection[str]) -> Iterator[tuple[str, int, str, Reply]]:
+        """Yield one reply of each name for each row, and then the others, as long as there is time."""
+        first, others = {}, []
+        for one in self._asked(names):
+            if one[:2] in first:
+                others.append(one)
+            else:
+                first[one[:2]] = one
+        yield from first.values()
+        self._untried = Counter(name for name, *_ in others)
+        for one in in_time(others, CHECK_S):
+            self._untried[one[0]] -= 1
+            yield one
+
     # Verdicts that agree ----------------------------------------------------------------------------------------------
 
     def _light(self) -> list[tuple[str, int, str, Reply]]:
-        """Return the replies that are quickly verified, in the order of their rows."""
-        return list(self._asked([name for name in REPLIES if name not in HEAVY]))
+        """Return the replies that are quickly verified: first those that have an outcome, in the order of rows."""
+        known = self._outcomes or {}
+        light = self._asked([name for name in REPLIES if name not in HEAVY])
+        return sorted(light, key=lambda one: one[:3] not in known)
 
     async def _first(self, asked: tuple[str, int, str, Reply]) -> Outcome:
         outcomes = await self._all_outcomes()
@@ -173,24 +192,30 @@ class Checks:
         return f"{self._audited.gold[number].where}, {of} {label}".strip()
 
     async def _same_twice(self) -> Check:
+        await self._all_outcomes()
+        asked = self._light()
         if not self._audited.author.deterministic:
             # What it says of itself; its gold replies still have to be right each time.
-            asked = [one for one in self._light() if one[0] == "gold"]
-        else:
-            asked = self._light()
+            asked = [one for one in asked if one[0] == "gold"]
         problems = []
-        for one in reversed(asked):  # in another order than before: what was verified before must not matter
+        count = 0
+        # In another order than before: what was verified before must not matter.
+        for one in in_time(reversed(asked), CHECK_S):
+            count += 1
             before = await self._first(one)
             again = await self._audited.outcome(self._audited.gold[one[1]].row, one[3], self._where(one))
             if again.reward != before.reward:
                 problems.append(f"{self._where(one)}: first {before}, then {again}")
-        return checked("same twice", problems, f"{len(asked)} verdicts are the same when asked again")
+        return checked("same twice", problems, f"{_of(count, len(asked), 'verdicts')} are the same when asked again")
 
     async def _under_load(self) -> Check:
+        await self._all_outcomes()
         asked = self._light()
         if not self._audited.author.deterministic:
             asked = [one for one in asked if one[0] == "gold"] * 4
-        before = [await self._first(one) for one in asked]
+        count = len(asked)
+        before = [await self._first(one) for one in in_time(asked, CHECK_S)]
+        asked = asked[: len(before)]
         slots = asyncio.Semaphore(AT_A_TIME)
 
         async def again(one: tuple[str, int, str, Reply]) -> Outcome:
@@ -205,7 +230,11 @@ class Checks:
             for one, first, second in zip(asked, before, after, strict=True)
             if first.reward != second.reward
         ]
-        return checked("under load", problems, f"{len(asked)} verdicts, {AT_A_TIME} at a time, {neighbours} neighbours")
+        return checked(
+            "under load",
+            problems,
+            f"{_of(len(asked), count, 'verdicts')}, {AT_A_TIME} at a time, {neighbours} neighbours",
+        )
 
     # Time -------------------------------------------------------------------------------------------------------------
 
@@ -271,3 +300,8 @@ class Checks:
             return Check("secrets", "none", "no option is called like a secret")
         await self._all_outcomes()
         return checked("secrets", self._audited.leaks, "no verdict, tool output, failure or log holds one")
+
+
+def _of(count: int, total: int, noun: str) -> str:
+    """Return how many there were, and of how many if there was no time for all."""
+    return f"{count:,} {noun}" if count == total else f"{count:,} of {total:,} {noun} (no time for more)"

@@ -7,12 +7,27 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 # It ends with its parent, even if that is killed.
 _BUSY_LOOP = "import os, sys\nparent = int(sys.argv[1])\nwhile os.getppid() == parent: pass"
+
+_T = TypeVar("_T")
+
+
+def in_time(items: Iterable[_T], limit_s: float) -> Iterator[_T]:
+    """Yield items until a time is over; the first of them in any case.
+
+    Args:
+        limit_s: seconds, from the first item on.
+    """
+    end = time.monotonic() + limit_s
+    for number, item in enumerate(items):
+        if number > 0 and time.monotonic() > end:
+            return
+        yield item
 
 
 class LoopWatch:

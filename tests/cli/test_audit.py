@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from gymq.testing import audited, behaviour, checks
+
 
 @pytest.fixture
 def made(gymq, here):
@@ -53,3 +55,26 @@ def test_what_cannot_be_audited_is_refused_with_status_2(gymq, made, arguments, 
     called = gymq("audit", *arguments)
     assert called.status == 2
     assert said in " ".join(called.err.split())
+
+
+def test_a_slow_environment_is_given_some_replies_of_each_kind(gymq, made, monkeypatch):
+    for module in (behaviour, checks):
+        monkeypatch.setattr(module, "CHECK_S", 0.0)
+    called = gymq("audit", "./capitals", "--json")
+    assert called.status == 0, called.out
+    report = json.loads(called.out)
+    said = {check["name"]: check["summary"] for check in report["checks"]}
+    assert "of 25 replies (no time for more)" in said["empty"]
+    assert "verdicts (no time for more)" in said["same twice"]
+    assert {check["status"] for check in report["checks"]} == {"ok", "none"}
+
+
+def test_a_verifier_that_does_not_end_is_found(gymq, made, monkeypatch):
+    monkeypatch.setattr(audited, "OUTCOME_S", 0.2)
+    worker = made / "worker.py"
+    text = worker.read_text().replace("        correct =", "        await asyncio.Event().wait()\n        correct =")
+    assert "Event" in text
+    worker.write_text(text.replace("import gymq\n", "import asyncio\n\nimport gymq\n"))
+    called = gymq("audit", "./capitals", "--only", "gold")
+    assert called.status == 1
+    assert "deadline_exceeded: no verdict within 0.2 s, expected 1" in " ".join(called.out.split())

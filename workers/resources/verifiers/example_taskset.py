@@ -10,7 +10,7 @@ SUMS = [(3, 4), (17, 25), (120, 81), (9, 9), (256, 512)]
 
 
 class Adder(vf.Toolset[vf.ToolsetConfig]):
-    """A server of tools, in a process of its own."""
+    """A server of tools, in a process that all rollouts share; one for each would take seconds to start."""
 
     TOOL_PREFIX = "adder"
 
@@ -24,15 +24,7 @@ class SumData(vf.TaskData):
     answer: str
 
 
-class SumConfig(vf.TaskConfig):
-    tools: vf.ToolsetConfig = vf.ToolsetConfig()
-
-
-class SumTask(vf.Task[SumData, vf.State, SumConfig]):
-    @classmethod
-    def toolsets(cls, config: SumConfig) -> list[vf.Toolset]:
-        return [Adder(config.tools)]
-
+class SumTask(vf.Task[SumData, vf.State, vf.TaskConfig]):
     @vf.reward
     async def is_right(self, trace: vf.Trace) -> float:
         return float(trace.last_reply == self.data.answer)
@@ -43,10 +35,15 @@ class SumTask(vf.Task[SumData, vf.State, SumConfig]):
 
 
 class SumsConfig(vf.TasksetConfig):
-    task: SumConfig = SumConfig()
+    task: vf.TaskConfig = vf.TaskConfig()
+    tools: vf.ToolsetConfig = vf.ToolsetConfig()
 
 
 class SumTaskset(vf.Taskset[SumTask, SumsConfig]):
+    @classmethod
+    def toolsets(cls, config: SumsConfig) -> list[vf.Toolset]:
+        return [Adder(config.tools)]
+
     def load(self) -> list[SumTask]:
         return [
             SumTask(SumData(prompt=f"{a} + {b} = ? Reply with the number only.", answer=str(a + b)), self.config.task)
