@@ -21,7 +21,7 @@ needs_library = pytest.mark.skipif(
     importlib.util.find_spec("litellm") is None, reason="needs pip install 'gymq[litellm]'"
 )
 # What pydantic says of litellm's own types, at the first import of a provider.
-pytestmark = pytest.mark.filterwarnings("ignore:Items .* are using the `ReadOnly` qualifier")
+pytestmark = pytest.mark.filterwarnings("ignore:Items? .* the `ReadOnly` qualifier")
 
 TOOL = {
     "type": "function",
