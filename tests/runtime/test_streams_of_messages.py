@@ -260,5 +260,5 @@ async def test_more_subjects_than_fit_into_one_answer_are_all_counted(
     monkeypatch.setattr(js, "api", counted_api)
     async with asyncio.timeout(DEADLINE_S):
         counts = await js.count_by_subject(run, f"{run}.*")
-    assert len(pages) == 2
+    assert len(pages) >= 2
     assert {f"{run}.{number}" for number in range(100_010)} <= counts.keys()
