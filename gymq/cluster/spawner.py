@@ -98,6 +98,7 @@ class _ForkServer:
                 env=environment,
             )
         weakref.finalize(self, _close, self._control, self._process)
+        threading.Thread(target=self._process.wait, daemon=True).start()  # it may end when idle: it shall be no zombie
 
     def is_running(self) -> bool:
         return self._process.poll() is None
