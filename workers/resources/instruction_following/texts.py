@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import importlib.util
 import re
+import shutil
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +21,8 @@ _END = "\ufdd1"
 
 _STARTERS = r"(?:Mr|Mrs|Ms|Dr|Prof|Capt|Cpt|Lt|Wherever|(?:He|She|It|They|Their|Our|We|But|However|That|This)\s)"
 _COMPANY = r" (?:Inc|Ltd|Jr|Sr|Co)"
+
+_MODELS = ("tokenizers/punkt_tab/english", "corpora/stopwords")  # of NLTK, as far as they are used here
 
 
 class ModelMissing(GymqError):
@@ -143,8 +148,20 @@ def _nltk() -> Any:
     """NLTK, with the models of this folder. It takes a while to import."""
     import nltk
 
-    nltk.data.path.insert(0, str(nltk_data()))
+    data = nltk_data()
+    if data is not None and any(file.stat().st_nlink > 1 for name in _MODELS for file in (data / name).iterdir()):
+        data = _copied(data)
+    nltk.data.path.insert(0, str(data))
     return nltk
+
+
+def _copied(data: Path) -> Path:
+    """Copy the models that are used here: NLTK refuses files with several links, and uv installs with links."""
+    folder = tempfile.TemporaryDirectory(prefix="gymq-nltk-")
+    atexit.register(folder.cleanup)
+    for name in _MODELS:
+        shutil.copytree(data / name, Path(folder.name) / name)
+    return Path(folder.name)
 
 
 def nltk_data() -> Path | None:

@@ -1,8 +1,13 @@
 """Every instruction, followed and not followed."""
 
+import os
+import shutil
+import subprocess
+import sys
 from typing import Any
 
 import pytest
+from gymq.workers.resources.instruction_following import texts
 from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS, follows
 from gymq.workers.resources.instruction_following.texts import sentences
 
@@ -305,3 +310,19 @@ def test_long_monotonous_texts_get_an_answer(piece):
     text = piece * 5_000
     for name, arguments, *_ in EXAMPLES:
         assert follows(text, name, arguments) in (True, False)
+
+
+def test_models_that_were_installed_with_links_are_read(tmp_path):
+    """As uv does; NLTK refuses a file with several links."""
+    installed, linked = texts.nltk_data(), tmp_path / "linked"
+    assert installed is not None
+    for name in texts._MODELS:
+        shutil.copytree(installed / name, tmp_path / name)
+        shutil.copytree(tmp_path / name, linked / name, copy_function=os.link)
+    program = (
+        "import pathlib, sys; from gymq.workers.resources.instruction_following import texts;"
+        "texts.nltk_data = lambda: pathlib.Path(sys.argv[1]);"
+        "print(texts.tokens('One, two.'), len(texts.punkt_sentences('One. Two.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", program, str(linked)], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("['One', ',', 'two', '.'] 2\n", "")
