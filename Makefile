@@ -39,7 +39,7 @@ $(VENV)/ready:
 
 # uv unpacks packages in a tenth of the time; pip installs them where only its own configuration names an index.
 # $(1): folder of the environment; $(2): arguments
-install_into = { UV_FIND_LINKS="$$PIP_FIND_LINKS" $(1)/bin/uv pip install --quiet --python $(1)/bin/python $(2) || \
+install_into = { UV_FIND_LINKS="$$PIP_FIND_LINKS" $(1)/bin/uv pip install --quiet --link-mode copy --python $(1)/bin/python $(2) || \
 	$(1)/bin/python -m pip install --quiet --no-compile $(2); }
 
 # What is installed is what the lock says and has its hashes, the tools that build packages included; `pip check` finds
