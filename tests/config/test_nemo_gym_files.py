@@ -41,7 +41,7 @@ def test_a_wrong_value_of_a_known_option_is_a_mistake_in_all_files(load_files) -
 def test_the_entrypoint_of_aviary_selects_its_environment(load_files) -> None:
     check_instances(load_files({"a.yaml": BLOCK.format(worker="aviary", entrypoint="gsm8k_app.py", option="")}))
     text = BLOCK.format(worker="aviary", entrypoint="notebook_app.py", option="")
-    with pytest.raises(OptionsError, match=r"entrypoint notebook_app\.py: its environment is not available; `env` is"):
+    with pytest.raises(OptionsError, match=r"entrypoint notebook_app\.py: its environment needs containers"):
         check_instances(load_files({"a.yaml": text}))
 
 
