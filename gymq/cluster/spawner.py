@@ -21,7 +21,6 @@ from gymq.errors import GymqError
 from gymq.processes.passed_environment import passed
 
 FORKS_S = 300.0  # with what it imports first, from a slow disk
-ENDS_S = 5.0  # for a fork server that is no longer needed
 
 
 class CannotFork(GymqError):
@@ -97,7 +96,8 @@ class _ForkServer:
                 start_new_session=True,
                 env=environment,
             )
-        weakref.finalize(self, _close, self._control, self._process)
+        # By which it knows that it is no longer needed. It only closes: it may run in a process that this one forks.
+        weakref.finalize(self, self._control.close)
         threading.Thread(target=self._process.wait, daemon=True).start()  # it may end when idle: it shall be no zombie
 
     def is_running(self) -> bool:
@@ -142,22 +142,15 @@ async def spawn(python: str, log_to: int) -> Spawned:
         CannotFork
     """
     environment = passed("services", os.environ)
-    key = (python, *sorted(environment.items()))
+    key = (os.getpid(), python, *sorted(environment.items()))
     servers: dict[tuple[object, ...], _ForkServer] = _of_this_thread.__dict__.setdefault("servers", {})
     for _ in range(2):  # one without workers may end at this moment
         for ended in [key for key, server in servers.items() if not server.is_running()]:
             del servers[ended]
-        if key not in servers:
-            servers[key] = _ForkServer(python, environment, log_to)
-        if (spawned := await servers[key].fork(log_to)) is not None:
+        if (server := servers.get(key)) is None:
+            server = servers[key] = _ForkServer(python, environment, log_to)
+        if (spawned := await server.fork(log_to)) is not None:
             return spawned
+        if servers.get(key) is server:
+            del servers[key]
     raise CannotFork
-
-
-def _close(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
-    control.close()  # so it ends
-    try:
-        process.wait(ENDS_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
