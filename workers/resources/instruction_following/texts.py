@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import importlib.util
 import re
@@ -22,7 +21,8 @@ _END = "\ufdd1"
 _STARTERS = r"(?:Mr|Mrs|Ms|Dr|Prof|Capt|Cpt|Lt|Wherever|(?:He|She|It|They|Their|Our|We|But|However|That|This)\s)"
 _COMPANY = r" (?:Inc|Ltd|Jr|Sr|Co)"
 
-_MODELS = ("tokenizers/punkt_tab/english", "corpora/stopwords")  # of NLTK, as far as they are used here
+_PUNKT = "tokenizers/punkt_tab/english"
+_STOP_WORDS = "corpora/stopwords/english"
 
 
 class ModelMissing(GymqError):
@@ -88,7 +88,8 @@ def stop_words() -> frozenset[str]:
     Raises:
         ModelMissing: they cannot be read.
     """
-    return frozenset(_from_model(_nltk().corpus.stopwords.words, "english"))
+    file = (nltk_data() or Path()) / _STOP_WORDS
+    return frozenset(_from_model(file.read_text, "utf-8").split())
 
 
 def pieces(text: str) -> list[str]:
@@ -149,19 +150,23 @@ def _nltk() -> Any:
     import nltk
 
     data = nltk_data()
-    if data is not None and any(file.stat().st_nlink > 1 for name in _MODELS for file in (data / name).iterdir()):
-        data = _copied(data)
+    if data is not None and any(file.stat().st_nlink > 1 for file in (data / _PUNKT).iterdir()):
+        _from_model(_read_a_copy, data)
     nltk.data.path.insert(0, str(data))
     return nltk
 
 
-def _copied(data: Path) -> Path:
-    """Copy the models that are used here: NLTK refuses files with several links, and uv installs with links."""
-    folder = tempfile.TemporaryDirectory(prefix="gymq-nltk-")
-    atexit.register(folder.cleanup)
-    for name in _MODELS:
-        shutil.copytree(data / name, Path(folder.name) / name)
-    return Path(folder.name)
+def _read_a_copy(data: Path) -> None:
+    """Read the tokenizer's model, which NLTK then keeps. It refuses files with several links, which uv installs."""
+    import nltk
+
+    with tempfile.TemporaryDirectory(prefix="gymq-nltk-") as folder:
+        shutil.copytree(data / _PUNKT, Path(folder) / _PUNKT)
+        nltk.data.path.insert(0, folder)
+        try:
+            nltk.word_tokenize("It is read once.")
+        finally:
+            nltk.data.path.remove(folder)
 
 
 def nltk_data() -> Path | None:

@@ -316,13 +316,13 @@ def test_models_that_were_installed_with_links_are_read(tmp_path):
     """As uv does; NLTK refuses a file with several links."""
     installed, linked = texts.nltk_data(), tmp_path / "linked"
     assert installed is not None
-    for name in texts._MODELS:
+    for name in (texts._PUNKT, "corpora/stopwords"):
         shutil.copytree(installed / name, tmp_path / name)
         shutil.copytree(tmp_path / name, linked / name, copy_function=os.link)
     program = (
         "import pathlib, sys; from gymq.workers.resources.instruction_following import texts;"
         "texts.nltk_data = lambda: pathlib.Path(sys.argv[1]);"
-        "print(texts.tokens('One, two.'), len(texts.punkt_sentences('One. Two.')))"
+        "print(texts.tokens('One, two.'), len(texts.punkt_sentences('One. Two.')), 'the' in texts.stop_words())"
     )
     done = subprocess.run([sys.executable, "-c", program, str(linked)], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("['One', ',', 'two', '.'] 2\n", "")
+    assert (done.stdout, done.stderr) == ("['One', ',', 'two', '.'] 2 True\n", "")
