@@ -70,22 +70,20 @@ class ForkServer:
         """Fork a worker; return its socket in the worker, and None here."""
         parent = socket.socket(fileno=to_parent)
         parent.set_inheritable(False)
-        try:
-            pid = os.fork()
-        except OSError:
-            traceback.print_exc()
-            parent.close()
-            pid = -1
-        if pid == 0:
-            os.setsid()
-            os.dup2(log, 1)  # authors print
-            os.dup2(log, 2)
-        os.close(log)
-        if pid == 0:
-            return parent
-        if pid > 0:
-            self._workers[pid] = parent
-            _report(parent, self._pid_line, pid)
+        with os.fdopen(log, "wb", buffering=0):
+            try:
+                pid = os.fork()
+            except OSError:
+                traceback.print_exc()
+                parent.close()
+                return None
+            if pid == 0:
+                os.setsid()
+                os.dup2(log, 1)  # authors print
+                os.dup2(log, 2)
+                return parent
+        self._workers[pid] = parent
+        _report(parent, self._pid_line, pid)
         return None
 
     def _ended(self) -> Iterator[tuple[int, int]]:

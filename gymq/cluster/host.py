@@ -246,7 +246,7 @@ async def run(spec: HostSpec, parent: socket.socket) -> int:
     """Run a worker process until it is asked to stop, and return its exit status.
 
     Args:
-        parent: gets `ready`, or one line that says why the process cannot start; closed when nobody needs it any more.
+        parent: gets `ready`, or one line that says why the process cannot start; its other end is closed to stop it.
     """
 
     def answer(line: str) -> None:

@@ -39,7 +39,7 @@ STAYS_UP_S = 60.0  # after which the pause is short again
 SERVER_STAYS_UP_S = 1.0  # all others wait for it, and it starts in a moment
 LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
 LOG_CHECK_S = 30.0
-STDERR = 2
+STDERR = 2  # also where `sys.stderr` is another object, as in a notebook
 
 
 class LaunchError(GymqError):
@@ -252,9 +252,7 @@ class Child:
 
     async def _spawn(self) -> None:
         surroundings = Surroundings(os.getcwd(), self._environment())
-        with (
-            contextlib.nullcontext(sys.stderr.fileno()) if self._log_file is None else _opened(self._log_file) as log_to
-        ):
+        with contextlib.nullcontext(STDERR) if self._log_file is None else _opened(self._log_file) as log_to:
             try:
                 process = self.process = await spawner.spawn(self._python, log_to)
             except spawner.CannotFork:

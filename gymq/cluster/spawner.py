@@ -96,7 +96,7 @@ class _ForkServer:
                 start_new_session=True,
                 env=environment,
             )
-        # By which it knows that it is no longer needed. It only closes: it may run in a process that this one forks.
+        # Closing the socket stops the server. Nothing else is done: this may run in a process that is forked here.
         weakref.finalize(self, self._control.close)
         threading.Thread(target=self._process.wait, daemon=True).start()  # it may end when idle: it shall be no zombie
 
@@ -114,16 +114,17 @@ class _ForkServer:
                 return None
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         line = b""
-        with contextlib.suppress(ConnectionError):
-            try:
-                async with asyncio.timeout(FORKS_S):
-                    line = await reader.readline()
-            except TimeoutError:
-                self._process.kill()
-        if not line.startswith(PID):
-            writer.close()
-            return None
-        return Spawned(int(line.removeprefix(PID)), reader, writer)
+        try:
+            async with asyncio.timeout(FORKS_S):
+                line = await reader.readline()
+        except ConnectionError:
+            pass
+        except TimeoutError:
+            self._process.kill()
+        finally:
+            if not line.startswith(PID):
+                writer.close()  # the process ends, if there is one
+        return Spawned(int(line.removeprefix(PID)), reader, writer) if line.startswith(PID) else None
 
 
 # The kernel ends a fork server with the thread that started it, so each thread has its own: one for each interpreter
