@@ -373,10 +373,10 @@ async def test_a_model_that_loads_no_weights_is_not_pushed_to(bus: Bus, replicas
 
 
 async def test_a_model_that_is_not_there_is_not_pushed_to(bus: Bus, monkeypatch: pytest.MonkeyPatch, run: str) -> None:
-    async def nobody(*_args: Any, **_options: Any) -> bool:
+    async def no_answer(*_args: Any, **_options: Any) -> bool:
         return False
 
-    monkeypatch.setattr("gymq.bus.weights.pushing.is_running", nobody)
+    monkeypatch.setattr("gymq.bus.weights.pushing.is_running", no_answer)
     with pytest.raises(PushError, match=f"no model named '{run}' is running"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
 

@@ -35,7 +35,7 @@ class ServedEnvironment(gymq.TextEnvironment[EnvironmentRow]):
         @pydantic.model_validator(mode="before")
         @classmethod
         def _check_class(cls, given: Any) -> Any:
-            """Refuse a class, which configurations of NeMo Gym name, where there is no server."""
+            """Refuse a class, which configurations of NeMo Gym name, without the address of a server."""
             if isinstance(given, dict) and "env_class" in given and "base_url" not in given:
                 text = f"env_class {given['env_class']} is not imported here"
                 raise ValueError(f"{text}; run it on a server of OpenEnv, and name that as `base_url`")
