@@ -168,6 +168,27 @@ class JetStream:
             if reason:
                 self._bus.unstored -= Counter([reason])
 
+    async def publish_if_last(self, subject: str, body: bytes, *, last: int, patience_s: float) -> int | None:
+        """Store a message only where its subject has not changed, retrying as `publish_with_retry` does.
+
+        Args:
+            last: stream sequence of the newest message on the subject; 0: there is none.
+
+        Returns:
+            The stream sequence of the message. None: another message is the newest; it may be this one, stored by a try
+            whose acknowledgement was lost.
+
+        Raises:
+            BusError: as `publish_with_retry`.
+        """
+        headers = {"Nats-Expected-Last-Subject-Sequence": str(last)}
+        try:
+            return (await self.publish_with_retry(subject, body, headers, patience_s=patience_s)).seq
+        except JetStreamError as error:
+            if error.code != WRONG_LAST_SEQUENCE:
+                raise
+            return None
+
     async def last(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
         """Return the last message that a stream holds on one subject, or None.
 

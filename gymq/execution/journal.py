@@ -18,7 +18,6 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 
 from gymq.bus import Bus, BusError, blobs, streams
-from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.bus.rpc.calls import decode_reply
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
@@ -302,15 +301,15 @@ class Journal:
 
     async def _store(self, body: bytes) -> int:
         while True:
-            headers = {"Nats-Expected-Last-Subject-Sequence": str(self._last_sequence)}
             try:
-                return (await self._js.publish_with_retry(self._subject, body, headers, patience_s=PATIENCE_S)).seq
+                sequence = await self._js.publish_if_last(
+                    self._subject, body, last=self._last_sequence, patience_s=PATIENCE_S
+                )
             except asyncio.CancelledError:
                 self._maybe_stored.append(body)
                 raise
-            except JetStreamError as error:
-                if error.code != WRONG_LAST_SEQUENCE:
-                    raise
+            if sequence is not None:
+                return sequence
             last = await self._js.last(streams.JOURNAL, self._subject)
             if last is not None and last.data == body:
                 return last.sequence  # it was stored, but its acknowledgement never came

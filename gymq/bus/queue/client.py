@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
-from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import steer
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
@@ -56,12 +55,7 @@ class QueueClient:
         if run in self._opened:
             return
         record = encode(Run(run=run, created_at=time.time()))
-        headers = {"Nats-Expected-Last-Subject-Sequence": "0"}
-        try:
-            await self._js.publish_with_retry(subjects.run_record(run), record, headers, patience_s=patience_s)
-        except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
-                raise
+        await self._js.publish_if_last(subjects.run_record(run), record, last=0, patience_s=patience_s)
         self._opened.add(run)
 
     async def submit(self, task: Task, *, urgent: bool = False, patience_s: float = SUBMIT_PATIENCE_S) -> None:

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import zstandard
 
 from gymq.bus import Bus, BusError, streams
-from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
 from gymq.protocol.codec import decompressed, encode
 from gymq.protocol.messages import BadMessage, GroupedOutcome, Outcome, Unresolved, VerifiedRollout
@@ -99,13 +98,7 @@ class GroupPrefixes:
 
     async def _store(self, subject: str, prefix: bytes) -> _Prefix:
         """Store a prefix unless there is one; return the one that is stored."""
-        body = _compressor.compress(prefix)
-        try:
-            headers = {"Nats-Expected-Last-Subject-Sequence": "0"}
-            await self._js.store(subject, body, headers=headers, timeout_s=PATIENCE_S)
-        except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
-                raise
+        await self._js.publish_if_last(subject, _compressor.compress(prefix), last=0, patience_s=PATIENCE_S)
         stored = await self._stored(subject)
         if stored is None:
             raise BadMessage("it was removed")

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator
 
 from gymq.bus import Bus, blobs, streams
-from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError, Stored
+from gymq.bus.jetstream import Stored
 from gymq.bus.queue.group_prefixes import GroupPrefixes
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
@@ -61,20 +61,15 @@ class OutcomeStore:
         """
         subject = subjects.rollout(*outcome.rollout_id)
         body, num_large = await self._bus.large_bodies.encoded(lambda: without_credentials(encode(outcome)))
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(replaces or 0)}
         try:
             grouped = await self._groups.grouped(outcome, body)
             body = await blobs.shrink(self._bus, grouped or body, "rollout", outcome.rollout_id)
-            await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
-        except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
-                raise
-            # It may be our own, stored by a try whose acknowledgement was lost.
+            if await self._js.publish_if_last(subject, body, last=replaces or 0, patience_s=patience_s) is not None:
+                return True
             stored = await self._js.last(streams.ROLLOUTS, subject)
             return stored is not None and stored.data == body
         finally:
             self._bus.large_bodies.give_back(num_large)
-        return True
 
     async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:
         """Return the stored message of one rollout, not decoded."""

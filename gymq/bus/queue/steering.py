@@ -16,7 +16,6 @@ from msgspec import UNSET, UnsetType
 
 from gymq.bus import Bus, streams
 from gymq.bus.heard import Heard
-from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStreamError
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering
@@ -141,11 +140,6 @@ async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
         if stored is not None and changed == known:
             return known
         changed = msgspec.structs.replace(changed, number=known.number + 1, at=time.time())
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(0 if stored is None else stored.sequence)}
-        try:
-            await bus.js.publish_with_retry(subject, encode(changed), headers, patience_s=STEER_PATIENCE_S)
-        except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
-                raise
-        else:
+        last = 0 if stored is None else stored.sequence
+        if await bus.js.publish_if_last(subject, encode(changed), last=last, patience_s=STEER_PATIENCE_S) is not None:
             return changed

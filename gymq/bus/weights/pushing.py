@@ -22,7 +22,7 @@ import msgspec
 
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
 from gymq.bus.discovery import WorkerSearch, find_workers, is_running, reported
-from gymq.bus.jetstream import WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
+from gymq.bus.jetstream import JetStream, Stored
 from gymq.bus.weights.holding import held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
@@ -234,13 +234,9 @@ async def _store_record(js: JetStream, model: str, record: Weights, after: int) 
         body = encode(record)
     except BadMessage as error:
         raise PushError(f"these weights cannot be announced: {error}") from None
-    headers = {"Nats-Expected-Last-Subject-Sequence": str(after)}
-    try:
-        return (await js.publish_with_retry(subject, body, headers, patience_s=STORE_PATIENCE_S)).seq
-    except JetStreamError as error:
-        if error.code != WRONG_LAST_SEQUENCE:
-            raise
-    # It may be our own, stored by a try whose acknowledgement was lost.
+    sequence = await js.publish_if_last(subject, body, last=after, patience_s=STORE_PATIENCE_S)
+    if sequence is not None:
+        return sequence
     stored = await js.last(streams.WEIGHTS, subject)
     if stored is not None and stored.data == body:
         return stored.sequence
@@ -261,12 +257,7 @@ async def _take_back(js: JetStream, model: str, record: Weights, replaced: Store
     if replaced is None:
         await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", {"filter": subject, "seq": sequence + 1}, timeout_s=60.0)
     else:
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(sequence)}
-        try:
-            await js.publish_with_retry(subject, replaced.data, headers, patience_s=STORE_PATIENCE_S)
-        except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
-                raise
+        await js.publish_if_last(subject, replaced.data, last=sequence, patience_s=STORE_PATIENCE_S)
     if record.push is not None:
         await _remove_parts(js, f"{subjects.weights_parts(model, record.push)}.*")
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gymq.bus import Bus, BusError, TooLarge, streams
-from gymq.bus.jetstream import MESSAGE_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, Stored
+from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError, Stored
 from gymq.bus.loop_thread import end_task
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
@@ -197,16 +197,13 @@ class Profiler:
             snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
             state=profiled.profile.state(),
         )
-        headers = {"Nats-Expected-Last-Subject-Sequence": str(profiled.stored_as)}
-        try:
-            ack = await self._js.publish_with_retry(
-                subjects.profile(run), compressed(encode(checkpoint)), headers, patience_s=STORE_PATIENCE_S
-            )
-        except JetStreamError as error:
-            if error.code == WRONG_LAST_SEQUENCE:
-                return False
-            raise
-        profiled.stored_sequence, profiled.stored_as = sequence, ack.seq
+        body = compressed(encode(checkpoint))
+        stored_as = await self._js.publish_if_last(
+            subjects.profile(run), body, last=profiled.stored_as, patience_s=STORE_PATIENCE_S
+        )
+        if stored_as is None:
+            return False
+        profiled.stored_sequence, profiled.stored_as = sequence, stored_as
         return True
 
 
