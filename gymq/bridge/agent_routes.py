@@ -24,7 +24,7 @@ from gymq.data.jsonl import parse_object as parse_row
 from gymq.data.results import NO_TOKEN_IDS, Untrainable, encode_result
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.protocol.messages import Failure
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 from gymq.stats.report import ReportError, aggregate
 
 log = logging.getLogger("gymq.bridge")
@@ -32,7 +32,6 @@ log = logging.getLogger("gymq.bridge")
 HEARTBEAT = "Gymq-Heartbeat"
 ON_UNTRAINABLE = "Gymq-On-Untrainable"
 
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _UNTRAINABLE: dict[str, Untrainable] = {"error": "error", "empty": "empty", "allow": "allow"}
 
 
@@ -99,7 +98,7 @@ class AgentRoutes:
         outcome = await self._context.rollouts.roll_out(row, agent.name)
         if isinstance(outcome, Failure):
             raise as_bridge_error(status_error(outcome))
-        return json_response(_encode(outcome.response))
+        return json_response(to_json(outcome.response))
 
     async def aggregate(self, request: web.Request) -> web.Response:
         """Return statistics over the verified results of rows with indices."""
@@ -112,7 +111,7 @@ class AgentRoutes:
             made = await asyncio.to_thread(aggregate, results)
         except (ReportError, KeyError, TypeError, ValueError, OverflowError) as error:
             raise invalid(f"verify_responses: {error}") from None
-        return json_response(_encode(made._asdict()))
+        return json_response(to_json(made._asdict()))
 
     def _agent(self, place: InstanceAddress | None, fields: Mapping[str, msgspec.Raw], path: str) -> InstanceAddress:
         """Return the agent that a row names, else the one at the path or port, else the only one."""

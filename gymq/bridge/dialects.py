@@ -6,16 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-
 from gymq import responses
 from gymq.bridge import events
 from gymq.bridge.failures import BridgeError, invalid
-from gymq.protocol.tokens import encode_json
 
 Body = dict[str, Any]
-
-encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 @dataclass(frozen=True)

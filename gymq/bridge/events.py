@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import msgspec
-
-from gymq.protocol.tokens import encode_json
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+from gymq.protocol.tokens import to_json
 
 COMMENT = b": waiting\n\n"
 """An event that readers skip."""
@@ -19,7 +15,7 @@ Body = dict[str, Any]
 
 def data(body: Body) -> bytes:
     """Return an event without a name."""
-    return b"data: " + _encode(body) + b"\n\n"
+    return b"data: " + to_json(body) + b"\n\n"
 
 
 def event(body: Body) -> bytes:
@@ -95,7 +91,7 @@ def _block_events(block: Body) -> tuple[Body, list[Body]]:
                 deltas.append({"type": "signature_delta", "signature": block["signature"]})
             return {**block, "thinking": "", "signature": ""}, deltas
         case "tool_use":
-            arguments = _encode(block["input"]).decode()
+            arguments = to_json(block["input"]).decode()
             return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
     return block, []
 

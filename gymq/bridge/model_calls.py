@@ -8,11 +8,12 @@ from typing import Any
 
 from aiohttp import web
 
-from gymq.bridge.dialects import Body, Dialect, encode
+from gymq.bridge.dialects import Body, Dialect
 from gymq.bridge.events import COMMENT
 from gymq.bridge.failures import BridgeError, invalid, of_rollout_error
 from gymq.bridge.http import json_response, parse_object
 from gymq.failures import RolloutError
+from gymq.protocol.tokens import to_json
 
 PING_EVERY_S = 10.0  # so that no proxy takes a waiting stream for a dead one
 
@@ -36,9 +37,9 @@ async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) 
             params["input"] = [{"type": "message", "role": "user", "content": params["input"]}]
         if asked.get("stream") if dialect.streams is None else dialect.streams:
             return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params))
-        return json_response(encode(await _reply(dialect, asked, ask, params)))
+        return json_response(to_json(await _reply(dialect, asked, ask, params)))
     except BridgeError as error:
-        return json_response(encode(dialect.error(error)), error.status)
+        return json_response(to_json(dialect.error(error)), error.status)
 
 
 async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body) -> Body:

@@ -12,7 +12,7 @@ from gymq import responses
 from gymq.agent import checked_response
 from gymq.bridge.agent_routes import AgentRoutes
 from gymq.bridge.context import Context
-from gymq.bridge.dialects import DIALECTS, RESPONSES, Dialect, encode
+from gymq.bridge.dialects import DIALECTS, RESPONSES, Dialect
 from gymq.bridge.directory import InstanceAddress
 from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.gateway import CAPTURE, PREFIX, rollout_id
@@ -20,6 +20,7 @@ from gymq.bridge.http import json_response
 from gymq.bridge.model_calls import Ask, answer
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
+from gymq.protocol.tokens import to_json
 
 
 class _Named(msgspec.Struct):
@@ -65,7 +66,7 @@ class ModelRoutes:
                     raise not_found(f"{request.path} is served by models; {model.name} is one of the {model.kind}")
                 return await answer(request, dialect, body, self._ask(model, rollout))
             except BridgeError as error:
-                return json_response(encode(dialect.error(error)), error.status)
+                return json_response(to_json(dialect.error(error)), error.status)
 
         return handle
 

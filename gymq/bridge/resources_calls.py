@@ -28,9 +28,7 @@ from gymq.protocol.messages import (
     Verified,
     Verify,
 )
-from gymq.protocol.tokens import encode_json
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+from gymq.protocol.tokens import to_json
 
 
 class ResourcesCalls:
@@ -98,7 +96,7 @@ class ResourcesCalls:
         if verified.verdict.get(FAILURE_CLASS):
             text = "the verifier answered with a failure in place of a reward"
             raise BridgeError(500, str(verified.verdict[FAILURE_CLASS]), text, stage="verify")
-        return _encode({**fields, **verified.verdict, "reward": verified.reward})
+        return to_json({**fields, **verified.verdict, "reward": verified.reward})
 
     async def close(self, session: str) -> None:
         """Close a session."""

@@ -13,9 +13,7 @@ from gymq.data.jsonl import parse_object
 from gymq.data.rows import FAILURE_CLASS
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
-from gymq.protocol.tokens import encode_json
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+from gymq.protocol.tokens import to_json
 
 Untrainable = Literal["error", "empty", "allow"]
 
@@ -56,7 +54,7 @@ def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> bytes:
     fields["response"] = {**outcome.response, "output": trainable.output}
     fields.update(verdict)
     fields["reward"] = outcome.reward
-    return _encode(_labelled(fields, outcome, trainable, masked=_is_masked(fields)))
+    return to_json(_labelled(fields, outcome, trainable, masked=_is_masked(fields)))
 
 
 def _empty_result(outcome: Outcome, error: StatusError) -> bytes:
@@ -67,7 +65,7 @@ def _empty_result(outcome: Outcome, error: StatusError) -> bytes:
     fields["reward"] = 0.0
     labelled = _labelled(fields, outcome, Trainable([], 0, 0), masked=True)
     labelled["gymq"]["failure"] = {"class": error.failure_class, "message": error.message}
-    return _encode(labelled)
+    return to_json(labelled)
 
 
 def _of_row(outcome: Outcome) -> dict[str, Any]:

@@ -30,11 +30,9 @@ from gymq.defaults import TokenForm
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
 from gymq.protocol.token_forms import written
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class RunFileError(GymqError):
@@ -178,7 +176,7 @@ def output_row(outcome: VerifiedRollout, token_ids: TokenForm = "full") -> bytes
     fields["response"] = written(outcome.response, token_ids)
     fields.update(outcome.verdict)
     fields["reward"] = outcome.reward
-    return _encode(_indexed(fields, outcome))
+    return to_json(_indexed(fields, outcome))
 
 
 def failure_row(outcome: Failure | Unresolved, sequence: int, token_ids: TokenForm = "full") -> bytes:
@@ -197,7 +195,7 @@ def failure_row(outcome: Failure | Unresolved, sequence: int, token_ids: TokenFo
     if outcome.curable:
         fields[FAILURE_CURABLE] = True
     fields[FAILURE_SEQUENCE] = sequence
-    return _encode(_indexed(fields, outcome))
+    return to_json(_indexed(fields, outcome))
 
 
 def refused_row(message: str) -> bytes:
@@ -208,7 +206,7 @@ def refused_row(message: str) -> bytes:
         FAILURE_MESSAGE: message,
         FAILURE_TERMINAL: True,
     }
-    return _encode(fields)
+    return to_json(fields)
 
 
 def _indexed(fields: dict[str, Any], outcome: VerifiedRollout | Failure | Unresolved) -> dict[str, Any]:

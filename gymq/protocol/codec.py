@@ -26,7 +26,7 @@ from gymq.protocol.messages import (
     VerifiedRollout,
     Verify,
 )
-from gymq.protocol.tokens import decode_ext, encode_ext, encode_json, link, linked
+from gymq.protocol.tokens import decode_ext, encode_ext, link, linked, to_json
 
 COMPRESS_ABOVE_BYTES = 64 * 1024
 
@@ -34,7 +34,6 @@ _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 _JSON_STARTS = b"{ \t\r\n"
 _ENCODE_ERRORS = (OverflowError, TypeError, ValueError, RecursionError, NotImplementedError)
 _encoder = msgspec.msgpack.Encoder(enc_hook=encode_ext)
-_json_encoder = msgspec.json.Encoder(enc_hook=encode_json)
 # Level 3 makes long rollouts a tenth smaller, and takes twice as long.
 _compressor = zstandard.ZstdCompressor(level=1)
 _decompressor = zstandard.ZstdDecompressor()
@@ -108,7 +107,7 @@ def check_encodable(fields: dict[str, Any], path: str) -> None:
     Raises:
         BadMessage: a value has no such form; the error names its path.
     """
-    for encode_value in (_encoder.encode, _json_encoder.encode):
+    for encode_value in (_encoder.encode, to_json):
         try:
             encode_value(fields)
         except _ENCODE_ERRORS as error:

@@ -381,3 +381,7 @@ def encode_json(value: Any) -> Any:
     if isinstance(value, array | ContinuedPrompt):
         return value.tolist()
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+to_json = msgspec.json.Encoder(enc_hook=encode_json).encode
+"""Return the JSON text of a value, its packed arrays as lists of numbers."""

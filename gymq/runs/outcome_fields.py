@@ -14,7 +14,7 @@ import msgspec
 
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, encode_json
+from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.responses import last_assistant_text
 
 MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
@@ -22,8 +22,6 @@ MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
 _EXPECTED = re.compile(r"(expected|ground_truth|gold|target|reference|correct)(_|$)|(answers?|solution|label|sql)$")
 _EXTRACTED = re.compile(r"(extracted|parsed|predicted)_")
 _NESTED = ("verifier_metadata", "template_metadata", "info", "metadata")
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 @dataclass(frozen=True)
@@ -152,7 +150,7 @@ def num_turns(response: Mapping[str, Any]) -> int:
 
 def value_text(value: Any) -> str:
     """Return a text as it is, and any other value as JSON."""
-    return value if isinstance(value, str) else _encode(value).decode()
+    return value if isinstance(value, str) else to_json(value).decode()
 
 
 def retry_words(outcome: Failure | Unresolved) -> str:
@@ -170,7 +168,7 @@ def exact_record(outcome: Outcome) -> bytes:
         fields["row"] = msgspec.Raw(outcome.row)
     except (msgspec.DecodeError, UnicodeDecodeError):
         fields["row"] = outcome.row.decode("utf-8", "backslashreplace")
-    return _encode(fields)
+    return to_json(fields)
 
 
 def content_text(content: Any) -> str:
@@ -189,4 +187,4 @@ def _part(part: Mapping[str, Any]) -> str:
     for field in ("text", "refusal"):
         if isinstance(part.get(field), str):
             return str(part[field])
-    return _encode(part).decode()
+    return to_json(part).decode()

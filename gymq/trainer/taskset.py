@@ -27,15 +27,13 @@ from gymq.errors import GymqError
 from gymq.execution.loading import registry
 from gymq.failures import RolloutError
 from gymq.protocol.messages import Stage
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 from gymq.trainer.groups import TrainerError
 from gymq.trainer.verifiers_endpoint import ask, asking
 
 OURS = "gymq"  # in `info` of a trace: the verdict
 ROLLOUT_S = 24 * 3600.0  # verifiers has time limits of its own, which end a rollout before
 PLAYED_BY = ("environment", "options", "agent", "agent_options")  # of a task, as the taskset sets them
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class EnvironmentData(vf.TaskData):
@@ -138,7 +136,7 @@ class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
         except GymqError as error:  # the environment or the agent cannot be started
             raise vf.HarnessError(str(error)) from error
         fields = {name: value for name, value in verdict.fields.items() if name != PARAMS}
-        trace.info[OURS] = msgspec.json.decode(_encode({**fields, "reward": verdict.reward}))
+        trace.info[OURS] = msgspec.json.decode(to_json({**fields, "reward": verdict.reward}))
         return vf.ProgramResult(exit_code=0, stdout="", stderr="")
 
     async def stop(self) -> None:

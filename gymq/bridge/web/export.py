@@ -22,7 +22,7 @@ from gymq.bridge.web.site import PAGE, STORED, Site
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol.messages import Outcome
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
@@ -42,7 +42,6 @@ MOST_COMPARED = 6  # runs of which all pairs are compared
 MOST_TASKS = 1_000_000
 CLIPPED = 2000  # characters of a longer text that the head of a rollout shows at first, as in `rollout.js`
 
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _FILES = ("style.css", "icon.svg")
 
 
@@ -148,7 +147,7 @@ class ViewerExport:
 
     def _put(self, name: str, value: Any) -> None:
         # As a text of JSON: an object of JavaScript would take a field `__proto__` for its prototype.
-        text = _encode(_encode(value).decode())
+        text = to_json(to_json(value).decode())
         (self._folder / "data" / f"{name}.js").write_bytes(b'gymqStored("' + name.encode() + b'", ' + text + b");\n")
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-import msgspec
 from aiohttp import web
 
 from gymq.bridge.context import ReadContext
@@ -16,7 +15,7 @@ from gymq.bridge.web.run_views import RunViews
 from gymq.bus import BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol.messages import Task
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 from gymq.runs.in_flight import RolloutProgress, tasks_in_flight
 
 EVERY_S = 1.0  # how often is looked
@@ -24,7 +23,6 @@ QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the conn
 MOST_LISTENERS = 64  # connections to which events are sent
 MAX_IN_FLIGHT = 200
 
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 Event = tuple[str, Any]
 
@@ -162,4 +160,4 @@ def _is(task: Task, task_index: int, rollout_index: int) -> bool:
 
 
 def _event(name: str, body: Any) -> bytes:
-    return b"event: " + name.encode() + b"\ndata: " + _encode(body) + b"\n\n"
+    return b"event: " + name.encode() + b"\ndata: " + to_json(body) + b"\n\n"

@@ -27,7 +27,7 @@ from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
 from gymq.protocol.messages import Outcome
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_flight import tasks_in_flight
 from gymq.runs.outcome_fields import exact_record
@@ -38,7 +38,6 @@ MOST_MORE = 6  # runs beside the two that are compared
 _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
 
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 _decode_description = msgspec.json.Decoder(Description).decode
 _decode_retuning = msgspec.json.Decoder(Retuning).decode
 _decode_texts = msgspec.json.Decoder(Annotated[list[RichText], msgspec.Meta(max_length=MOST_TEXTS)]).decode
@@ -321,7 +320,7 @@ class WebRoutes:
 
 
 def _answer(value: Any) -> web.Response:
-    return _json_answer(_encode(value))
+    return _json_answer(to_json(value))
 
 
 def _json_answer(body: bytes) -> web.Response:

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import msgspec
 from rich.console import Console
 from rich.rule import Rule
 from rich.table import Table
@@ -14,7 +13,7 @@ from rich.text import Text
 
 from gymq.data.rows import PARAMS
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, encode_json
+from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.render import printable, shown_seconds, shown_time
 from gymq.runs.outcome_fields import (
     MAX_LEVELS,
@@ -28,13 +27,12 @@ from gymq.runs.outcome_fields import (
     prompt_of,
     retry_words,
     row_of,
+    value_text,
 )
 
 _INDENT = "  "
 _MAX_FIELD_CHARS = 2000  # of a field of the row
 _MAX_LINE_CHARS = 200  # of a structure that is shown in one line
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 def print_transcript(outcome: Outcome, console: Console) -> None:
@@ -57,7 +55,7 @@ def print_transcript(outcome: Outcome, console: Console) -> None:
             _print_item(item, console)
         cut = outcome.response.get("incomplete_details")
         if cut:
-            _print_section("incomplete", _json(cut), "yellow", console)
+            _print_section("incomplete", value_text(cut), "yellow", console)
     if fields := list(_fields(row)):
         console.print(Rule("row", style="bold", characters="═"))
         console.print(_facts(iter(fields)))
@@ -98,7 +96,7 @@ def _verdict(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "reward", f"{outcome.reward:g}"
         for name, value in outcome.verdict.items():
             if not _is_long(value) and name != PARAMS:
-                yield name, value if isinstance(value, str) else _json(value)
+                yield name, value_text(value)
         return
     failure_class, stage, message = why_no_reward(outcome)
     yield "no reward", f"{failure_class} at {stage}"
@@ -112,20 +110,20 @@ def _verdict(outcome: Outcome) -> Iterator[tuple[str, str]]:
 def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fields of a row that are there for the environment: the expected answer, for one."""
     for name, value in own_fields(row).items():
-        text = value if isinstance(value, str) else _json(value)
+        text = value_text(value)
         if len(text) > _MAX_FIELD_CHARS:
             text = f"{text[:_MAX_FIELD_CHARS]}… ({len(text):,} characters, --json has all)"
         yield name, text
 
 
 def _is_long(value: Any) -> bool:
-    return isinstance(value, dict | list) and (any(judge_calls("", value)) or len(_json(value)) > _MAX_LINE_CHARS)
+    return isinstance(value, dict | list) and (any(judge_calls("", value)) or len(value_text(value)) > _MAX_LINE_CHARS)
 
 
 def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_LEVELS) -> None:
     """Print a large field of a verdict: calls of a judge as conversations, the rest by fields."""
     if not levels:
-        _print_section(name, _json(value), "yellow", console)
+        _print_section(name, value_text(value), "yellow", console)
     elif isinstance(value, list) and any(isinstance(entry, dict | list) for entry in value):
         for index, entry in enumerate(value):
             _print_structure(f"{name}[{index}]", entry, console, levels - 1)
@@ -133,18 +131,18 @@ def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_
         _print_call(call, console)
     elif isinstance(value, dict):
         short = {key: entry for key, entry in value.items() if not _is_long(entry)}
-        lines = [f"{key}: {entry if isinstance(entry, str) else _json(entry)}" for key, entry in short.items()]
+        lines = [f"{key}: {value_text(entry)}" for key, entry in short.items()]
         _print_section(name, "\n".join(lines), "yellow", console)
         for key, entry in value.items():
             if key not in short:
                 _print_structure(f"{name}.{key}", entry, console, levels - 1)
     else:
-        _print_section(name, value if isinstance(value, str) else _json(value), "yellow", console)
+        _print_section(name, value_text(value), "yellow", console)
 
 
 def _print_call(call: JudgeCall, console: Console) -> None:
     facts = call.facts.items()
-    heading = ", ".join(f"{key}: {entry if isinstance(entry, str) else _json(entry)}" for key, entry in facts)
+    heading = ", ".join(f"{key}: {value_text(entry)}" for key, entry in facts)
     title = printable(f"judge  {call.path}  {heading}", "yellow")
     console.print(Rule(title, align="left", characters="─", style="yellow"))
     for item in (*call.prompt, *call.output):
@@ -175,7 +173,7 @@ def _print_item(item: Mapping[str, Any], console: Console) -> None:
         _print_section(f"output of {item.get('call_id')}", content_text(item.get("output")), "blue", console)
     else:
         rest = {name: value for name, value in item.items() if name not in ("type", *TOKEN_FIELDS)}
-        _print_section(str(kind), _json(rest), "magenta", console)
+        _print_section(str(kind), value_text(rest), "magenta", console)
     counts = [f"{len(item[name])} {name}" for name in TOKEN_FIELDS if item.get(name) is not None]
     if counts:
         console.print(Text(_INDENT + ", ".join(counts), style="dim"))
@@ -194,7 +192,3 @@ def _pretty(arguments: Any) -> str:
     except (TypeError, ValueError, RecursionError):
         return str(arguments)
     return json.dumps(value, indent=2, ensure_ascii=False)
-
-
-def _json(value: Any) -> str:
-    return _encode(value).decode()

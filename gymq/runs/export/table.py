@@ -9,21 +9,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import msgspec
-
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.rows import PARAMS
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, encode_json
+from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.redaction import redact
 
 ROWS_AT_ONCE = 256  # in memory, and in a row group of the file
 
 _JSON_COLUMNS = ("row", "params", "output", "usage", "verdict")
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class TableError(GymqError):
@@ -116,7 +112,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
     try:
         row = dict(parse_object(outcome.row))
         params = bytes(row.pop(PARAMS, b"null")).decode()
-        rest = _encode(row).decode()
+        rest = to_json(row).decode()
     except (JsonlError, UnicodeDecodeError):  # a failed row was never checked
         params, rest = None, outcome.row.decode("utf-8", "backslashreplace")
     kept = [{name: value for name, value in item.items() if name not in TOKEN_FIELDS} for item in items]
@@ -134,9 +130,9 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "message": None if isinstance(outcome, VerifiedRollout) else outcome.message,
         "row": rest,
         "params": params,
-        "output": _encode(kept).decode(),
-        "usage": _encode(response.get("usage")).decode(),
-        "verdict": _encode(outcome.verdict).decode() if isinstance(outcome, VerifiedRollout) else None,
+        "output": to_json(kept).decode(),
+        "usage": to_json(response.get("usage")).decode(),
+        "verdict": to_json(outcome.verdict).decode() if isinstance(outcome, VerifiedRollout) else None,
         **{name: [list(item.get(name) or ()) for item in with_tokens] for name in TOKEN_FIELDS},
     }
 

@@ -12,7 +12,7 @@ from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
 from gymq.data.results import encode_result
 from gymq.protocol.messages import Outcome, VerifiedRollout
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 from gymq.responses import ResponsesError
 from gymq.runs.export.files import ConvertedFile
 from gymq.runs.foreign.atif import write_atif
@@ -21,8 +21,6 @@ from gymq.runs.foreign.verifiers_traces import episode_of, task_of, trace_of
 from gymq.runs.outcome_fields import own_fields, params_of, prompt_of, row_of
 
 TrajectoryForm = Literal["atif", "verifiers", "verifiers-traces"]
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class TrajectoryFile(ConvertedFile):
@@ -38,7 +36,7 @@ class TrajectoryFile(ConvertedFile):
         if not isinstance(outcome, VerifiedRollout):
             return
         try:
-            made = _encode(self._made(outcome))
+            made = to_json(self._made(outcome))
         except (JsonlError, ResponsesError, StatusError):
             self.num_left_out += 1
             return

@@ -9,7 +9,6 @@ import asyncio
 from types import SimpleNamespace
 from typing import Any
 
-import msgspec
 from openai.types.chat import ChatCompletion
 from verifiers.clients.nemorl_chat_completions_client import NeMoRLChatCompletionsClient
 from verifiers.errors import EmptyModelResponseError, OverlongPromptError
@@ -17,9 +16,7 @@ from verifiers.types import AssistantMessage
 
 import gymq
 from gymq import responses
-from gymq.protocol.tokens import encode_json
-
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
+from gymq.protocol.tokens import to_json
 
 TOKEN_NAMES = {
     "prompt_token_ids": "prompt_ids",
@@ -59,7 +56,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         self.failed = None
         if reply.overflowed:
             raise OverlongPromptError("the prompt does not fit into the model's context")
-        return ChatCompletion.model_validate_json(_encode(responses.to_chat_completion(reply.response)))
+        return ChatCompletion.model_validate_json(to_json(responses.to_chat_completion(reply.response)))
 
     @staticmethod
     def said_nothing(error: Exception) -> bool:

@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 
 
 async def post(app: Any, path: str, body: Mapping[str, Any]) -> tuple[int, bytes]:
@@ -16,7 +14,7 @@ async def post(app: Any, path: str, body: Mapping[str, Any]) -> tuple[int, bytes
 
     Cancelling it notifies the application that the client is gone, and waits until it has stopped.
     """
-    raw = msgspec.json.encode(body, enc_hook=encode_json)
+    raw = to_json(body)
     unread = True
     gone = asyncio.Event()
     status = 500

@@ -30,7 +30,7 @@ from gymq.workers.models.openai_model.retry import (
 )
 
 import gymq
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LIST_BYTES = 1024 * 1024  # of the names of models
@@ -206,7 +206,7 @@ class Endpoint:
             Refused, RolloutError: it would not.
         """
         url = self.base_url + path
-        data = msgspec.json.encode(asked, enc_hook=encode_json)
+        data = to_json(asked)
         try:
             async with self._http.post(url, data=data, allow_redirects=False) as response:
                 body = bytearray()

@@ -5,15 +5,12 @@ from __future__ import annotations
 from array import array
 from typing import Any
 
-import msgspec
 from gymq.workers.models.simulated_model.filler import END_OF_TURN, Sampled, num_tokens, sampled, tokens
 from gymq.workers.models.simulated_model.prefix_cache import PrefixCache
 
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 
 _END_OF_TURN = sampled(array("i", [END_OF_TURN]))
-
-encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class Output:
@@ -71,7 +68,7 @@ class Output:
     ) -> dict[str, Any]:
         """Return the Responses object; `incomplete`: the limit of output tokens truncated it."""
         if self._sampled is None and cache is None:
-            num_input_tokens = num_tokens(len(encode(params["input"])))
+            num_input_tokens = num_tokens(len(to_json(params["input"])))
         else:
             prompt = prompt_ids(params)
             num_input_tokens = len(prompt)
@@ -130,8 +127,8 @@ def prompt_ids(params: dict[str, Any]) -> array[int]:
             rest = items[position + 1 :]
             break
     else:
-        ids = tokens(encode([params.get("instructions"), params.get("tools")]))
+        ids = tokens(to_json([params.get("instructions"), params.get("tools")]))
         rest = items
     for item in rest:
-        ids.extend(tokens(encode(item)))
+        ids.extend(tokens(to_json(item)))
     return ids

@@ -16,10 +16,11 @@ from gymq.workers.models.simulated_model.chance import Chance, exponential, logn
 from gymq.workers.models.simulated_model.filler import Filler
 from gymq.workers.models.simulated_model.invention import BadSchema, invent
 from gymq.workers.models.simulated_model.prefix_cache import BLOCK_TOKENS, PrefixCache
-from gymq.workers.models.simulated_model.reply import Output, encode, prompt_ids
+from gymq.workers.models.simulated_model.reply import Output, prompt_ids
 from gymq.workers.models.simulated_model.script import MISTAKE, SOLUTION, Turn, read_script, turn_at
 
 import gymq
+from gymq.protocol.tokens import to_json
 from gymq.responses import is_generated, split_at_first_generated
 
 Probability = Annotated[float, pydantic.Field(ge=0.0, le=1.0)]
@@ -73,7 +74,7 @@ class SimulatedModel(gymq.Model):
         prompt, said = split_at_first_generated(params["input"])
         scripts = [metadata.get(SOLUTION), metadata.get(MISTAKE)]
         session = request.session.encode()
-        task = self._chance.digest(b"task", encode(prompt), encode(scripts))
+        task = self._chance.digest(b"task", to_json(prompt), to_json(scripts))
         turn = self._chance.digest(b"turn", session, task, b"%d" % len(said))
         fate, latency, tool, length, words, *_ = uniforms(turn)
 
@@ -189,4 +190,4 @@ def _call_one(tools: list[dict[str, Any]], output: Output, rng: random.Random) -
     except BadSchema as error:
         message = f"parameters of the tool {tool['name']!r}: {error}"
         raise gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, message, retryable=False) from None
-    output.add_call(tool["name"], encode(arguments).decode())
+    output.add_call(tool["name"], to_json(arguments).decode())

@@ -23,7 +23,7 @@ from gymq.workers.resources.http_resources.service import (
 )
 
 import gymq
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 
 # Other paths of such a server; a model that calls one of them as a tool would reach past its tools.
 RESERVED = frozenset({"seed_session", "verify", "close_session", "aggregate_metrics"})
@@ -32,7 +32,6 @@ SEED_TRIES = 3
 SEED_PAUSE_S = 0.5
 
 _TOOL_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
-_encode = msgspec.json.Encoder(enc_hook=encode_json).encode
 
 
 class TextRow(gymq.Row):
@@ -97,7 +96,7 @@ class HttpResources(gymq.Resources[TextRow, Remote]):
 
     def parse_row(self, row: bytes | dict[str, Any], row_type: type[gymq.Row] | None = None) -> Any:
         parsed = super().parse_row(row, row_type)
-        parsed._text = row if isinstance(row, bytes) else _encode(row)
+        parsed._text = row if isinstance(row, bytes) else to_json(row)
         return parsed
 
     async def open(self, row: TextRow) -> Remote:
@@ -147,7 +146,7 @@ class HttpResources(gymq.Resources[TextRow, Remote]):
     async def verify(self, request: gymq.VerifyRequest[TextRow, Remote]) -> gymq.Verdict:
         state = request.state
         row = msgspec.json.decode(request.row._text, type=dict[str, msgspec.Raw])
-        body = _encode({**row, "response": request.response})
+        body = to_json({**row, "response": request.response})
         try:
             if state is not None:
                 answer = await state.http.post("/verify", body)

@@ -11,11 +11,10 @@ import msgspec
 import openai.types.responses
 import pytest
 from gymq.workers.models.simulated_model.filler import tokens
-from gymq.workers.models.simulated_model.reply import encode
 from gymq.workers.models.simulated_model.worker import SimulatedModel
 
 import gymq
-from gymq.protocol.tokens import encode_json
+from gymq.protocol.tokens import to_json
 
 SOLUTION = [[{"text": "Let me add."}, {"call": {"name": "add", "arguments": {"a": 6, "b": 7}}}], [{"text": "13"}]]
 MISTAKE = [[{"text": "12"}]]
@@ -52,7 +51,7 @@ async def ask(worker: SimulatedModel, request: dict[str, Any], session: str = "r
 
 
 def plain(reply: dict[str, Any]) -> Any:
-    return msgspec.json.decode(msgspec.json.encode(reply, enc_hook=encode_json))
+    return msgspec.json.decode(to_json(reply))
 
 
 def after(request: dict[str, Any], reply: dict[str, Any], *more: dict[str, Any]) -> dict[str, Any]:
@@ -269,7 +268,7 @@ async def test_token_ids_of_a_turn_begin_with_all_ids_of_the_turn_before(output_
     second = await ask(worker, after(request, plain(first), news))
     before, now = first["output"][-1], second["output"][-1]
     chain = before["prompt_token_ids"] + before["generation_token_ids"]
-    assert now["prompt_token_ids"] == chain + tokens(encode(news))
+    assert now["prompt_token_ids"] == chain + tokens(to_json(news))
 
 
 async def test_usage_counts_the_token_ids_and_every_one_has_a_log_prob() -> None:
