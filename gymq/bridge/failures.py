@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from gymq.data.failure_status import StatusError, status_of
@@ -18,13 +16,6 @@ class BridgeError(StatusError):
         """Return a JSON object whose only field is `error`, so that clients do not mistake it for a result."""
         error = {"class": self.failure_class, "message": self.message, **self.details}
         return msgspec.json.encode({"error": error})
-
-    def __reduce__(self) -> Any:
-        return _rebuilt, (self.status, self.failure_class, self.message, self.details)
-
-
-def _rebuilt(status: int, failure_class: str, message: str, details: dict[str, Any]) -> BridgeError:
-    return BridgeError(status, failure_class, message, **details)
 
 
 def invalid(message: str) -> BridgeError:

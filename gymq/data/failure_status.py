@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from gymq.errors import GymqError
@@ -45,6 +46,9 @@ class StatusError(GymqError):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    def __reduce__(self) -> Any:
+        return partial(type(self), self.status, self.failure_class, self.message, **self.details), ()
 
 
 def status_error(outcome: Failure | Unresolved) -> StatusError:

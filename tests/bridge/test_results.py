@@ -13,7 +13,7 @@ from gymq.bridge import InstanceAddress, rollouts
 from gymq.bridge.failures import BridgeError
 from gymq.bus import streams
 from gymq.bus.queue.client import QueueClient
-from gymq.data.failure_status import status_of
+from gymq.data.failure_status import StatusError, status_of
 from gymq.execution.loading.registry import find_class
 from gymq.failures import RETRYABLE
 from gymq.protocol.messages import FailureClass
@@ -282,10 +282,13 @@ async def test_a_failure_is_no_result_to_any_reader(client: Client, world: World
     assert set(body["error"]) == {"class", "stage", "message", "task_id", "attempts"}
 
 
-def test_the_error_survives_pickling() -> None:
-    error = BridgeError(500, "model_failed", "out of order", stage="model", attempts=3)
+@pytest.mark.parametrize("kind", [StatusError, BridgeError])
+def test_the_error_survives_pickling(kind: type[StatusError]) -> None:
+    error = kind(500, "model_failed", "out of order", stage="model", attempts=3)
     again = pickle.loads(pickle.dumps(error))
-    assert (again.status, again.body()) == (error.status, error.body())
+    assert type(again) is kind
+    assert vars(again) == vars(error)
+    assert again.message == "out of order"
 
 
 async def test_a_verdict_that_is_a_failure_is_no_result(client: Client, world: World) -> None:
