@@ -35,10 +35,9 @@ class Delivery:
         """Acknowledge the message; if the acknowledgement is lost, the message is redelivered."""
         await self._bus.publish(self._reply, b"+ACK")
 
-    async def nak(self, delay_s: float = 0.0) -> None:
-        """Negative-acknowledge the message, so that it is redelivered after `delay_s` seconds."""
-        option = b' {"delay": %d}' % int(delay_s * 1e9) if delay_s else b""
-        await self._bus.publish(self._reply, b"-NAK" + option)
+    async def nak(self) -> None:
+        """Negative-acknowledge the message, so that it is redelivered at once."""
+        await self._bus.publish(self._reply, b"-NAK")
 
     async def in_progress(self) -> None:
         """Report that the message is still in flight, which postpones its redelivery."""

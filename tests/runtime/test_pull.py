@@ -111,17 +111,6 @@ async def test_a_message_given_back_comes_again_and_counts(bus: Bus, js: JetStre
     assert {delivery.sequence for delivery in taken.deliveries} == {1}
 
 
-async def test_a_message_given_back_with_a_delay_waits_in_the_queue(bus: Bus, js: JetStream, queue: str) -> None:
-    await put(js, queue, 1)
-    taken = Taken(bus, queue)
-    await taken.pull.start()
-    await taken.pull.ask(3)
-    await until(lambda: taken.numbers == [0])
-    await taken.deliveries[0].nak(delay_s=1.0)
-    await put(js, queue, 1, start=1)
-    await until(lambda: taken.numbers == [0, 1, 0])
-
-
 async def test_a_message_nobody_settles_goes_to_another(bus: Bus, js: JetStream, other_bus: Bus, run: str) -> None:
     await make_queue(js, run, ack_wait=300_000_000)
     await put(js, run, 1)
