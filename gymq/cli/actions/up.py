@@ -10,7 +10,7 @@ from typing import get_args
 
 from aiohttp import web
 
-from gymq.bridge.connections import Listener
+from gymq.bridge.http_server import HttpServer, PortTaken
 from gymq.cli.shared.cluster import LOGS
 from gymq.cli.shared.configuration import check_instances
 from gymq.cli.shared.configured_bridge import bridge_for
@@ -82,18 +82,12 @@ async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[Non
         return web.json_response({"not_serving": missing}, status=503 if missing else 200)
 
     raise_open_files()
-    listener = Listener()
-    app = web.Application(middlewares=[listener.serving])
-    app.router.add_get("/health", answer)
-    runner = web.AppRunner(app, access_log=None)
-    await runner.setup()
+    server = HttpServer()
     try:
-        try:
-            assert runner.server is not None
-            await listener.open(runner.server, host, port)
-        except OSError as error:
-            raise UsageError(f"cannot listen at {host}:{port} for --health-port: {error.strerror}") from None
+        await server.start([web.get("/health", answer)], host, [port])
+    except PortTaken as error:
+        raise UsageError(f"--health-port: {error}") from None
+    try:
         yield
     finally:
-        listener.close()
-        await runner.cleanup()
+        await server.close()
