@@ -89,7 +89,6 @@ class Gateway:
     def __init__(self, host: str = "127.0.0.1") -> None:
         """Prepare a gateway; it does not listen yet, and will at any free port."""
         self._host = host
-        self._port = 0
         self._admitted: dict[str, tuple[Admission, Ask]] = {}
         self._server = HttpServer()
 
@@ -105,7 +104,6 @@ class Gateway:
             for prefix in (PREFIX, PREFIX + CAPTURE)
         ]
         await self._server.start(routes, self._host, [0])
-        self._port = self._server.ports[0]
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -125,7 +123,8 @@ class Gateway:
         rollout_id = f"r{name[:96]}-{secrets.token_hex(4)}"
         key = secrets.token_urlsafe(24)
         hide(key)
-        admission = Admission(rollout_id, f"http://{self._host}:{self._port}/ng-rollout/{rollout_id}", key)
+        base_url = f"http://{self._host}:{self._server.ports[0]}/ng-rollout/{rollout_id}"
+        admission = Admission(rollout_id, base_url, key)
         self._admitted[rollout_id] = (admission, ask)
         try:
             yield admission

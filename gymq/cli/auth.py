@@ -49,9 +49,10 @@ def init(
         tls_ca: certificate authorities of client certificates, PEM; clients without a certificate are then refused.
         force: replace an existing nats-server.conf.
     """
+    from gymq.bridge.origin import is_loopback
     from gymq.bus import credentials
     from gymq.bus.credentials import VARIABLE
-    from gymq.cli.actions.auth import SERVER_FILE, is_loopback, tls_of, url_of
+    from gymq.cli.actions.auth import SERVER_FILE, tls_of, url_of
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
 

@@ -12,9 +12,8 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.rows import PARAMS
 from gymq.failures import InvalidTask
-
-_PARAMS = "responses_create_params"
 
 Schema = dict[str, Any]
 
@@ -47,12 +46,12 @@ def offered(
         if isinstance(tool, str) and tool not in known:
             nearest = difflib.get_close_matches(tool, known, 1)
             hint = f"did you mean {nearest[0]!r}?" if nearest else f"it has {', '.join(sorted(known)) or 'none'}"
-            raise InvalidTask(f"{_PARAMS}.tools[{index}]: {resources} has no tool {tool!r}; {hint}")
+            raise InvalidTask(f"{PARAMS}.tools[{index}]: {resources} has no tool {tool!r}; {hint}")
     return [known[tool] if isinstance(tool, str) else tool for tool in tools]
 
 
 def row_with(row: bytes, tools: list[Any]) -> bytes:
     """Return a row, JSON text, with these tools; everything else in it stays byte for byte."""
     fields = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
-    params = msgspec.json.decode(fields[_PARAMS], type=dict[str, msgspec.Raw])
-    return msgspec.json.encode(fields | {_PARAMS: params | {"tools": tools}})
+    params = msgspec.json.decode(fields[PARAMS], type=dict[str, msgspec.Raw])
+    return msgspec.json.encode(fields | {PARAMS: params | {"tools": tools}})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ipaddress
 from pathlib import Path
 
 from rich.console import Console
@@ -51,10 +50,3 @@ def tls_of(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
 def url_of(settings: ServerSettings) -> str:
     host = "SERVER" if settings.host in ("0.0.0.0", "::") else bracketed(settings.host)
     return f"{'nats' if settings.tls is None else 'tls'}://{host}:{settings.port}"
-
-
-def is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address("127.0.0.1" if host == "localhost" else host).is_loopback
-    except ValueError:
-        return False

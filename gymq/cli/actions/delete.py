@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gymq.bus import Bus, streams
+from gymq.bus.queue.client import QueueClient
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.roles import OPERATOR
-from gymq.protocol import subjects
 from gymq.runs.stored_runs import Runs
 
 
@@ -21,10 +21,7 @@ async def delete_runs(runs: list[str], nats: str | None) -> int:
 
 async def _check(bus: Bus, run: str) -> int:
     """Return the number of rollouts of a run that have an outcome."""
-    js = bus.js
-    queued = 0
-    for subject in (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)):
-        queued += sum((await js.count_by_subject(streams.TASKS, subject)).values())
+    queued = await QueueClient(bus).num_queued(run)
     if queued:
         raise UsageError(f"{queued:,} rollouts of run {run} are queued or in flight: `gymq cancel --run {run}` first")
     await require_run(bus, run)

@@ -25,7 +25,6 @@ from gymq.runs.export.training_sets import TrainingSet, TrainingSetFile
 from gymq.runs.export.trajectories import TrajectoryFile, TrajectoryForm
 from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
-from gymq.stats.running import RunningProfile
 
 PARQUET = ".parquet"
 
@@ -90,20 +89,12 @@ async def _read(run: str, connect: Connect, file: Path, nats: str | None) -> tup
     async with _stored(run, nats) as (bus, outcomes):
         target = connect()  # before a million outcomes are read for nothing
         record = await Runs(bus).record(run) or Run(run=run, created_at=0.0)
-        report = RunReport(record, *await _profile(bus, run))
+        report = RunReport(record, *await last_profile(bus.js, run))  # it knows of replaced failures, too
         with RunTableFile(file, redacted=True) as table:
             async for sequence, outcome in outcomes:
                 report.add(sequence, outcome)
                 table.add(outcome)
     return target, report
-
-
-async def _profile(bus: Bus, run: str) -> tuple[RunningProfile, int]:
-    """Return the profiler's last checkpoint, which also knows of replaced failures, or an empty profile."""
-    try:
-        return await last_profile(bus.js, run)
-    except ValueError:
-        return RunningProfile(), 0
 
 
 @asynccontextmanager

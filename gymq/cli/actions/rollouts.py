@@ -15,12 +15,12 @@ from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.table import run_table
 from gymq.cli.shared.transcript import print_transcript, why_no_reward
-from gymq.execution.services.profiler import read_profile
-from gymq.protocol.messages import BadMessage, Outcome, Run, VerifiedRollout
+from gymq.execution.services.profiler import last_profile
+from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.render import Listing, first_words, listing, listing_console, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
 from gymq.runs.outcome_fields import exact_record, output_tokens
-from gymq.runs.stored_runs import Runs, run_overview
+from gymq.runs.stored_runs import Runs
 
 DEFAULT_LIMIT = 50
 
@@ -106,7 +106,8 @@ async def _outcomes(bus: Bus, run: str, task: int | None, failed: bool, limit: i
 async def _failed(bus: Bus, run: str) -> AsyncIterator[Outcome]:
     """Yield the outcomes of a run that have no reward; reading stops once there can be no more of them."""
     # What has a reward keeps it, so that at least as many have one now as when the profiler counted them.
-    rewarded = run_overview(Run(run=run, created_at=0.0), await read_profile(bus.js, run)).num_rewarded
+    profile, _ = await last_profile(bus.js, run)
+    rewarded = sum(agent.rollouts for agent in profile.snapshot().agents.values())
     most = await Runs(bus).num_stored(run) - rewarded
     if most <= 0:
         return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import re
 from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
@@ -39,6 +38,7 @@ from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
 from gymq.runs.foreign import rollout_lines
+from gymq.runs.foreign.rollout import name_of
 
 PATIENCE_S = 60.0  # for one outcome to be stored
 AT_ONCE = 64
@@ -89,7 +89,7 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
     """
     files = RunFiles(file)
     manifest = files.read_manifest() if file == files.output else None
-    found = Imported(_free(manifest.run if manifest else _token(file.name.partition(".")[0]) or "file", taken))
+    found = Imported(_free(manifest.run if manifest else name_of(file.name.partition(".")[0]), taken))
     sources = [file, *([files.failures] if manifest and files.failures.is_file() else [])]
     rows = _row_fields(files.materialised) if manifest else {}
     counts = Counter(at for _, at in _located(sources, Imported("")))
@@ -233,7 +233,7 @@ def _failed(members: dict[str, msgspec.Raw], common: dict[str, Any], response: A
 def _agent(members: dict[str, msgspec.Raw]) -> str:
     reference = _value(members, AGENT_REF)
     name = reference.get("name") if isinstance(reference, dict) else None
-    return _token(name) if isinstance(name, str) and name else "unknown"
+    return name_of(name if isinstance(name, str) else "")
 
 
 def _row(members: dict[str, msgspec.Raw], fields: frozenset[str] | None) -> bytes:
@@ -282,7 +282,3 @@ def _free(name: str, taken: Collection[str]) -> str:
         number += 1
         free = f"{name[:60]}-{number}"
     return free
-
-
-def _token(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "-", text)[:64]

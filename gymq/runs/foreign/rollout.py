@@ -81,7 +81,7 @@ class ForeignRollout:
 
 
 def name_of(text: str) -> str:
-    """Return a text as the name of an agent."""
+    """Return a text as the name of an agent or a run."""
     return _NOT_IN_NAMES.sub("-", text)[:MAX_NAME_CHARS] or "unknown"
 
 
