@@ -195,13 +195,9 @@ class JetStream:
         Raises:
             NoAnswer: the stream is not available.
         """
-        try:
-            message = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", timeout_s=timeout_s)
-        except NoResponders:
-            raise NoAnswer(f"the stream {stream} is not available") from None
-        return _stored(message)
+        return _stored(await self._get(stream, f".{subject}", b"", timeout_s))
 
-    async def last_of(self, stream: str, subjects_: Sequence[str], *, timeout_s: float = 5.0) -> dict[str, Stored]:
+    async def last_of(self, stream: str, subjects_: Sequence[str]) -> dict[str, Stored]:
         """Return the last messages that a stream holds on several subjects, by subject, with one request.
 
         Args:
@@ -210,25 +206,20 @@ class JetStream:
         Raises:
             NoAnswer: the stream is not available.
         """
-        found, more = await self._read_batch(stream, {"multi_last": subjects_, "max_bytes": BATCH_BYTES}, timeout_s)
+        found, more = await self._read_batch(stream, {"multi_last": subjects_, "max_bytes": BATCH_BYTES}, 5.0)
         last = {message.subject: message for message in found}
         for subject in subjects_ if more else ():  # they are large
-            if subject not in last and (message := await self.last(stream, subject, timeout_s=timeout_s)) is not None:
+            if subject not in last and (message := await self.last(stream, subject)) is not None:
                 last[subject] = message
         return last
 
-    async def newest(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
+    async def newest(self, stream: str, subject: str) -> Stored | None:
         """Return the last message that a stream holds on any matching subject, or None.
 
         Raises:
             NoAnswer: the stream is not available.
         """
-        query = msgspec.json.encode({"last_by_subj": subject})
-        try:
-            message = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", query, timeout_s=timeout_s)
-        except NoResponders:
-            raise NoAnswer(f"the stream {stream} is not available") from None
-        return _stored(message)
+        return _stored(await self._get(stream, "", msgspec.json.encode({"last_by_subj": subject}), 5.0))
 
     async def read(
         self, stream: str, subject: str, *, after: int = 0, batch: int = 256, timeout_s: float = 10.0
@@ -247,6 +238,13 @@ class JetStream:
             for message in messages:
                 yield message
                 after = message.sequence
+
+    async def _get(self, stream: str, of: str, query: bytes, timeout_s: float) -> Msg:
+        """Return the answer of a stream to a direct get."""
+        try:
+            return await self._bus.request(f"$JS.API.DIRECT.GET.{stream}{of}", query, timeout_s=timeout_s)
+        except NoResponders:
+            raise NoAnswer(f"the stream {stream} is not available") from None
 
     async def _read_batch(self, stream: str, query: dict[str, Any], timeout_s: float) -> tuple[list[Stored], bool]:
         """Return the messages that answer a query for a batch, and whether more follow."""
@@ -285,11 +283,8 @@ class JetStream:
         Raises:
             BusError
         """
-        query = {"seq": 1, "next_by_subj": subject, "batch": 1}
-        try:
-            first = await self._bus.request(f"$JS.API.DIRECT.GET.{stream}", msgspec.json.encode(query), timeout_s=30.0)
-        except NoResponders:
-            raise NoAnswer(f"the stream {stream} is not available") from None
+        query = msgspec.json.encode({"seq": 1, "next_by_subj": subject, "batch": 1})
+        first = await self._get(stream, "", query, 30.0)
         return 0 if _stored(first) is None else 1 + int((first.headers or {})["Nats-Num-Pending"])
 
     async def count_by_subject(self, stream: str, subject: str, *, timeout_s: float = 30.0) -> dict[str, int]:

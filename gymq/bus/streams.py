@@ -198,7 +198,17 @@ async def queues(js: JetStream) -> list[str]:
     Raises:
         BusError: the server does not answer.
     """
-    return [name for name in await _consumers(js) if TaskQueueName.of_consumer(name) is not None]
+    names = await _listed(js, f"CONSUMER.NAMES.{TASKS}")
+    return [name for name in names if TaskQueueName.of_consumer(name) is not None]
+
+
+async def consumers(js: JetStream, stream: str) -> list[dict[str, Any]]:
+    """Return the durable consumers of a stream, in the form of JetStream's API.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    return await _listed(js, f"CONSUMER.LIST.{stream}")
 
 
 async def reclaim_in_flight(js: JetStream) -> None:
@@ -209,7 +219,8 @@ async def reclaim_in_flight(js: JetStream) -> None:
     Raises:
         BusError
     """
-    held = [info["config"] for name in await queues(js) if (info := await _info(js, name))["num_ack_pending"]]
+    of_tasks = [info for info in await consumers(js, TASKS) if TaskQueueName.of_consumer(info["name"]) is not None]
+    held = [info["config"] for info in of_tasks if info["num_ack_pending"]]
     if not held:
         return
     for config in held:
@@ -221,22 +232,19 @@ async def reclaim_in_flight(js: JetStream) -> None:
 
 async def _remove_old_queues(js: JetStream) -> None:
     """Remove the consumers of stores that had one for all runs of an agent; the tasks stay."""
-    for name in await _consumers(js):
+    for name in await _listed(js, f"CONSUMER.NAMES.{TASKS}"):
         if name.startswith(("agents_", "urgent_")) and "@" not in name:
             await remove_consumer(js, TASKS, name)
 
 
-async def _consumers(js: JetStream) -> list[str]:
-    found: list[str] = []
+async def _listed(js: JetStream, request: str) -> list[Any]:
+    """Return all pages of a list of consumers."""
+    found: list[Any] = []
     while True:
-        page = await js.api(f"CONSUMER.NAMES.{TASKS}", {"offset": len(found)})
+        page = await js.api(request, {"offset": len(found)})
         found += page["consumers"] or []
         if not page["consumers"] or len(found) >= page["total"]:
             return found
-
-
-async def _info(js: JetStream, consumer: str) -> dict[str, Any]:
-    return await js.api(f"CONSUMER.INFO.{TASKS}.{consumer}")
 
 
 async def remove_consumer(js: JetStream, stream: str, name: str) -> None:

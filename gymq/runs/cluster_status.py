@@ -143,12 +143,7 @@ async def read_queues(js: JetStream, stream: str) -> list[QueueState]:
     Raises:
         BusError: the server does not answer.
     """
-    infos: list[dict[str, Any]] = []
-    while True:
-        page = await js.api(f"CONSUMER.LIST.{stream}", {"offset": len(infos)})
-        infos += page["consumers"]
-        if not page["consumers"] or len(infos) >= page["total"]:
-            break
+    infos = await streams.consumers(js, stream)
     queues = [_queue(info) for info in infos]
     if stream == streams.TASKS:
         queues += await _not_open(js, {info["name"] for info in infos})

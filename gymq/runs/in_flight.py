@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gymq.bus import Bus, blobs, streams
-from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.tasks import read_task
 from gymq.bus.rpc.calls import decode_reply
 from gymq.protocol import subjects
@@ -27,7 +26,8 @@ async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:
         BadToken: the run's name is not valid.
     """
     js = bus.js
-    delivered = await _delivered(js)
+    consumers = await streams.consumers(js, streams.TASKS)
+    delivered = {info["name"]: info["delivered"]["stream_seq"] for info in consumers}
     found: list[Task] = []
     for subject in (subjects.urgent_tasks_of_run(run), subjects.tasks_of_run(run)):
         async for stored in js.read(streams.TASKS, subject, batch=min(limit, 64)):
@@ -41,16 +41,6 @@ async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:
             except BadMessage:
                 continue  # an agent moves it to the dead letters
     return found
-
-
-async def _delivered(js: JetStream) -> dict[str, int]:
-    """Return the stream sequence up to which each queue of tasks has been delivered."""
-    found: dict[str, int] = {}
-    while True:
-        page = await js.api(f"CONSUMER.LIST.{streams.TASKS}", {"offset": len(found)})
-        found |= {info["name"]: info["delivered"]["stream_seq"] for info in page["consumers"]}
-        if not page["consumers"] or len(found) >= page["total"]:
-            return found
 
 
 @dataclass(frozen=True)
