@@ -106,6 +106,16 @@ def shown_number(value: float | None, form: str = ".3f") -> str:
     return "-" if value is None else f"{value:{form}}"
 
 
+def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
+    """Return names and texts side by side; a long text is folded, and copied whole."""
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(printable(name, "bold"), printable(value))
+    return table
+
+
 def listing_console() -> Console:
     """Return the console for listings on standard output: as wide as the terminal, or unlimited through a pipe."""
     console = Console()

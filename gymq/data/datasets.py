@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from gymq.data.hub import PREFIX, HubName, fetch
+from gymq.data.hub import PREFIX, READABLE, SHARD, HubName, fetch
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.run_files import file_digest
@@ -22,10 +21,8 @@ from gymq.workers import SHIPPED
 
 ROWS_AT_ONCE = 64  # decoded to Python objects
 
-_JSONL = (".jsonl", ".jsonl.gz", ".jsonl.zst")
 _COLUMNAR = (".parquet", ".arrow")
 _AS_JSON_TEXT = (PARAMS, AGENT_REF)  # objects that a table may hold as text
-_SHARD = re.compile(r"(?P<split>.+)-[0-9]{3,6}-of-(?P<count>[0-9]{3,6})(-[0-9a-f]+)?")
 
 
 class DatasetError(JsonlError):
@@ -99,7 +96,7 @@ def _files_of_folder(folder: Path) -> list[Path]:
 
 def _only(folder: Path, splits: dict[str, list[Path]]) -> list[Path]:
     if not splits:
-        raise DatasetError(f"{folder} contains no {', '.join((*_JSONL, *_COLUMNAR))} files and no saved data set")
+        raise DatasetError(f"{folder} contains no {', '.join(READABLE)} files and no saved data set")
     if len(splits) > 1:
         raise DatasetError(f"{folder} contains {', '.join(splits)}: name one, as in {folder / next(iter(splits))}")
     return next(iter(splits.values()))
@@ -114,10 +111,10 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
         found: dict[str, list[Path]] = {}
         counts: dict[str, int] = {}
         for file in sorted(place.iterdir()) if place.is_dir() else ():
-            ending = next((ending for ending in (*_JSONL, *_COLUMNAR) if file.name.endswith(ending)), None)
+            ending = next((ending for ending in READABLE if file.name.endswith(ending)), None)
             if ending and file.is_file() and not file.name.startswith("."):
                 stem = file.name.removesuffix(ending)
-                shard = _SHARD.fullmatch(stem)
+                shard = SHARD.fullmatch(stem)
                 found.setdefault(shard["split"] if shard else stem, []).append(file)
                 if shard:
                     counts[shard["split"]] = int(shard["count"])

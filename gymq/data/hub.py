@@ -28,10 +28,11 @@ CONVERTED = "refs/convert/parquet"
 """The branch on which the Hub keeps a data set as Parquet, whatever its own files are."""
 
 READABLE = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
+SHARD = re.compile(r"(?P<split>.+)-[0-9]{3,6}-of-(?P<count>[0-9]{3,6})(-[0-9a-f]+)?")
+"""The name, without its ending, of one of several files of a split."""
 
 _PART = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,95}")
 _REVISION = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/-]{0,199}")
-_SHARD = re.compile(r"(?P<split>.+)-[0-9]{3,6}-of-[0-9]{3,6}(-[0-9a-f]+)?")
 _SPLIT_WORDS = {
     **dict.fromkeys(("train", "training"), "train"),
     **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
@@ -309,7 +310,7 @@ def _split_of(parts: Sequence[str]) -> str:
         for word in _WORDS.findall(part.lower()):
             if word in _SPLIT_WORDS:
                 return _SPLIT_WORDS[word]
-    shard = _SHARD.fullmatch(stem)
+    shard = SHARD.fullmatch(stem)
     return shard["split"] if shard else "train"
 
 

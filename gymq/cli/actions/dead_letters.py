@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from gymq.bus import Bus
@@ -19,14 +18,10 @@ from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.render import first_words, listing, listing_console, printable, shown_time
+from gymq.render import facts_table, first_words, listing, listing_console, printable, shown_time
 
 DEFAULT_LIMIT = 50
-
-
 _WORDS = 400
-
-
 _decode_known = decoder(Task, Submission)
 
 
@@ -157,12 +152,7 @@ def _head(entry: DeadLetterEntry) -> dict[str, Any]:
 
 def _print(entry: DeadLetterEntry, body: bytes) -> None:
     console = Console()
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in _facts(entry.number, entry.letter):
-        table.add_row(printable(name, "bold"), printable(value))
-    console.print(table)
+    console.print(facts_table(_facts(entry.number, entry.letter)))
     console.print()
     shown = _as_json(body)
     text = shown if isinstance(shown, str) else msgspec.json.format(msgspec.json.encode(shown), indent=2).decode()

@@ -8,13 +8,12 @@ from typing import Any
 
 from rich.console import Console
 from rich.rule import Rule
-from rich.table import Table
 from rich.text import Text
 
 from gymq.data.rows import PARAMS
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.render import printable, shown_seconds, shown_time
+from gymq.render import facts_table, printable, shown_seconds, shown_time
 from gymq.runs.outcome_fields import (
     MAX_LEVELS,
     JudgeCall,
@@ -37,7 +36,7 @@ _MAX_LINE_CHARS = 200  # of a structure that is shown in one line
 
 def print_transcript(outcome: Outcome, console: Console) -> None:
     """Print a rollout whole: only long fields of the row are cut short, and token ids and log probs counted."""
-    console.print(_facts(_head(outcome)))
+    console.print(facts_table(_head(outcome)))
     row = row_of(outcome)
     verdict = outcome.verdict if isinstance(outcome, VerifiedRollout) else {}
     params = params_of(row, verdict)
@@ -58,9 +57,9 @@ def print_transcript(outcome: Outcome, console: Console) -> None:
             _print_section("incomplete", value_text(cut), "yellow", console)
     if fields := list(_fields(row)):
         console.print(Rule("row", style="bold", characters="═"))
-        console.print(_facts(iter(fields)))
+        console.print(facts_table(fields))
     console.print(Rule("verdict", style="bold", characters="═"))
-    console.print(_facts(_verdict(outcome)))
+    console.print(facts_table(_verdict(outcome)))
     for name, value in verdict.items():
         if _is_long(value) and name != PARAMS:
             _print_structure(name, value, console)
@@ -147,15 +146,6 @@ def _print_call(call: JudgeCall, console: Console) -> None:
     console.print(Rule(title, align="left", characters="─", style="yellow"))
     for item in (*call.prompt, *call.output):
         _print_item(item, console)
-
-
-def _facts(facts: Iterator[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(printable(name, "bold"), printable(value))
-    return table
 
 
 def _print_item(item: Mapping[str, Any], console: Console) -> None:
