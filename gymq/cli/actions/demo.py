@@ -13,11 +13,7 @@ from gymq.render import say
 from gymq.workers import SHIPPED
 
 SOURCE = SHIPPED / "examples" / "demo"
-
-
 FOLDER = Path("runs") / "demo"
-
-
 _PACKAGES = {"math_with_judge": "math_verify", "workplace_assistant": "dateutil"}  # that an installation may lack
 
 

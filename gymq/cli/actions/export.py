@@ -27,11 +27,7 @@ from gymq.runs.export.wandb import WandbRun
 from gymq.runs.stored_runs import Runs
 
 PARQUET = ".parquet"
-
-
 JSONL = ".jsonl"
-
-
 Connect = Callable[[], WandbRun | MlflowRun]
 
 

@@ -23,17 +23,9 @@ from gymq.runs.outcome_fields import exact_record, output_tokens
 from gymq.runs.stored_runs import Runs
 
 DEFAULT_LIMIT = 50
-
-
 _INDICES = ("task", "rollout", "attempt")
-
-
 _NUMBERS = (*_INDICES, "reward", "time", "tokens")
-
-
 _NUMBERS_WIDTH = 52  # of these columns, as a rule
-
-
 _LEAST_WORDS, _MOST_WORDS = 28, 400  # characters of a reply or a message
 
 

@@ -28,8 +28,6 @@ from gymq.runs.score import ScoreOptions, ScoreSummary
 from gymq.runs.score import score as score_file
 
 MOST_CHANGES = 10
-
-
 _MESSAGE = 300
 
 

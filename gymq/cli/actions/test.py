@@ -19,12 +19,8 @@ from gymq.testing import Check
 from gymq.testing.worker_check import check_worker
 
 SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")
-
-
 # Rows may bring a solution for it to play.
 ALWAYS_RIGHT = f"++{POLICY}.responses_api_models.simulated_model.skill=1.0"
-
-
 _NAME_WIDTH = 17
 
 

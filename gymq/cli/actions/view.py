@@ -24,11 +24,7 @@ from gymq.execution.services.profiler import Profiler
 from gymq.render import printable
 
 LOOK_EVERY_S = 0.5
-
-
 START_TRIES = 120  # until a cluster that has just taken the store over answers
-
-
 NAME = "gymq view"
 
 

@@ -41,38 +41,13 @@ _PROGRAM = {**_WORKER, "program.py": "program/program.py.txt"}
 
 Kind = Literal["single-turn", "multi-turn", "tools", "judge", "sandbox", "agent", "program", "package"]
 
-
 _TAKEN = frozenset(  # names that the templates import or give
-    [
-        "AgentHarness",
-        "Adder",
-        "Any",
-        "ClassVar",
-        "FOLDER",
-        "Harness",
-        "Judge",
-        "JudgeOptions",
-        "Labels",
-        "Limits",
-        "MAX_DIGITS",
-        "MAX_GUESSES",
-        "Model",
-        "Need",
-        "OPTIONS",
-        "OTHER",
-        "Path",
-        "Program",
-        "PromptTemplate",
-        "Question",
-        "ROW",
-        "SAME",
-        "SandboxOptions",
-        "ScriptedModel",
-        "TEMPLATE",
-        "TESTS",
-        "BaseHTTPRequestHandler",
-        "HTTPServer",
-    ]
+    (
+        *("Adder", "AgentHarness", "Any", "BaseHTTPRequestHandler", "ClassVar", "FOLDER", "HTTPServer"),
+        *("Harness", "Judge", "JudgeOptions", "Labels", "Limits", "MAX_DIGITS", "MAX_GUESSES", "Model", "Need"),
+        *("OPTIONS", "OTHER", "Path", "Program", "PromptTemplate", "Question", "ROW", "SAME", "SandboxOptions"),
+        *("ScriptedModel", "TEMPLATE", "TESTS"),
+    )
 )
 
 
