@@ -73,12 +73,6 @@ class Imported:
             self.problems.append(problem)
 
 
-@dataclass(frozen=True)
-class _Line:
-    where: str
-    members: dict[str, msgspec.Raw]
-
-
 async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> Imported:
     """Store the rollouts of a file as a run, with the failures that a collection wrote to a file beside it.
 
@@ -92,19 +86,19 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
     found = Imported(_free(manifest.run if manifest else name_of(file.name.partition(".")[0]), taken))
     sources = [file, *([files.failures] if manifest and files.failures.is_file() else [])]
     rows = _row_fields(files.materialised) if manifest else {}
-    counts = Counter(at for _, at in _located(sources, Imported("")))
+    counts = Counter(at for _, _, at in _located(sources, Imported("")))
     tasks = Counter(task for task, _ in counts)
     store = OutcomeStore(bus)
     room = asyncio.Semaphore(AT_ONCE)
     async with asyncio.TaskGroup() as group:
-        for line, at in _located(sources, found):
+        for where, members, at in _located(sources, found):
             try:
-                outcome = _outcome(line.members, found.run, at, tasks[at[0]], rows.get(at))
+                outcome = _outcome(members, found.run, at, tasks[at[0]], rows.get(at))
             except _Unusable as error:
-                found.note(f"{line.where}: {error}; it is skipped")
+                found.note(f"{where}: {error}; it is skipped")
                 continue
             await room.acquire()
-            group.create_task(_store(store, outcome, line.where, found)).add_done_callback(lambda _: room.release())
+            group.create_task(_store(store, outcome, where, found)).add_done_callback(lambda _: room.release())
     if not found.num_rollouts:
         raise UsageError(found.problems[0] if found.problems else f"{file}: no rollouts in it")
     if found.num_problems > len(found.problems):
@@ -140,8 +134,8 @@ async def _store(store: OutcomeStore, outcome: Outcome, where: str, found: Impor
         found.note(f"{where}: {at} already exists; it is skipped")
 
 
-def _located(sources: list[Path], found: Imported) -> Iterator[tuple[_Line, At]]:
-    """Yield the lines that are JSON objects, with their indices.
+def _located(sources: list[Path], found: Imported) -> Iterator[tuple[str, dict[str, msgspec.Raw], At]]:
+    """Yield the lines that are JSON objects: where each is, its fields and its indices.
 
     A line that names none is numbered by its row and by how often this row came before.
     """
@@ -166,7 +160,7 @@ def _located(sources: list[Path], found: Imported) -> Iterator[tuple[_Line, At]]
                 task = tasks.setdefault(row, len(tasks))
                 at = task, repeats[task]
                 repeats[task] += 1
-            yield _Line(where, members), at
+            yield where, members, at
 
 
 def _indices(members: dict[str, msgspec.Raw]) -> At | None:

@@ -6,12 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-import msgspec
-
-from gymq.data.rows import PARAMS
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, Run, VerifiedRollout
 from gymq.redaction import redact
+from gymq.runs.outcome_fields import content_text, objects, params_of, question_of, row_of
 from gymq.stats.field_totals import FieldTotals
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import AgentSnapshot, RunningProfile
@@ -158,6 +156,7 @@ def _figures(agent: AgentSnapshot) -> Iterator[tuple[str, float]]:
 def _cells(outcome: Outcome) -> list[Any]:
     response = {} if isinstance(outcome, Failure) else outcome.response
     usage = response.get("usage")
+    said = [item for item in objects(response.get("output")) if item.get("role") == "assistant"]
     counts = [usage.get(name) if isinstance(usage, dict) else None for name in _TOKENS]
     return [
         outcome.task_index,
@@ -166,8 +165,8 @@ def _cells(outcome: Outcome) -> list[Any]:
         outcome.reward if isinstance(outcome, VerifiedRollout) else None,
         None if isinstance(outcome, VerifiedRollout) else str(outcome.failure_class),
         None if isinstance(outcome, VerifiedRollout) else _shortened(outcome.message),
-        _shortened(_last_text(_input(outcome.row), "user")),
-        _shortened(_last_text(response.get("output"), "assistant")),
+        _shortened(question_of(params_of(row_of(outcome), {}))),
+        _shortened(content_text(said[-1].get("content")) if said else ""),
         *(count if isinstance(count, int) else None for count in counts),
         outcome.duration_s,
     ]
@@ -176,27 +175,6 @@ def _cells(outcome: Outcome) -> list[Any]:
 def _shortened(text: str) -> str:
     text = redact(text)  # before it is cut, so that no half of a secret is left
     return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
-
-
-def _input(row: bytes) -> Any:
-    try:
-        return msgspec.json.decode(row)[PARAMS]["input"]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, KeyError, TypeError, IndexError):
-        return None  # a failed row was never checked
-
-
-def _last_text(items: Any, role: str) -> str:
-    """Return the text of the last message of a role, in items that may be anything."""
-    if isinstance(items, str):
-        return items
-    given: list[Any] = items if isinstance(items, list) else []
-    for item in reversed(given):
-        if isinstance(item, dict) and item.get("role") == role:
-            content: Any = item.get("content")
-            parts = content if isinstance(content, list) else [content]
-            texts = [part.get("text") if isinstance(part, dict) else part for part in parts]
-            return "\n".join(text for text in texts if isinstance(text, str))
-    return ""
 
 
 def first_line(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ from gymq.defaults import PASS_THRESHOLD
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.responses import ResponsesError, responses_to_chat
 from gymq.runs.export.files import ConvertedFile
+from gymq.runs.foreign.rollout import plain_message
 from gymq.runs.outcome_fields import params_of
 
 TrainingSet = Literal["sft", "dpo"]
@@ -93,15 +93,7 @@ class _Example:
         params = params_of(row, outcome.verdict)
         tools = [tool for tool in params.get("tools") or () if isinstance(tool, dict)]
         asked = responses_to_chat({"input": [], **params, "tools": tools, "tool_choice": None})
-        self.prompt = [_plain(message) for message in asked["messages"]]
+        self.prompt = [plain_message(message) for message in asked["messages"]]
         self.tools = {"tools": asked["tools"]} if "tools" in asked else {}
         answered = responses_to_chat({"input": outcome.response["output"]})
-        self.completion = [_plain(message) for message in answered["messages"]]
-
-
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a message with its text as one text, where it has nothing but text."""
-    content = message.get("content")
-    if not isinstance(content, list) or any(part.get("type") != "text" for part in content):
-        return dict(message)
-    return {**message, "content": "".join(part["text"] for part in content)}
+        self.completion = [plain_message(message) for message in answered["messages"]]

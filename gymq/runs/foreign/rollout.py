@@ -110,6 +110,14 @@ def usage_of(prompt: object, completion: object) -> dict[str, int] | None:
     return {"input_tokens": int(prompt), "output_tokens": made, "total_tokens": total}
 
 
+def plain_message(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a chat message with its text as one text, where it has nothing but text."""
+    content = message.get("content")
+    if not isinstance(content, list) or any(part.get("type") != "text" for part in content):
+        return dict(message)
+    return {**message, "content": "".join(part["text"] for part in content)}
+
+
 def split_chat(messages: Sequence[Any], where: str) -> tuple[list[Item], list[Item]]:
     """Return the items before the first reply of a chat, and those from there on.
 

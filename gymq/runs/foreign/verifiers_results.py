@@ -8,7 +8,16 @@ from typing import Any
 import msgspec
 
 from gymq.responses import Item, responses_to_chat
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, split_chat, usage_of
+from gymq.runs.foreign.rollout import (
+    ForeignError,
+    ForeignRollout,
+    as_object,
+    index_or,
+    number,
+    plain_message,
+    split_chat,
+    usage_of,
+)
 
 _OF_THE_RESULT = frozenset({"prompt", "completion", "reward", "example_id", "id", "error", "token_usage", "tool_defs"})
 _OF_THE_TASK = frozenset({"answer", "info", "task", "question"})
@@ -109,11 +118,6 @@ def _with_calls(message: Any) -> Any:
 
 
 def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages with their texts as one text, where they have nothing but text."""
-    made = []
-    for message in messages:
-        content = message.get("content")
-        if isinstance(content, list) and all(part.get("type") == "text" for part in content):
-            message = {**message, "content": "".join(part["text"] for part in content)}
-        made.append({name: value for name, value in message.items() if value is not None})
-    return made
+    """Return messages without fields that are null, and with their texts as one text."""
+    plain = [plain_message(message) for message in messages]
+    return [{name: value for name, value in message.items() if value is not None} for message in plain]
