@@ -109,7 +109,7 @@ class Rollout(RolloutCalls):
             InvalidTask: the row has no usable `responses_create_params`.
         """
         try:
-            params = responses.validate_params(_decode_head(row).responses_create_params, tool_names=True)
+            params = responses.row_params(_decode_head(row).responses_create_params)
         except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidTask(f"row: {error}") from None
         except responses.InvalidRequest as error:

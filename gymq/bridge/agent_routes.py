@@ -93,6 +93,8 @@ class AgentRoutes:
 
     async def respond_as(self, request: web.Request, agent: InstanceAddress) -> web.Response:
         params = parse_object(await self._context.body(request))
+        if params.get("stream"):
+            raise invalid("stream: an agent's response is returned whole")
         row = msgspec.json.encode({PARAMS: params})
         _checked_row(row)
         outcome = await self._context.rollouts.roll_out(row, agent.name)
@@ -148,7 +150,7 @@ def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise invalid(f"the body must be a row: {error}") from None
     try:
-        responses.validate_params(params, tool_names=True)
+        responses.row_params(params)
     except responses.InvalidRequest as error:
         where = ".".join(part for part in (PARAMS, error.path) if part)
         raise invalid(f"{where}: {error.reason}") from None

@@ -87,7 +87,7 @@ def _failed_response(error: BridgeError) -> bytes:
 
 RESPONSES = Dialect(
     "/v1/responses",
-    to_params=lambda body: responses.known_params(_without_stream(body)),
+    to_params=lambda body: responses.foreign_params(_without_stream(body)),
     from_response=lambda response, body: response,
     to_events=lambda answer, body: events.of_response(answer),
     error=_openai_error,

@@ -5,6 +5,7 @@ Its file has the options and imports nothing heavy at its top, so that help come
 
 from __future__ import annotations
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,8 @@ def _shown_error(error: cyclopts.CycloptsError) -> Any:
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
     memory.hide_memory()
+    if logging.lastResort is not None:  # where a command has no log, warnings look like its other messages
+        logging.lastResort.setFormatter(logging.Formatter("gymq: %(message)s"))
     try:
         sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
     except GymqError as error:

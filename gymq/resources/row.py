@@ -25,7 +25,7 @@ class Row(pydantic.BaseModel):
     @pydantic.field_validator("responses_create_params")
     @classmethod
     def _check_params(cls, params: dict[str, Any]) -> dict[str, Any]:
-        return responses.validate_params(params, tool_names=True)
+        return responses.row_params(params)
 
 
 RowT = TypeVar("RowT", bound=Row, default=Row)

@@ -32,7 +32,7 @@ from gymq.responses.items import (
     split_at_first_generated,
     user_message,
 )
-from gymq.responses.params import known_params, validate_params
+from gymq.responses.params import foreign_params, known_params, row_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
 from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import responses_to_chat
@@ -80,6 +80,7 @@ __all__ = [
     "chat_to_response",
     "content_texts",
     "first_text_of_last_item",
+    "foreign_params",
     "from_anthropic_request",
     "from_chat_request",
     "from_gemini_request",
@@ -95,6 +96,7 @@ __all__ = [
     "project_response",
     "response_without_model",
     "responses_to_chat",
+    "row_params",
     "split_at_first_generated",
     "split_think_blocks",
     "to_anthropic_message",

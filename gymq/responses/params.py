@@ -1,8 +1,8 @@
-"""Checking the create parameters of a Responses request. They are closed: an unknown field is an error."""
+"""Checking the create parameters of a Responses request. What later versions of the API have costs a warning."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import msgspec
@@ -12,9 +12,9 @@ from gymq.responses.schema import check_items, is_item_type
 
 
 class _ReasoningParams(msgspec.Struct):
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    summary: Literal["auto", "concise", "detailed"] | None = None
-    generate_summary: Literal["auto", "concise", "detailed"] | None = None
+    effort: str | None = None
+    summary: str | None = None
+    generate_summary: str | None = None
 
 
 class _Prompt(msgspec.Struct):
@@ -29,6 +29,13 @@ class _FunctionTool(msgspec.Struct, forbid_unknown_fields=True):
     parameters: dict[str, Any] | None
     strict: bool | None
     description: str | None = None
+    allowed_callers: list[str] | None = None
+    is_async: bool | None = msgspec.field(name="async", default=None)
+    defer_loading: bool | None = None
+    output_schema: dict[str, Any] | None = None
+
+
+_FIELDS_OF_FUNCTIONS = frozenset(field.encode_name for field in msgspec.structs.fields(_FunctionTool))
 
 
 class _Params(msgspec.Struct):
@@ -54,17 +61,17 @@ class _Params(msgspec.Struct):
     prompt_cache_retention: str | None = None
     reasoning: _ReasoningParams | None = None
     safety_identifier: str | None = None
-    service_tier: Literal["auto", "default", "flex", "scale", "priority", "fast", "ultrafast"] | None = None
+    service_tier: str | None = None
     store: bool | None = None
     stream: bool | None = None
     stream_options: dict[str, Any] | None = None
     temperature: float | None = None
     text: dict[str, Any] | None = None
-    tool_choice: Literal["none", "auto", "required"] | dict[str, Any] | None = None
+    tool_choice: str | dict[str, Any] | None = None
     tools: list[Any] | None = None
     top_logprobs: int | None = None
     top_p: float | None = None
-    truncation: Literal["auto", "disabled"] | None = None
+    truncation: str | None = None
     user: str | None = None
 
 
@@ -84,17 +91,64 @@ _NUMBERS_AND_FLAGS = frozenset(
 )
 
 
-def known_params(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the request of a foreign program without the fields and items that `validate_params` does not know.
+_VALUES = {
+    "service_tier": frozenset({"auto", "default", "flex", "scale", "priority", "fast", "ultrafast"}),
+    "tool_choice": frozenset({"none", "auto", "required"}),
+    "truncation": frozenset({"auto", "disabled"}),
+}
+_EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"})
+_SUMMARIES = frozenset({"auto", "concise", "detailed"})
 
-    Such programs send what later versions of the API have, and what is their own. Each name is reported once, as a
-    warning in the log. Function tools may be without `strict` and `parameters`, as endpoints allow.
+_IN_PARTS = ("background", "background_options", "stream", "stream_options")
+"""Ask for a reply in parts or later."""
+
+
+def known_params(body: object) -> dict[str, Any]:
+    """Return the fields of a request that `validate_params` knows, of a row or of a program.
+
+    Rows and programs have what later versions of the API have, and what is their own. Each name is reported once, as a
+    warning in the log. So is a wish for a reply in parts or later: workers answer with the whole reply.
+
+    Raises:
+        InvalidRequest: it is not an object.
     """
+    if not isinstance(body, dict):
+        raise InvalidRequest("", f"expected an object with the field `input`, got {type(body).__name__}")
     params = {name: value for name, value in body.items() if name in KNOWN}
     for name in body.keys() - KNOWN:
-        warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: it is not known here")
+        close = get_close_matches(str(name), KNOWN, n=1, cutoff=0.7)
+        hint = f"; did you mean {close[0]!r}?" if close else ""
+        warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: it is not known here{hint}")
+    for name in _IN_PARTS:
+        if params.get(name):
+            del params[name]
+            warn_once(f"the request's field {name!r} is dropped: the reply is returned whole")
     if isinstance(params.get("tools"), list):
         params["tools"] = [_known_tool(tool) for tool in params["tools"]]
+    return params
+
+
+def row_params(params: object) -> dict[str, Any]:
+    """Return the create parameters of a row, checked, without what is not known; `tools` may have names.
+
+    Raises:
+        InvalidRequest: a field does not fit; the error has the path of the first one.
+    """
+    return validate_params(known_params(params), tool_names=True)
+
+
+def foreign_params(body: object) -> dict[str, Any]:
+    """Return the request of a foreign program as `validate_params` takes it, without what is not known.
+
+    Beside what `known_params` drops these are items of unknown types, with one warning for each. Function tools may be
+    without `strict` and `parameters`, as endpoints allow.
+
+    Raises:
+        InvalidRequest: it is not an object.
+    """
+    params = known_params(body)
+    if isinstance(params.get("tools"), list):
+        params["tools"] = [_complete(tool) for tool in params["tools"]]
     if isinstance(params.get("input"), list):
         params["input"] = [item for item in params["input"] if _is_known(item)]
     return params
@@ -109,12 +163,18 @@ def _is_known(item: Any) -> bool:
 
 
 def _known_tool(tool: Any) -> Any:
-    if not isinstance(tool, dict) or tool.get("type") != "function":
+    if not isinstance(tool, dict) or tool.get("type") != "function" or "name" not in tool:
         return tool
-    known = {name: value for name, value in tool.items() if name in _FunctionTool.__struct_fields__}
+    known = {name: value for name, value in tool.items() if name in _FIELDS_OF_FUNCTIONS}
     for name in tool.keys() - known.keys():
         warn_once(f"the field {str(name)[:MAX_NAME]!r} of function tools is dropped: it is not known here")
-    return {"strict": None, **known, "parameters": known.get("parameters") or {"type": "object", "properties": {}}}
+    return known
+
+
+def _complete(tool: Any) -> Any:
+    if not isinstance(tool, dict) or tool.get("type") != "function":
+        return tool
+    return {"strict": None, **tool, "parameters": tool.get("parameters") or {"type": "object", "properties": {}}}
 
 
 def validate_params(params: object, *, tool_names: bool = False) -> dict[str, Any]:
@@ -122,7 +182,8 @@ def validate_params(params: object, *, tool_names: bool = False) -> dict[str, An
 
     A null field counts as absent. Numbers and flags written as text (`"0.5"`) and whole floats for integers are
     accepted and converted. `stream` may only be false: workers answer with the whole reply, the HTTP bridge replays it.
-    Tools other than functions are left to the endpoint that knows them.
+    Tools other than functions are left to the endpoint that knows them, and so are values that a later version of the
+    API may have, such as a service tier, with one warning for each.
 
     Args:
         tool_names: whether an entry of `tools` may be the name of an environment's tool, as in a row of a data set.
@@ -144,6 +205,7 @@ def validate_params(params: object, *, tool_names: bool = False) -> dict[str, An
     for index, tool in enumerate(checked.tools or ()):
         if not (tool_names and isinstance(tool, str)):
             _check_tool(tool, f"tools[{index}]")
+    _warn_of_new_values(checked)
 
     result = {name: getattr(checked, name) if name in _NUMBERS_AND_FLAGS else params[name] for name in params}
     if not isinstance(checked.input, str):
@@ -151,10 +213,26 @@ def validate_params(params: object, *, tool_names: bool = False) -> dict[str, An
     return result
 
 
+def _warn_of_new_values(params: _Params) -> None:
+    values = [(name, getattr(params, name), known) for name, known in _VALUES.items()]
+    if params.reasoning is not None:
+        values.append(("reasoning.effort", params.reasoning.effort, _EFFORTS))
+        values.append(("reasoning.summary", params.reasoning.summary, _SUMMARIES))
+    for name, value, known in values:
+        if isinstance(value, str) and value not in known:
+            options = ", ".join(sorted(known))
+            warn_once(f"{name}: {value[:MAX_NAME]!r} is not known here and is passed on; known are {options}")
+
+
 def _check_tool(tool: object, path: str) -> None:
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
         raise InvalidRequest(f"{path}.type", "expected a tool, an object with `type`")
     if tool["type"] == "function":
+        if "function" in tool and "name" not in tool:
+            raise InvalidRequest(
+                f"{path}.function",
+                "a form of Chat Completions; here `name` and `parameters` are beside `type`",
+            )
         try:
             msgspec.convert(tool, _FunctionTool)
         except msgspec.ValidationError as error:

@@ -13,7 +13,7 @@ from gymq.responses.errors import InvalidRequest, invalid_request
 from gymq.responses.items import Item
 from gymq.responses.tokens import token_fields
 
-_Status = Literal["in_progress", "completed", "incomplete"]
+_Status = str
 
 
 class _InputText(msgspec.Struct, tag_field="type", tag="input_text"):
@@ -23,7 +23,7 @@ class _InputText(msgspec.Struct, tag_field="type", tag="input_text"):
 class _InputImage(msgspec.Struct, tag_field="type", tag="input_image"):
     image_url: str | None = None
     file_id: str | None = None
-    detail: Literal["auto", "low", "high", "original"] | None = None
+    detail: str | None = None
 
 
 class _InputVideo(msgspec.Struct, tag_field="type", tag="input_video"):

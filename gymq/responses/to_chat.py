@@ -8,21 +8,9 @@ from typing import Any
 
 from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
 from gymq.responses.items import Item
+from gymq.responses.to_chat_settings import chat_settings
 from gymq.responses.tokens import token_fields
 
-_SAME_NAME = (
-    "metadata",
-    "model",
-    "parallel_tool_calls",
-    "service_tier",
-    "store",
-    "stream",
-    "temperature",
-    "tool_choice",
-    "top_logprobs",
-    "top_p",
-    "user",
-)
 _LEADING_ROLES = ("system", "developer")
 _OF_THE_CALL = ("type", "id", "call_id", "status")
 
@@ -32,44 +20,18 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
 
     The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
     without separator, calls. With `token_ids` that message carries the token fields of its last item that has them.
-    Calls of tools other than functions, and their outputs, become those of functions. Fields of the request that chat
-    has no place for (`truncation`, `include`, `text`, ...) are dropped. So are tools other than functions, the choice
-    of such a tool, and items that are no part of a call, such as a search by the endpoint: with one warning for each
-    kind.
+    Calls of tools other than functions, and their outputs, become those of functions. Items that are no part of a call,
+    such as a search by the endpoint, are dropped with one warning for each type; `chat_settings` says what becomes of
+    the other fields.
 
     Raises:
-        Unsupported: chat has no form for an item or part of the request, or it chooses one function, which the peer
-            refuses too.
-        InvalidRequest: a field that chat needs is null or empty, or a tool call is required without tools.
+        Unsupported: chat has no form for an item or part of the request.
+        InvalidRequest: a part of an item that chat needs is null or empty, or as from `chat_settings`.
     """
     messages = _messages(params["input"], token_ids=token_ids)
     if params.get("instructions"):
         messages = _with_instructions(params["instructions"], messages)
-    request: dict[str, Any] = {"messages": messages}
-    for name in _SAME_NAME:
-        if params.get(name) is not None:
-            request[name] = params[name]
-    if params.get("max_output_tokens") is not None:
-        request["max_tokens"] = params["max_output_tokens"]
-    effort = (params.get("reasoning") or {}).get("effort")
-    if effort is not None:
-        request["reasoning_effort"] = effort
-
-    tool_choice = params.get("tool_choice")
-    tools = [
-        _tool(tool, f"tools[{index}]") for index, tool in enumerate(params.get("tools") or ()) if _is_function(tool)
-    ]
-    if isinstance(tool_choice, dict):
-        request["tool_choice"] = tool_choice = _tool_choice(tool_choice)
-    if tools:
-        request["tools"] = tools
-    elif tool_choice == "required":
-        raise InvalidRequest("tool_choice", "a tool call is required, but there are no tools")
-    else:
-        # Endpoints refuse these two beside an absent list of tools.
-        request.pop("tool_choice", None)
-        request.pop("parallel_tool_calls", None)
-    return request
+    return {"messages": messages, **chat_settings(params)}
 
 
 class _AssistantTurn:
@@ -230,34 +192,6 @@ def _call(call_id: str, name: str, arguments: str | None) -> dict[str, Any]:
     if arguments is None:
         raise InvalidRequest("arguments", "missing; a call in the history needs its arguments as JSON text")
     return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
-
-
-def _is_function(tool: Item) -> bool:
-    if tool["type"] != "function":
-        warn_once(
-            f"tools of type {tool['type'][:MAX_NAME]!r} are dropped: an endpoint of Chat Completions has functions only"
-        )
-    return bool(tool["type"] == "function")
-
-
-def _tool_choice(choice: Mapping[str, Any]) -> str:
-    """Return what remains of the choice of a tool that is not a function."""
-    if choice.get("type") == "function":
-        raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
-    warn_once(
-        f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
-    )
-    return "auto"
-
-
-def _tool(tool: Item, path: str) -> dict[str, Any]:
-    function = {"name": tool["name"]}
-    for name in ("description", "parameters"):
-        if name in tool:
-            if tool[name] is None:
-                raise InvalidRequest(f"{path}.{name}", "null cannot be converted to chat")
-            function[name] = tool[name]
-    return {"type": "function", "function": function}
 
 
 def _with_instructions(instructions: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

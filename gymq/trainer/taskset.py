@@ -189,7 +189,7 @@ def _prompt(line: bytes, where: str) -> str | list[Any]:
     try:
         fields = parse_object(line)
         params: Any = msgspec.json.decode(fields[PARAMS]) if PARAMS in fields else None
-        asked = responses.validate_params(params, tool_names=True)
+        asked = responses.row_params(params)
         chat = responses.responses_to_chat({name: asked[name] for name in ("input", "instructions") if name in asked})
     except (GymqError, msgspec.MsgspecError) as error:
         raise RowError(f"{where}: {PARAMS}: {error}") from None

@@ -64,7 +64,7 @@ def test_values_get_the_type_that_a_request_needs():
             {"max_tokens": 1, "max_output_tokens": 2},
             "responses_create_params.max_output_tokens: given twice, also as max_tokens",
         ),
-        ({"reasoning": {"effort": "most"}}, "responses_create_params.reasoning.effort"),
+        ({"reasoning": {"effort": 3}}, "responses_create_params.reasoning.effort"),
         ({"stream": True}, "responses_create_params.stream"),
     ],
 )

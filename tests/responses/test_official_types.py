@@ -14,9 +14,10 @@ from pydantic import BaseModel
 
 from gymq.responses import (
     errors,
-    known_params,
+    foreign_params,
     response_without_model,
     responses_to_chat,
+    row_params,
     validate_params,
     validate_response,
 )
@@ -24,6 +25,7 @@ from gymq.responses.params import KNOWN
 
 DEPTH = 6
 FIELDS = get_type_hints(ResponseCreateParamsNonStreaming, include_extras=True)
+FUNCTION: dict[str, Any] = {"type": "function", "name": "text", "parameters": {}, "strict": None}
 QUALIFIERS = (
     Required,
     NotRequired,
@@ -78,15 +80,25 @@ def test_the_types_are_walked() -> None:
 def test_a_field_of_a_request_is_known_in_each_of_its_forms(name: str) -> None:
     assert name in KNOWN
     for value in values(FIELDS[name]):
-        if not (name == "input" and value is None):
-            checked = validate_params(known_params({"input": "?", name: value}))
-            # Function tools get the fields that the schema wants; items have a test of their own.
-            assert name in ("input", "tools") or json.loads(json.dumps(checked[name])) == value
+        if name == "input" and value is None:
+            continue
+        request = {"input": "?", name: value}
+        by_program, by_row = validate_params(foreign_params(request)), row_params(request)
+        if (
+            name in ("background", "background_options", "stream", "stream_options") and value
+        ):  # the reply is returned whole
+            assert by_program == by_row == {"input": "?"}
+        elif name == "tools":  # function tools of programs get the fields that the schema wants
+            assert by_row == request
+        elif name != "input":  # items have a test of their own
+            assert by_program == by_row == json.loads(json.dumps(request))
+        if name != "input":
+            responses_to_chat(by_row if name != "tool_choice" else {**by_row, "tools": [FUNCTION]})
 
 
 def test_an_item_of_a_conversation_is_carried_and_fits_into_chat() -> None:
     for item in values(ResponseInputItemParam):
-        checked = validate_params(known_params({"input": [item]}))
+        checked = validate_params(foreign_params({"input": [item]}))
         kept = {name: value for name, value in item.items() if (item.get("type"), name) != ("reasoning", "status")}
         assert checked["input"] == [kept]
         if "input_" not in json.dumps(item):  # files and uploaded images have no place in chat
@@ -105,7 +117,7 @@ def test_what_later_versions_have_is_dropped_with_one_warning(
     monkeypatch.setattr(errors, "_reported", set())
     body = {"input": [{"role": "user", "content": "?"}, {"type": "dream_call", "x": 1}], "mood": "calm"}
     for _ in range(2):
-        assert known_params(body) == {"input": body["input"][:1]}
+        assert foreign_params(body) == {"input": body["input"][:1]}
     assert sorted(caplog.messages) == [
         "items of type 'dream_call' are dropped: they are not known here",
         "the request's field 'mood' is dropped: it is not known here",

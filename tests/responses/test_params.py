@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.responses import InvalidRequest, known_params, validate_params
+from gymq.responses import InvalidRequest, foreign_params, row_params, validate_params
 
 from .builders import assistant, call, output, reasoning, tokens, tool, user
 
@@ -75,13 +75,11 @@ def test_fields_of_items_that_nobody_reads_survive() -> None:
         ({"role": "user", "content": [TEXT_PART, {"type": "input_text"}]}, "input[1].content[1]:"),
         ({"role": "user", "content": [{"type": "input_text", "text": 7}]}, "input[1].content[0].text:"),
         ({"role": "user", "content": [{"type": "output_text", "text": "a"}]}, "input[1].content[0].type:"),
-        ({"role": "user", "content": [{"type": "input_image", "detail": "vast"}]}, "input[1].content[0].detail:"),
         ({"role": "assistant", "content": None}, "input[1].content:"),
         ({"role": "assistant", "content": "", "tool_calls": [{"id": "c"}]}, "input[1].tool_calls[0]:"),
         ({"role": "tool", "content": "3"}, "input[1]:"),
         (call(arguments={"x": 1}), "input[1].arguments:"),
         (call(call_id=None), "input[1].call_id:"),
-        (call(status="lost"), "input[1].status:"),
         ({"type": "function_call", "call_id": "c"}, "input[1]:"),
         (output(value=3), "input[1].output:"),
         (output(value=None), "input[1].output:"),
@@ -129,17 +127,19 @@ def test_known_fields_are_accepted_and_kept(params: dict[str, Any]) -> None:
         ({"input": "a", "instructions": 7}, "instructions:"),
         ({"input": "a", "user": 7}, "user:"),
         ({"input": "a", "metadata": {"k": 1}}, "metadata"),
-        ({"input": "a", "truncation": "sometimes"}, "truncation:"),
-        ({"input": "a", "service_tier": "gold"}, "service_tier:"),
-        ({"input": "a", "reasoning": {"effort": "extreme"}}, "reasoning.effort:"),
         ({"input": "a", "stream": True}, "stream:"),
         ({"input": "a", "prompt": {}}, "prompt:"),
-        ({"input": "a", "tool_choice": "maybe"}, "tool_choice:"),
         ({"input": "a", "tools": tool()}, "tools:"),
         ({"input": "a", "tools": [tool(), "f"]}, "tools[1].type:"),
         ({"input": "a", "tools": [{"type": "function", "name": "f", "parameters": {}}]}, "tools[0]:"),
         ({"input": "a", "tools": [{"type": "function", "name": "f", "strict": True}]}, "tools[0]:"),
-        ({"input": "a", "tools": [{"type": "function", "function": {"name": "f"}}]}, "tools[0]:"),
+        (
+            {"input": "a", "tools": [{"type": "function", "function": {"name": "f"}}]},
+            "tools[0].function: a form of Chat",
+        ),
+        ({"input": "a", "tool_choice": 3}, "tool_choice:"),
+        ({"input": "a", "service_tier": 3}, "service_tier:"),
+        ({"input": "a", "reasoning": {"effort": 3}}, "reasoning.effort:"),
         ({"input": "a", "tools": [tool(extra=1)]}, "tools[0]:"),
         ({"input": "a", "tools": [tool(name=None)]}, "tools[0].name:"),
     ],
@@ -241,10 +241,10 @@ def test_a_foreign_request_loses_what_the_api_does_not_have_with_one_warning_for
         "input": "hi",
         "prompt_cache_key": "k",
         "client_metadata": {"a": 1},
-        "tools": [{"type": "function", "name": "f", "defer_loading": True}, {"type": "custom", "name": "patch"}],
+        "tools": [{"type": "function", "name": "f", "mood": "calm"}, {"type": "custom", "name": "patch"}],
     }
     for _ in range(2):
-        params = validate_params(known_params(body))
+        params = validate_params(foreign_params(body))
     assert params == {
         "input": "hi",
         "prompt_cache_key": "k",
@@ -254,11 +254,64 @@ def test_a_foreign_request_loses_what_the_api_does_not_have_with_one_warning_for
         ],
     }
     assert sorted(record.getMessage().partition(" is")[0] for record in caplog.records) == [
-        "the field 'defer_loading' of function tools",
+        "the field 'mood' of function tools",
         "the request's field 'client_metadata'",
     ]
 
 
+def test_of_a_row_what_is_not_known_is_dropped_with_one_warning_for_each_name(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    row = {
+        "input": "hi",
+        "max_tokens": 5,
+        "stream": True,
+        "tools": ["f", tool(mood="calm", defer_loading=True)],
+    }
+    for _ in range(2):
+        assert row_params(row) == {"input": "hi", "tools": ["f", tool(defer_loading=True)]}
+    assert caplog.messages == [
+        "the request's field 'max_tokens' is dropped: it is not known here; did you mean 'max_output_tokens'?",
+        "the request's field 'stream' is dropped: the reply is returned whole",
+        "the field 'mood' of function tools is dropped: it is not known here",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "path"),
+    [
+        ("truncation", "sometimes", "truncation"),
+        ("service_tier", "gold", "service_tier"),
+        ("tool_choice", "maybe", "tool_choice"),
+        ("reasoning", {"effort": "extreme"}, "reasoning.effort"),
+        ("reasoning", {"summary": "long"}, "reasoning.summary"),
+    ],
+)
+def test_a_value_that_is_not_known_is_left_to_the_endpoint_with_one_warning(
+    field: str, value: Any, path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    for _ in range(2):
+        assert validate_params({"input": "hi", field: value}) == {"input": "hi", field: value}
+    [message] = caplog.messages
+    assert message.startswith(f"{path}: '")
+
+
+@pytest.mark.parametrize(
+    ("row", "path"),
+    [
+        ("hi", "expected an object"),
+        ({"input": [{"type": "dream_call"}]}, "input[0].type:"),
+        ({"input": "hi", "tools": [{"type": "function", "name": "f"}]}, "tools[0]:"),
+    ],
+)
+def test_of_a_row_what_would_change_the_question_is_refused(row: Any, path: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        row_params(row)
+    assert str(caught.value).startswith(path)
+
+
 def test_a_foreign_request_that_does_not_fit_is_still_refused() -> None:
     with pytest.raises(InvalidRequest, match="temperature"):
-        validate_params(known_params({"input": "hi", "temperature": "hot", "tools": "none"}))
+        validate_params(foreign_params({"input": "hi", "temperature": "hot", "tools": "none"}))

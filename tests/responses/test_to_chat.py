@@ -169,13 +169,42 @@ def test_settings_keep_their_names_if_the_caller_set_them() -> None:
         "stream": False,
     }
 
-    assert settings(**same) == same
+    assert settings(**same) == {**same, "logprobs": True}  # which chat wants beside the number of alternatives
 
 
-def test_settings_that_chat_lacks_are_dropped() -> None:
-    assert (
-        settings(truncation="auto", include=[], max_tool_calls=1, background=False, text={}, prompt={"id": "p"}) == {}
-    )
+def test_settings_that_chat_lacks_are_dropped_with_one_warning_for_each_name(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    lacking = {"truncation": "auto", "max_tool_calls": 0, "prompt": {"id": "p"}, "conversation": "conv_1"}
+    for _ in range(2):
+        assert settings(include=[], background=False, text={}, prompt_cache_key=None, **lacking) == {}
+    assert caplog.messages == [
+        f"the request's field {name!r} is dropped: Chat Completions has no place for it" for name in lacking
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ({"format": {"type": "text"}}, {}),
+        (
+            {"format": {"type": "json_object"}, "verbosity": "low"},
+            {"verbosity": "low", "response_format": {"type": "json_object"}},
+        ),
+        (
+            {"format": {"type": "json_schema", "name": "n", "schema": {"type": "object"}, "strict": True}},
+            {
+                "response_format": {
+                    "type": "json_schema",
+                    "json_schema": {"name": "n", "schema": {"type": "object"}, "strict": True},
+                }
+            },
+        ),
+    ],
+)
+def test_the_form_of_the_reply_is_passed_on(text: dict[str, Any], said: dict[str, Any]) -> None:
+    assert settings(text=text) == said
 
 
 def test_null_settings_are_left_out() -> None:
@@ -200,6 +229,11 @@ def test_tools_lose_strict_and_keep_the_choice() -> None:
     }
 
 
+def test_of_a_tool_what_is_null_is_left_out() -> None:
+    said = settings(tools=[tool("f", parameters=None, description=None)])
+    assert said["tools"] == [{"type": "function", "function": {"name": "f"}}]
+
+
 @pytest.mark.parametrize("tools", [{}, {"tools": []}, {"tools": None}])
 def test_without_tools_there_is_no_choice_to_send(tools: dict[str, Any]) -> None:
     assert settings(tool_choice="auto", parallel_tool_calls=True, **tools) == {}
@@ -209,15 +243,18 @@ def test_without_tools_there_is_no_choice_to_send(tools: dict[str, Any]) -> None
     ("params", "error"),
     [
         ({"tool_choice": "required"}, InvalidRequest),
-        ({"tools": [tool(parameters=None)]}, InvalidRequest),
-        ({"tools": [tool(description=None)]}, InvalidRequest),
-        ({"tools": [tool("f")], "tool_choice": {"type": "function", "name": "f"}}, Unsupported),
-        ({"tools": [{"type": "web_search"}], "tool_choice": "required"}, InvalidRequest),
+        ({"tools": [], "tool_choice": {"type": "function", "name": "f"}}, InvalidRequest),
+        ({"tools": [tool("f")], "tool_choice": {"type": "function"}}, InvalidRequest),
     ],
 )
 def test_tools_that_chat_cannot_take_are_refused(params: dict[str, Any], error: type[Exception]) -> None:
     with pytest.raises(error, match="tool"):
         settings(**params)
+
+
+def test_the_choice_of_a_function_is_said_in_the_form_of_chat() -> None:
+    said = settings(tools=[tool("f")], tool_choice={"type": "function", "name": "f"})
+    assert said["tool_choice"] == {"type": "function", "function": {"name": "f"}}
 
 
 def test_instructions_come_first() -> None:
@@ -318,6 +355,6 @@ def test_tools_that_chat_does_not_have_are_dropped_with_one_warning_for_each_typ
     ]
 
 
-def test_without_any_other_tool_there_are_none() -> None:
-    tools = {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}
-    assert settings(**tools) == {}
+@pytest.mark.parametrize("choice", ["required", {"type": "web_search"}])
+def test_without_any_other_tool_there_are_none(choice: str | dict[str, Any]) -> None:
+    assert settings(tools=[{"type": "web_search"}], tool_choice=choice) == {}

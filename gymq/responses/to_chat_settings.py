@@ -1,0 +1,111 @@
+"""The fields of a Responses request beside its messages, as those of a Chat Completions request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gymq.responses.errors import MAX_NAME, InvalidRequest, warn_once
+from gymq.responses.items import Item
+
+_SAME_NAME = (
+    "metadata",
+    "model",
+    "parallel_tool_calls",
+    "service_tier",
+    "store",
+    "stream",
+    "temperature",
+    "tool_choice",
+    "top_logprobs",
+    "top_p",
+    "user",
+)
+_CONVERTED = frozenset({*_SAME_NAME, "input", "instructions", "max_output_tokens", "reasoning", "text", "tools"})
+
+
+def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a chat request beside `messages`.
+
+    What chat has no place for (`truncation`, `include`, `conversation`, ...) is dropped. So are tools other than
+    functions, and the choice of such a tool: with one warning for each name.
+
+    Raises:
+        InvalidRequest: a tool call is required without tools, or the function that is chosen has no name.
+    """
+    settings: dict[str, Any] = {name: params[name] for name in _SAME_NAME if params.get(name) is not None}
+    if params.get("max_output_tokens") is not None:
+        settings["max_tokens"] = params["max_output_tokens"]
+    if params.get("top_logprobs"):
+        settings["logprobs"] = True  # chat refuses the number without it
+    reasoning = params.get("reasoning") or {}
+    if reasoning.get("effort") is not None:
+        settings["reasoning_effort"] = reasoning["effort"]
+    settings.update(_text(params.get("text") or {}))
+    _warn_of_dropped({name: value for name, value in params.items() if name not in _CONVERTED})
+    _warn_of_dropped({f"reasoning.{name}": value for name, value in reasoning.items() if name != "effort"})
+
+    tool_choice = params.get("tool_choice")
+    tools = [_tool(tool) for tool in params.get("tools") or () if _is_function(tool)]
+    if isinstance(tool_choice, dict):
+        settings["tool_choice"] = _tool_choice(tool_choice)
+    if tools:
+        settings["tools"] = tools
+    elif not params.get("tools") and (tool_choice == "required" or isinstance(settings.get("tool_choice"), dict)):
+        raise InvalidRequest("tool_choice", "a tool call is required, but there are no tools")
+    else:
+        # Endpoints refuse these two beside an absent list of tools.
+        settings.pop("tool_choice", None)
+        settings.pop("parallel_tool_calls", None)
+    return settings
+
+
+def _text(text: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how the reply should look; free text, the default, says nothing."""
+    settings: dict[str, Any] = {}
+    if text.get("verbosity") is not None:
+        settings["verbosity"] = text["verbosity"]
+    wanted = text.get("format")
+    match wanted:
+        case {"type": "json_schema", **schema}:
+            settings["response_format"] = {"type": "json_schema", "json_schema": schema}
+        case {"type": "json_object"}:
+            settings["response_format"] = {"type": "json_object"}
+        case None | {"type": "text"}:
+            pass
+        case _:
+            _warn_of_dropped({"text.format": wanted})
+    _warn_of_dropped({f"text.{name}": value for name, value in text.items() if name not in ("format", "verbosity")})
+    return settings
+
+
+def _warn_of_dropped(fields: Mapping[str, Any]) -> None:
+    for name, value in fields.items():
+        if value not in (None, [], {}) and value is not False:
+            warn_once(f"the request's field {name[:MAX_NAME]!r} is dropped: Chat Completions has no place for it")
+
+
+def _is_function(tool: Item) -> bool:
+    if tool["type"] != "function":
+        warn_once(
+            f"tools of type {tool['type'][:MAX_NAME]!r} are dropped: an endpoint of Chat Completions has functions only"
+        )
+    return bool(tool["type"] == "function")
+
+
+def _tool_choice(choice: Mapping[str, Any]) -> str | dict[str, Any]:
+    """Return the choice of a function; of another tool nothing remains."""
+    if choice.get("type") == "function":
+        name = choice.get("name")
+        if not isinstance(name, str):
+            raise InvalidRequest("tool_choice.name", "missing; a choice of type function names one")
+        return {"type": "function", "function": {"name": name}}
+    warn_once(
+        f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
+    )
+    return "auto"
+
+
+def _tool(tool: Item) -> dict[str, Any]:
+    said = {name: tool[name] for name in ("description", "parameters") if tool.get(name) is not None}
+    return {"type": "function", "function": {"name": tool["name"], **said}}
