@@ -122,7 +122,8 @@ class Engine:
     def __init__(self, pattern: str, flags: int) -> None:
         parsed = parser.parse(pattern, flags)
         self.items = list(parsed)
-        self.flags = parsed.state.flags
+        self.flags = int(parsed.state.flags)
+        self.ignores_case = bool(self.flags & re.IGNORECASE)
         self.limit = self.steps = 0
 
     def run(self, text: str, methods: frozenset[str], limit: int) -> int:
@@ -163,7 +164,8 @@ class Engine:
                 yield position + 1
         elif kind is c.BRANCH:
             for branch in value[1]:
-                yield from self._sequence(list(branch), text, position)
+                if self._may_begin(branch, text, position):
+                    yield from self._sequence(list(branch), text, position)
         elif kind is c.SUBPATTERN:
             for end in self._sequence(list(value[3]), text, position):
                 if value[0] is not None:
@@ -182,12 +184,9 @@ class Engine:
                 yield position + len(self._groups[value])
         elif kind in (c.ASSERT, c.ASSERT_NOT):
             direction, body = value
-            starts = [position] if direction > 0 else range(max(0, position - 8), position + 1)
-            holds = any(
-                direction > 0 or end == position
-                for start in starts
-                for end in self._first(self._sequence(list(body), text, start))
-            )
+            # What looks back has one length, says `re`.
+            start = position if direction > 0 else position - body.getwidth()[0]
+            holds = start >= 0 and next(self._sequence(list(body), text, start), None) is not None
             if holds is (kind is c.ASSERT):
                 yield position
         elif kind is c.AT:
@@ -195,6 +194,11 @@ class Engine:
                 yield position
         else:
             raise NotImplementedError(kind)
+
+    def _may_begin(self, branch: Any, text: str, position: int) -> bool:
+        """Return whether a branch is worth looking at: one of many words is."""
+        kind, value = branch[0] if len(branch) else (None, None)
+        return kind is not c.LITERAL or (position < len(text) and self._accepts(kind, value, text[position]))
 
     @staticmethod
     def _first(ends: Iterator[int]) -> Iterator[int]:
@@ -223,7 +227,7 @@ class Engine:
     def _accepts(self, kind: Any, value: Any, character: str) -> bool:
         if kind is c.ANY:
             return character != "\n" or bool(self.flags & re.DOTALL)
-        same = {character, character.lower(), character.upper()} if self.flags & re.IGNORECASE else {character}
+        same = {character, character.lower(), character.upper()} if self.ignores_case else {character}
         if kind is c.LITERAL:
             return chr(value) in same
         if kind is c.NOT_LITERAL:
