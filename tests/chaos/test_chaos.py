@@ -11,12 +11,13 @@ from .experiment import NoFaults, run
 from .promises import judge
 from .scenario import Scenario
 
+HALF = Scenario(1, single=1000, stateful=152)
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in (2, 3))])
-async def test_whatever_dies_every_promise_is_kept(seed: int, tmp_path: Path) -> None:
-    scenario = Scenario(seed)
+
+@pytest.mark.parametrize("scenario", [HALF, *(pytest.param(Scenario(n), marks=pytest.mark.nightly) for n in (2, 3))])
+async def test_whatever_dies_every_promise_is_kept(scenario: Scenario, tmp_path: Path) -> None:
     verdict = judge(scenario, await run(scenario, tmp_path / "run"))
-    print(f"seed {seed}: {verdict}")
+    print(f"{scenario}: {verdict}")
     assert verdict.faults
     assert verdict.kept, verdict
 

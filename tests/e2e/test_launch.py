@@ -150,6 +150,11 @@ def living_in(folder: Path) -> list[psutil.Process]:
     return found
 
 
+async def nothing_lives_in(folder: Path) -> None:
+    """The kernel ends a fork server when its parent ends, which takes a moment."""
+    await until(lambda: not living_in(folder))
+
+
 def busy_in(folder: Path) -> list[psutil.Process]:
     """Those that have computed for a while in a process of a pool."""
     return [process for process in living_in(folder) if _computes(process)]
@@ -194,7 +199,7 @@ async def test_told_to_stop_it_stops_everything(place: Place) -> None:
     assert process.returncode == 0
     assert b"stopping" in out
     assert b"Traceback" not in err
-    assert living_in(place.folder) == []
+    await nothing_lives_in(place.folder)
 
 
 async def test_killed_it_leaves_nothing_behind_not_even_what_is_busy_or_frozen(place: Place) -> None:
@@ -206,7 +211,7 @@ async def test_killed_it_leaves_nothing_behind_not_even_what_is_busy_or_frozen(p
     fork_server.children()[0].suspend()
     for started in place.started:
         started.kill()
-    await until(lambda: not living_in(place.folder))
+    await nothing_lives_in(place.folder)
 
 
 async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
@@ -224,7 +229,7 @@ async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
     await until((place.folder / "starting").exists)
     process.send_signal(signal.SIGINT)
     await process.wait()
-    assert living_in(place.folder) == []
+    await nothing_lives_in(place.folder)
 
 
 @pytest.mark.nightly
@@ -249,7 +254,7 @@ async def test_a_collection_joins_the_cluster_of_its_folder_without_any_configur
 
 async def test_a_collection_brings_a_cluster_of_its_own_and_takes_it_away(place: Place) -> None:
     assert (await place.collect())["done"] == 5
-    assert living_in(place.folder) == []
+    await nothing_lives_in(place.folder)
 
 
 async def test_a_collection_joins_a_cluster_by_its_url_without_any_configuration(
@@ -269,7 +274,7 @@ async def test_a_collection_that_was_killed_with_its_cluster_continues_at_once(p
         with contextlib.suppress(psutil.NoSuchProcess):  # the server ends by itself
             living.kill()
     await process.wait()
-    await until(lambda: not living_in(place.folder))
+    await nothing_lives_in(place.folder)
     process = await place.start_collect("--config", "config.yaml", rows=rows)
     out, err = await process.communicate()
     assert json.loads(out)["done"] == 20, err.decode()

@@ -1,7 +1,9 @@
 """A real browser for tests: headless Chromium, driven over its DevTools protocol."""
 
 import asyncio
+import atexit
 import base64
+import contextlib
 import itertools
 import json
 import os
@@ -9,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -25,7 +28,9 @@ PATIENCE_S = 60.0
 # Without a sandbox of its own, since tests run as root in containers too; what it opens comes from the test alone.
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
-    *("--disable-extensions", "--disable-background-networking", "--remote-debugging-port=0", "about:blank"),
+    *("--disable-extensions", "--disable-background-networking", "--disable-background-timer-throttling"),
+    *("--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", "--remote-debugging-port=0"),
+    "about:blank",
 )
 _CODES = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}  # of keys with which a browser does something by itself
 
@@ -137,43 +142,65 @@ class Page:
 
 @asynccontextmanager
 async def browser(*flags: str):
-    """A browser with one tab, as long as the block runs."""
-    with tempfile.TemporaryDirectory(prefix="gymq-web-", ignore_cleanup_errors=True) as folder:
-        process = _start(folder, flags)
-        try:
-            port = await _port(Path(folder) / "DevToolsActivePort", process)
-            async with aiohttp.ClientSession() as session:
-                async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                    target = next(one for one in await answer.json() if one["type"] == "page")
-                socket = await session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0)
-                page = Page(socket)
-                for domain in ("Page", "Runtime", "Log"):
-                    await page.send(f"{domain}.enable")
-                yield page
-                await page.close()
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+    """A tab with cookies and storage of its own, as long as the block runs."""
+    running = await asyncio.to_thread(_running, flags)
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"http://127.0.0.1:{running.port}/json/version") as answer:
+            address = (await answer.json())["webSocketDebuggerUrl"]
+        whole = Page(await session.ws_connect(address))
+        context = await whole.send("Target.createBrowserContext", disposeOnDetach=True)
+        target = await whole.send("Target.createTarget", url="about:blank", **context)
+        tab = f"ws://127.0.0.1:{running.port}/devtools/page/{target['targetId']}"
+        page = Page(await session.ws_connect(tab, max_msg_size=0))
+        for domain in ("Page", "Runtime", "Log"):
+            await page.send(f"{domain}.enable")
+        yield page
+        await page.close()
+        await whole.close()
 
 
-def _start(folder: str, flags: Sequence[str]) -> subprocess.Popen[bytes]:
-    assert CHROMIUM is not None, "Chromium is not installed, and GYMQ_REQUIRE_BROWSER=1 requires it"
-    return subprocess.Popen(
-        [CHROMIUM, f"--user-data-dir={folder}", *flags, *_FLAGS],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        env={**os.environ, "HOME": folder},
-    )
+class _Chromium:
+    """A browser until this process ends: to start one for each test costs as much as most of the tests."""
+
+    def __init__(self, flags: Sequence[str]) -> None:
+        assert CHROMIUM is not None, "Chromium is not installed, and GYMQ_REQUIRE_BROWSER=1 requires it"
+        self._folder = tempfile.TemporaryDirectory(prefix="gymq-web-", ignore_cleanup_errors=True)
+        self._process = subprocess.Popen(
+            [CHROMIUM, f"--user-data-dir={self._folder.name}", *flags, *_FLAGS],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "HOME": self._folder.name},
+        )
+        atexit.register(self._end)
+        self.port = self._find_port()
+
+    def _find_port(self) -> int:
+        file = Path(self._folder.name) / "DevToolsActivePort"
+        give_up = time.monotonic() + START_S
+        while (text := _text(file)) is None:
+            assert self._process.poll() is None, "the browser ended"
+            assert time.monotonic() < give_up, "the browser did not start"
+            time.sleep(0.1)
+        return int(text.split()[0])
+
+    def is_running(self) -> bool:
+        return self._process.poll() is None
+
+    def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._folder.cleanup()
 
 
-async def _port(file: Path, process: subprocess.Popen[bytes]) -> int:
-    give_up = asyncio.get_running_loop().time() + START_S
-    while (text := _text(file)) is None:
-        assert process.poll() is None, "the browser ended"
-        assert asyncio.get_running_loop().time() < give_up, "the browser did not start"
-        await asyncio.sleep(0.1)
-    return int(text.split()[0])
+_started: dict[tuple[str, ...], _Chromium] = {}
+
+
+def _running(flags: tuple[str, ...]) -> _Chromium:
+    if flags not in _started or not _started[flags].is_running():
+        _started[flags] = _Chromium(flags)
+    return _started[flags]
 
 
 def _text(file: Path) -> str | None:
