@@ -19,7 +19,6 @@ from .cases import (
 )
 from .comparison import Mismatch
 from .core import check_core, find_suite
-from .not_built_yet import NOT_BUILT_YET
 from .suites.resources import OURS, check_resources, find_worker
 
 ProcessesOf = Callable[[CaseFile], KillableProcesses]
@@ -80,20 +79,8 @@ async def _check(file: CaseFile, case: Any, processes: KillableProcesses) -> Non
     elif worker is not None:
         await check_resources(worker, case, file.path.parent, processes=processes)
     else:
-        _not_built(file)
-
-
-def _not_built(file: CaseFile) -> None:
-    kind = "suite" if file.is_core else "resources worker"
-    if file.name in NOT_BUILT_YET:
-        pytest.skip(f"the {kind} {file.name} is not built yet")
-    pytest.fail(f"{file.path}: there is no {kind} named {file.name}", pytrace=False)
-
-
-@pytest.mark.parametrize("name", NOT_BUILT_YET)
-def test_what_is_listed_as_not_built_does_not_exist(name: str) -> None:
-    assert find_suite(name) is None
-    assert find_worker(name) is None
+        kind = "suite" if file.is_core else "resources worker"
+        pytest.fail(f"{file.path}: there is no {kind} named {file.name}", pytrace=False)
 
 
 HARDENED = frozenset({"instruction_following-s07", "over_refusal_detection-s05"})

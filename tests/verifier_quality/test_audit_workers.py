@@ -17,8 +17,9 @@ SLOW = {"repeated text", "huge", "deep", "growth"}
 LEFT_OUT = {"ns_tools": SLOW, "polymath": SLOW}
 
 TAKES_LONG = {
-    *("code_fim", "code_gen", "ether0", "evalplus", "ifbench", "math_with_judge", "mcp_tools", "newton_bench"),
-    *("ns_tools", "polymath", "reasoning_gym", "structeval", "swerl_gen", "terminus_judge", "workplace_assistant"),
+    *("bird_sql", "code_fim", "code_gen", "ether0", "evalplus", "ifbench", "math_with_judge", "mcp_tools"),
+    *("newton_bench", "ns_tools", "polymath", "reasoning_gym", "structeval", "structured_outputs", "swerl_gen"),
+    *("terminus_judge", "workplace_assistant"),
 }
 
 

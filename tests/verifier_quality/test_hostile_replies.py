@@ -86,7 +86,14 @@ async def outcome(session: Any, row: dict[str, Any], response: dict[str, Any]) -
     return reward
 
 
-TAKES_LONG = {"instruction_following", "math_with_judge", "reasoning_gym", "structeval", "structured_outputs"}
+TAKES_LONG = {
+    "ifbench",
+    "instruction_following",
+    "math_with_judge",
+    "reasoning_gym",
+    "structeval",
+    "structured_outputs",
+}
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,13 @@ def json_rows(task, size):
     return json.loads(json.dumps(list(library.create_dataset(task, size=size, seed=7)), default=str))
 
 
-@pytest.mark.parametrize("task", sorted(set(library.factory.DATASETS) - {"composite"}))
+TAKES_LONG = {"arc_agi", "knight_swap", "sokoban"}
+MADE = sorted(set(library.factory.DATASETS) - {"composite"})
+
+
+@pytest.mark.parametrize(
+    "task", [pytest.param(task, marks=[pytest.mark.nightly] if task in TAKES_LONG else []) for task in MADE]
+)
 def test_no_constant_is_always_right_and_the_librarys_answer_is(task):
     rows = json_rows(task, size=6)
     for row in rows:
