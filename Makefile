@@ -196,7 +196,8 @@ endef
 
 $(VENV_HUBS)/installed: $(HUBS_PINS) $(VENV)/installed-dev
 	$(PYTHON) -m venv $(VENV_HUBS)
-	$(VENV_HUBS)/bin/python -m pip install --quiet --no-compile --requirement $(HUBS_PINS)
+	$(VENV_HUBS)/bin/python -m pip install --quiet $(UV)
+	$(call install_into,$(VENV_HUBS),--requirement $(HUBS_PINS))
 	$(call also_gymq,$(VENV_HUBS))
 	@touch $@
 
@@ -230,7 +231,7 @@ $(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/in
 	@touch $@
 
 $(VENV_VERIFIERS)/installed-games: tests/hubs/requirements-verifiers.txt $(VENV_VERIFIERS)/installed
-	$(BIN_VERIFIERS)/python -m pip install --quiet --requirement $<
+	$(call install_into,$(VENV_VERIFIERS),--requirement $<)
 	@touch $@
 
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
