@@ -25,16 +25,16 @@ def instance(kind: str, implementation: str, **options: Any) -> dict[str, Any]:
 
 
 def environment(
-    name: str, implementation: str, options: Mapping[str, Any] | None = None, *, with_agent: bool = True
+    name: str, implementation: str, options: Mapping[str, Any] | None = None, *, agent: str | None = None
 ) -> dict[str, Any]:
-    """Return an environment, and a `simple_agent` that plays it with the policy."""
+    """Return an environment, and the agent that plays it with the policy, if one is named."""
     found = {name: instance("resources_servers", implementation, domain="other", **(options or {}))}
-    if with_agent:
+    if agent is not None:
         references = {
             "resources_server": {"type": "resources_servers", "name": name},
             "model_server": {"type": _MODELS, "name": POLICY},
         }
-        found[f"{name}_simple_agent"] = instance("responses_api_agents", "simple_agent", **references)
+        found[f"{name}_{agent}"] = instance("responses_api_agents", agent, **references)
     return found
 
 

@@ -212,6 +212,7 @@ class AskingEnvironment(Resources[RowT, Play]):
     """
 
     replayable = True
+    played_by = "answering_agent"
 
     tools: ClassVar[dict[str, Tool]] = {
         "next": Tool(

@@ -49,6 +49,7 @@ class Resources(Worker, Generic[RowT, StateT]):
     tools: ClassVar[dict[str, Tool]] = {}
     stateful: ClassVar[bool] = False
     replayable: ClassVar[bool] = False  # the same calls always lead to the same state and answers
+    played_by: ClassVar[str] = "simple_agent"  # agent that plays it where no configuration names one
     row_kinds: ClassVar[tuple[str, ...]] = ()  # of the rows that `make_rows` can make
     session_ttl_s: float = 900.0  # an idle session is closed after this many seconds
     max_sessions: int = 100_000  # in one process

@@ -100,6 +100,7 @@ class TextEnvironment(Resources[RowT, Episode]):
     # The same actions lead to the same observations, if all chance comes from `self.random`. An environment that draws
     # elsewhere sets False: its rollouts then start over when their worker dies.
     replayable = True
+    played_by = "gymnasium_agent"
 
     random: random.Random
 

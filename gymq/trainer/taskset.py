@@ -71,8 +71,8 @@ class EnvironmentTasksetConfig(vf.TasksetConfig):
     """Environment of gymq: a shipped one's name, a module, or a file; required."""
     options: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Options of the environment."""
-    agent: str = "simple_agent"
-    """Agent of gymq that plays the rows, named like the environment."""
+    agent: str = ""
+    """Agent of gymq that plays the rows, named like the environment; empty: that of the environment's class."""
     agent_options: dict[str, Any] = pydantic.Field(default_factory=dict)
     """Options of the agent."""
 
@@ -154,9 +154,9 @@ class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
         key = json.dumps([getattr(data, name) for name in PLAYED_BY], sort_keys=True)
         async with self._starting:
             if key not in self._players:
-                agent = registry.find_class("agents", data.agent)
-                assert issubclass(agent, Agent)
                 environment = registry.find_class("resources", data.environment)
+                agent = registry.find_class("agents", data.agent or environment.played_by)
+                assert issubclass(agent, Agent)
                 player = AgentHarness(agent, environment, ask, data.agent_options, resources_options=data.options)
                 self._players[key] = await player.__aenter__()
             return self._players[key]

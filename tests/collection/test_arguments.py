@@ -1,5 +1,6 @@
 """The arguments of `gymq.collect`: which workers they stand for, and which rows."""
 
+import inspect
 import json
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 import gymq
 from gymq.authoring import OptionsError
+from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import ConfigError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.judge import JudgeOptions
@@ -59,6 +62,28 @@ def test_a_class_is_served_here_with_an_agent_and_a_mock():
 
 class Judged(Letters):
     Options = JudgeOptions  # type: ignore[assignment]
+
+
+class Steps(gymq.TextEnvironment[gymq.Row]):
+    def reset(self, row):
+        return "Begin."
+
+    def step(self, action):
+        return "End.", 1.0, True, False, {}
+
+
+class Asks(gymq.AskingEnvironment[gymq.Row]):
+    async def play(self, row, policy):
+        return 1.0
+
+
+@pytest.mark.parametrize(("environment", "agent"), [(Steps, "gymnasium_agent"), (Asks, "answering_agent")])
+def test_an_environment_is_played_by_the_agent_that_its_class_names(here, environment, agent):
+    assert implementations(read_setup(environment))[f"{environment.__name__}_{agent}"] == agent
+    file = here / "mine.py"
+    file.write_text(f"import gymq\n\n\n{inspect.getsource(environment)}")
+    assert implementations(read_setup(file))[f"mine_{agent}"] == agent
+    assert read_config(WorkerSources(resources=file), []).only_agent == f"mine_{agent}"
 
 
 def test_the_policy_judges_for_an_environment_that_is_given_no_judge():

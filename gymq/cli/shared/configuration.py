@@ -29,9 +29,10 @@ from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.execution.loading.implied import implied_overrides
 from gymq.execution.loading.model_options import model_options
-from gymq.execution.loading.registry import WorkerNotFound
+from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.execution.loading.worker_source import instance_name
 from gymq.render import say
+from gymq.resources import Resources
 
 JUDGE = "judge"
 JUDGE_IN_CONFIG = "a configuration (--config) names another"
@@ -53,7 +54,7 @@ def read_config(
     Settings that have no meaning here are named on standard error.
 
     Args:
-        with_agent: whether the Python file is given a simple_agent to go with it.
+        with_agent: whether the Python file is given the agent that its class names.
         with_judges: whether the judge, or the policy without one, is named to the environments that need it, and what
             the configuration implies is added; the code of workers is imported for this.
         judge_hint: how the command names another judge than the policy.
@@ -66,7 +67,8 @@ def read_config(
         added = [*added, from_option("--dialect", f"++{_DIALECT}={sources.dialect}")]
     if sources.resources is not None:
         name, file = instance_name(sources.resources), str(sources.resources.resolve())
-        initial |= environment(name, file, {"entrypoint": sources.resources.name}, with_agent=with_agent)
+        agent = _played_by(file) if with_agent else None
+        initial |= environment(name, file, {"entrypoint": sources.resources.name}, agent=agent)
         added = [*_options_of(name, sources.option), *added]
     if sources.judge_url is not None:
         keys = ("GYMQ_JUDGE_API_KEY", *POLICY_KEYS)
@@ -102,6 +104,14 @@ def read_config(
 
             read_settings(settings)
     return settings
+
+
+def _played_by(file: str) -> str:
+    """Return the agent that plays the environment in a file."""
+    try:
+        return find_class("resources", file).played_by
+    except WorkerNotFound:
+        return Resources.played_by  # what is wrong with the file is said when its instance is checked
 
 
 def _check_sources(given: WorkerSources) -> None:

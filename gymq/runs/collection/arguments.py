@@ -111,7 +111,8 @@ def read_setup(
         name = environment.__name__
         options = _judged_by_policy(environment) | dict(options or {})
         made[name] = environment(options, name=name)
-        initial |= environment_with_agent(name, f"{environment.__module__}.{environment.__qualname__}", options)
+        implementation = f"{environment.__module__}.{environment.__qualname__}"
+        initial |= environment_with_agent(name, implementation, options, agent=environment.played_by)
     else:
         files = [environment] if isinstance(environment, str | Path) else list(environment)
         paths = [str(file) for file in files]
@@ -126,7 +127,9 @@ def read_setup(
                 paths = [str(source.config)]
             else:
                 options = _judged_by_policy(source.cls) | dict(options or {})
-                initial, paths = environment_with_agent(name, source.implementation, options), []
+                assert issubclass(source.cls, Resources)
+                agent = source.cls.played_by
+                initial, paths = environment_with_agent(name, source.implementation, options, agent=agent), []
         else:
             raise TypeError("an environment is a class, a worker's name, a Python file, or configuration files")
         if options and paths:
