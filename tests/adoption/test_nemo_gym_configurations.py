@@ -31,9 +31,6 @@ REFUSED = {
     # Python classes of a checkout of NeMo Gym, or agents that it clones.
     "harbor_agent.yaml": "terminus_2_nemo_gym:Terminus2NemoGym is not imported here; set `harness`",
     "harbor_agent_daytona.yaml": "terminus_2_nemo_gym:Terminus2NemoGym is not imported here; set `harness`",
-    "openenv_coding.yaml": "env_class coding_env.server.python_codeact_env.PythonCodeActEnv is not imported here",
-    "openenv_echo.yaml": "env_class echo_env.server.echo_environment.EchoEnvironment is not imported here",
-    "openenv_maze.yaml": "env_class maze_env.server.maze_env_environment.MazeEnvironment is not imported here",
     "swebench_swe_agent.yaml": "agent_framework swe_agent is not packaged here",
 }
 """What is refused, by file, and the reason."""

@@ -11,6 +11,7 @@ from typing import Any
 import uvicorn
 from openenv.core.env_server.http_server import create_fastapi_app
 from openenv.core.env_server.interfaces import Environment
+from openenv.core.env_server.mcp_environment import MCPEnvironment
 from openenv.core.env_server.types import Action, Observation, State
 
 MAX_EPISODES = 64
@@ -45,6 +46,45 @@ class HiddenNumber(Environment):
         if action.number == self.number:
             return Text(text="right", done=True, reward=1.0)
         return Text(text="higher" if action.number < self.number else "lower", done=False, reward=-0.01)
+
+    @property
+    def state(self) -> State:
+        return State()
+
+
+class Secrets(MCPEnvironment):
+    """A box that tells its secret to the tool that is given its key."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self) -> None:
+        server = importlib.import_module("fastmcp").FastMCP("box")
+        server.tool(self.look)
+        server.tool(self.unlock)
+        super().__init__(server)
+        self.opened = False
+
+    def look(self) -> str:
+        """Look for the key."""
+        return f"The key is {self.key}."
+
+    def unlock(self, key: int) -> str:
+        """Open the box."""
+        self.opened |= key == self.key
+        return "open" if self.opened else "closed"
+
+    def reset(self, seed: int | None = None, **_: Any) -> Text:
+        self.key = random.Random(seed).randint(1, 100)
+        return Text(text="A box.", done=False)
+
+    def step(self, action: Action, **more: Any) -> Observation:
+        before = self.opened
+        observed: Observation = super().step(action, **more)
+        observed.reward = float(self.opened and not before)
+        return observed
+
+    def _step_impl(self, action: Action, **_: Any) -> Text:
+        return Text(text="This box has tools.")
 
     @property
     def state(self) -> State:

@@ -110,6 +110,63 @@ async def test_environments_of_openenv(name: str, tmp_path: Path) -> None:
         record("OpenEnv: environments", version, "servers made with its package, simulated_model", what)
 
 
+def calls(*actions: tuple[str, dict[str, Any]]) -> str:
+    """Return what the simulated model says: a call in each turn, then a text."""
+    made = [[{"call": {"name": name, "arguments": arguments}}] for name, arguments in actions]
+    return json.dumps([*made, [{"text": "Done."}]])
+
+
+def called(solution: list[tuple[str, dict[str, Any]]], mistake: list[tuple[str, dict[str, Any]]], seed: int) -> Any:
+    """Return a row that offers the tools it calls."""
+    tools = [
+        {"type": "function", "name": name, "parameters": {"type": "object"}, "strict": False}
+        for name in sorted({name for name, _ in solution})
+    ]
+    metadata = {"simulated_solution": calls(*solution), "simulated_mistake": calls(*mistake)}
+    params = {"input": "Play.", "tools": tools, "metadata": metadata}
+    return {"responses_create_params": params, "reset": {"seed": seed}}
+
+
+# By their classes, as configurations of NeMo Gym name them: options, rows, rewards of solutions, most of a mistake.
+CLASSES: dict[str, tuple[dict[str, Any], list[dict[str, Any]], list[float], float]] = {
+    "HiddenNumber": (
+        {"action_class": "tests.hubs.openenv_server.Guess"},
+        [
+            called([("step", {"number": guess}) for guess in guesses], [("step", {"number": "x"})], seed)
+            for seed, guesses in NUMBERS.items()
+        ],
+        SERVED["hidden_number"][2],
+        0.0,
+    ),
+    "Secrets": (
+        {"action_class": "openenv.core.env_server.mcp_types.CallToolAction", "is_mcp": True},
+        [
+            called([*[("look", {})] * 4, ("unlock", {"key": hidden(seed)})], [("unlock", {"key": 0})], seed)
+            for seed in range(4)
+        ],
+        [1.0] * 4,
+        0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CLASSES)
+async def test_environments_of_openenv_by_their_classes(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2]))
+    options, rows, won, most_of_mistake = CLASSES[name]
+    place = {"env_class": f"tests.hubs.openenv_server.{name}", "num_workers": 2, **options}
+    instance = Instance("here", "resources", "openenv", place)
+    solved = await episodes.played(
+        tmp_path / "s", instance, rows, skill=1.0, kill=True, agent="simple_agent", deadline_s=START_S
+    )
+    failed = await episodes.played(tmp_path / "m", instance, rows, skill=0.0, agent="simple_agent", deadline_s=START_S)
+    assert [outcome.reward for outcome in solved] == pytest.approx(won)
+    assert {outcome.attempt for outcome in solved} == {0}
+    assert max(outcome.reward for outcome in failed) <= most_of_mistake
+
+
 async def test_games_of_textarena(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in EXAMPLES.read_text(encoding="utf-8").splitlines()] * 2
     instance = Instance("games", "resources", "textarena", {"num_workers": 2})

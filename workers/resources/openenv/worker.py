@@ -1,4 +1,4 @@
-"""openenv: environments of OpenEnv that run on a server of their own, with a WebSocket for each episode."""
+"""openenv: environments of OpenEnv, on servers of their own or as classes of an installed package."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from typing import Any, Literal
 
 import aiohttp
 import pydantic
+from gymq.workers.resources.openenv.imported import ImportedEpisode, imported
+from gymq.workers.resources.openenv.served import ServedEpisode
 
 import gymq
-from gymq.protocol.messages import FailureClass
-
-CLOSE_S = 5.0
 
 
 class EnvironmentRow(gymq.Row):
     reset: dict[str, Any] = pydantic.Field(default_factory=dict)  # what the environment is reset with, such as its seed
 
 
-class ServedEnvironment(gymq.TextEnvironment[EnvironmentRow]):
+class OpenEnvironment(gymq.TextEnvironment[EnvironmentRow]):
     """The sum of the rewards that the environment gave for the rollout's steps."""
 
     class Options(gymq.WorkerOptions):
-        base_url: str | list[str]  # of the server, or of several with the same environment
+        base_url: str | list[str] | None = None  # of the server, or of several with the same environment
+        env_class: str | None = None  # without a server: the class of the environment, with its module
+        action_class: str | None = None  # that of its actions
+        reset_kwargs: dict[str, Any] = pydantic.Field(default_factory=dict)  # for rows without their own
+        is_mcp: bool = False  # the tools of rows are those of the environment; otherwise there is one, `step`
         action_format: Literal["text", "json"] = "text"
         action_field: str = "message"  # of the action: it gets the model's text
         observation_field: str | None = None  # what the model reads; None: the whole observation, as JSON
@@ -32,41 +35,51 @@ class ServedEnvironment(gymq.TextEnvironment[EnvironmentRow]):
         message_timeout_s: pydantic.PositiveFloat = 300.0  # for one answer
         max_message_bytes: pydantic.PositiveInt = 16 * 2**20
 
-        @pydantic.model_validator(mode="before")
-        @classmethod
-        def _check_class(cls, given: Any) -> Any:
-            """Refuse a class, which configurations of NeMo Gym name, without the address of a server."""
-            if isinstance(given, dict) and "env_class" in given and "base_url" not in given:
-                text = f"env_class {given['env_class']} is not imported here"
-                raise ValueError(f"{text}; run it on a server of OpenEnv, and name that as `base_url`")
-            return given
+        @pydantic.model_validator(mode="after")
+        def _check_place(self) -> OpenEnvironment.Options:
+            if self.base_url is None and (self.env_class is None or self.action_class is None):
+                raise ValueError("set `base_url`, a server, or `env_class` and `action_class`, classes of a package")
+            return self
 
     reward_range = (-1000.0, 1000.0)
     needs = frozenset({"network"})
 
     async def start(self) -> None:
-        given = self.options.base_url
-        urls = [given] if isinstance(given, str) else given
+        options = self.options
+        self._classes: tuple[type, type[pydantic.BaseModel]] | None = None
+        if options.base_url is None:
+            environment = imported(f"{self.name}: env_class", str(options.env_class))
+            self._classes = environment, imported(f"{self.name}: action_class", str(options.action_class))
+            return
+        urls = [options.base_url] if isinstance(options.base_url, str) else options.base_url
         if not urls or not all(url.startswith(("http://", "https://")) for url in urls):
             raise gymq.OptionsError(f"{self.name}: base_url: must begin with http:// or https://")
         self._urls = itertools.cycle([f"{url.rstrip('/')}/ws" for url in urls])
         self._http = aiohttp.ClientSession()
 
     async def stop(self) -> None:
-        await self._http.close()
+        if self._classes is None:
+            await self._http.close()
+
+    async def open(self, row: EnvironmentRow) -> gymq.Episode:
+        functions = {str(tool["name"]) for tool in row.responses_create_params.get("tools") or () if "name" in tool}
+        if functions and not self.options.is_mcp and functions != {"step"}:
+            names = ", ".join(sorted(functions))
+            raise gymq.InvalidTask(f"the row offers {names}; without `is_mcp` an environment has one tool, step")
+        episode = await super().open(row)
+        assert isinstance(episode.environment, OpenEnvironment)
+        episode.environment.functions = functions
+        episode.is_begun |= bool(functions)  # a response without a call is an episode, too
+        return episode
 
     async def reset(self, row: EnvironmentRow) -> str:
-        url = next(self._urls)
-        try:
-            async with asyncio.timeout(self.options.connect_timeout_s):
-                self.socket = await self._http.ws_connect(url, max_msg_size=self.options.max_message_bytes)
-        except (aiohttp.ClientError, OSError) as error:
-            raise gymq.ComponentFailed(f"{url} cannot be reached: {type(error).__name__}") from None
+        self.functions: set[str] = set()  # that a row offers to the model
         self.has_reward = False
+        self.episode = await self._begin()
         try:
-            return self._shown(await self._asked("reset", row.reset))
+            return self._shown(await self._asked("reset", self.options.reset_kwargs | row.reset))
         except BaseException:
-            await self._disconnect()
+            await self.episode.close()
             raise
 
     async def step(self, action: str) -> gymq.StepResult:
@@ -78,40 +91,46 @@ class ServedEnvironment(gymq.TextEnvironment[EnvironmentRow]):
         return self._shown(answer), reward or 0.0, done, False, {}
 
     async def close(self, state: gymq.Episode) -> None:
-        assert isinstance(state.environment, ServedEnvironment)
-        await state.environment._disconnect()
+        assert isinstance(state.environment, OpenEnvironment)
+        await state.environment.episode.close()
+
+    async def call_tool(self, state: gymq.Episode, name: str, arguments: Any) -> Any:
+        """Run a tool that the row offers, which is an action; else one for `gymnasium_agent`."""
+        environment = state.environment
+        assert isinstance(environment, OpenEnvironment)
+        if name not in environment.functions:
+            return await super().call_tool(state, name, arguments)
+        is_mcp = self.options.is_mcp
+        action = {"tool_name": name, "arguments": arguments or {}} if is_mcp else arguments
+        answer = await super().call_tool(state, "step", {"action": json.dumps(action)})
+        try:
+            observed = json.loads(answer["observation"])
+        except ValueError:
+            observed = None
+        if is_mcp:  # as the environment's own server answers
+            members = observed if isinstance(observed, dict) else {"error": answer["observation"]}
+            return {"result": members.get("result"), "error": members.get("error")}
+        members = observed if isinstance(observed, dict) else {"observation": answer["observation"]}
+        return {**members, "reward": answer["reward"], "done": answer["terminated"]}
+
+    async def _begin(self) -> ServedEpisode | ImportedEpisode:
+        if self._classes is not None:
+            return await ImportedEpisode.begun(*self._classes)
+        options = self.options
+        connect_s, max_bytes = options.connect_timeout_s, options.max_message_bytes
+        return await ServedEpisode.begun(self._http, next(self._urls), connect_s=connect_s, max_bytes=max_bytes)
 
     async def _asked(self, kind: str, data: dict[str, Any]) -> dict[str, Any]:
-        """Send a message and return the data of the answer.
-
-        Raises:
-            ToolError: the environment does not know such an action.
-            RolloutError: SATURATED, it has no room; COMPONENT_FAILED, it is gone or failed.
-        """
+        """Return what the environment answers; raises what `ServedEpisode.ask` does."""
         try:
             async with asyncio.timeout(self.options.message_timeout_s):
-                await self.socket.send_json({"type": kind, "data": data})
-                message = await self.socket.receive()
+                return await self.episode.ask(kind, data)
         except TimeoutError:
             limit_s = self.options.message_timeout_s
             raise gymq.ComponentFailed(f"the environment did not answer {kind} within {limit_s:g} s") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise gymq.ComponentFailed(f"the environment is gone: {type(error).__name__}") from None
-        if message.type is not aiohttp.WSMsgType.TEXT:
-            raise gymq.ComponentFailed(f"the environment ended the connection at {kind}: {message.type.name}")
-        try:
-            answer = json.loads(message.data)
-        except (ValueError, RecursionError):
-            raise gymq.ComponentFailed(f"the environment answered {kind} with something else than JSON") from None
-        found = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(found, dict):
-            raise gymq.ComponentFailed(f"the environment answered {kind} with {answer!r:.200}")
-        if answer.get("type") == "error":
-            _raise(kind, str(found.get("code")), str(found.get("message")))
-        return found
 
     def _as_action(self, action: str) -> dict[str, Any]:
-        if self.options.action_format == "text":
+        if self.options.action_format == "text" and not self.functions:
             return {self.options.action_field: action}
         try:
             parsed = json.loads(action)
@@ -128,19 +147,3 @@ class ServedEnvironment(gymq.TextEnvironment[EnvironmentRow]):
                 raise gymq.ComponentFailed(f"observation_field: the observation has no field {field!r}")
             observation = observation[field]
         return observation if isinstance(observation, str) else json.dumps(observation, ensure_ascii=False)
-
-    async def _disconnect(self) -> None:
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await self.socket.send_json({"type": "close"})
-                await self.socket.close()
-        except (aiohttp.ClientError, OSError):
-            pass  # its server ends the episode when it notices
-
-
-def _raise(kind: str, code: str, message: str) -> None:
-    if code == "VALIDATION_ERROR" and kind == "step":
-        raise gymq.ToolError(422, message)
-    if code == "CAPACITY_REACHED":
-        raise gymq.RolloutError(FailureClass.SATURATED, f"the environment's server has no room: {message}")
-    raise gymq.ComponentFailed(f"the environment failed to {kind}: {code}: {message}")

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from aiohttp import web
 from gymq.workers.resources.openenv.example_server import app
-from gymq.workers.resources.openenv.worker import ServedEnvironment
+from gymq.workers.resources.openenv.worker import OpenEnvironment
 
 
 @asynccontextmanager
@@ -21,7 +21,7 @@ async def serving(application: web.Application) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def mocked(worker: ServedEnvironment) -> AsyncIterator[None]:
+async def mocked(worker: OpenEnvironment) -> AsyncIterator[None]:
     async with serving(app()) as url:
         worker.options = worker.options.model_copy(update={"base_url": url})
         yield

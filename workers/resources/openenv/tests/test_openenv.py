@@ -13,7 +13,7 @@ from aiohttp import web
 from gymq.workers.agents.gymnasium_agent.worker import GymnasiumAgent
 from gymq.workers.resources.openenv.example_server import app
 from gymq.workers.resources.openenv.tests.mocks import serving
-from gymq.workers.resources.openenv.worker import ServedEnvironment
+from gymq.workers.resources.openenv.worker import OpenEnvironment
 
 import gymq
 from gymq.agent_harness import AgentHarness
@@ -65,7 +65,7 @@ async def played(answer: Callable[[dict[str, Any]], Answer], *actions: str, **op
     """The last step's answer."""
     async with (
         serving(Scripted(answer).app()) as url,
-        Harness(ServedEnvironment, {"base_url": url, **options}) as env,
+        Harness(OpenEnvironment, {"base_url": url, **options}) as env,
     ):
         session = await env.session(ROW)
         for action in actions:
@@ -83,13 +83,13 @@ async def test_an_episode_is_played_to_its_end(said: list[str], reward: float) -
     async with serving(app()) as url:
         options = {"base_url": url, "observation_field": "text"}
 
-        class Here(ServedEnvironment):
+        class Here(OpenEnvironment):
             def __init__(self) -> None:
                 super().__init__(options)
 
         async with AgentHarness(GymnasiumAgent, Here, lambda params: reply(next(answers))) as harness:
             verdict, response = await harness.run(ROW)
-        async with Harness(ServedEnvironment, options) as env:
+        async with Harness(OpenEnvironment, options) as env:
             again = await env.verify(ROW, response)
     assert (verdict.reward, verdict.fields["terminated"]) == (reward, True)
     assert again.reward == reward
@@ -97,7 +97,7 @@ async def test_an_episode_is_played_to_its_end(said: list[str], reward: float) -
 
 async def test_each_episode_has_a_connection_of_its_own_which_ends_with_it() -> None:
     server = Scripted(steps(observed("Next.")))
-    async with serving(server.app()) as url, Harness(ServedEnvironment, {"base_url": url}) as env:
+    async with serving(server.app()) as url, Harness(OpenEnvironment, {"base_url": url}) as env:
         sessions = [await env.session(ROW) for _ in range(5)]
         assert server.num_open == 5
         await asyncio.gather(*(session.close() for session in sessions))
@@ -110,7 +110,7 @@ async def test_episodes_are_spread_over_servers() -> None:
     async with (
         serving(servers[0].app()) as one,
         serving(servers[1].app()) as two,
-        Harness(ServedEnvironment, {"base_url": [one, f"{two}/"]}) as env,
+        Harness(OpenEnvironment, {"base_url": [one, f"{two}/"]}) as env,
     ):
         for _ in range(6):
             await env.session(ROW)
@@ -169,14 +169,14 @@ async def test_a_server_that_hangs_is_a_failure() -> None:
     application.router.add_get("/ws", silent)
     async with (
         serving(application) as url,
-        Harness(ServedEnvironment, {"base_url": url, "message_timeout_s": 0.2}) as env,
+        Harness(OpenEnvironment, {"base_url": url, "message_timeout_s": 0.2}) as env,
     ):
         with pytest.raises(gymq.ComponentFailed, match=r"did not answer reset within 0\.2 s"):
             await env.session(ROW)
 
 
 async def test_a_server_that_is_not_there_is_a_failure() -> None:
-    async with Harness(ServedEnvironment, {"base_url": "http://127.0.0.1:9"}) as env:
+    async with Harness(OpenEnvironment, {"base_url": "http://127.0.0.1:9"}) as env:
         with pytest.raises(gymq.ComponentFailed, match=r"http://127\.0\.0\.1:9/ws cannot be reached"):
             await env.session(ROW)
 
@@ -188,4 +188,4 @@ async def test_a_field_that_the_observation_does_not_have_is_named() -> None:
 
 async def test_an_address_of_another_kind_is_refused_at_the_start() -> None:
     with pytest.raises(gymq.OptionsError, match="base_url: must begin with http"):
-        await ServedEnvironment({"base_url": ["ws://127.0.0.1:9"]}).start()
+        await OpenEnvironment({"base_url": ["ws://127.0.0.1:9"]}).start()
