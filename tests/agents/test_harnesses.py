@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from gymq.workers.agents.harbor_agent.worker import HarborAgent
 from gymq.workers.agents.program_agent import portable_python
-from gymq.workers.agents.program_agent.harnesses import HARNESSES
+from gymq.workers.agents.program_agent.harnesses import HARNESSES, HarnessName
 from gymq.workers.agents.program_agent.installed_harness import FOLDER, install
 from gymq.workers.agents.program_agent.worker import ProgramAgent
 from gymq.workers.agents.swe_agents.worker import SweAgents
@@ -20,6 +20,7 @@ import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.responses import FunctionCall
 from gymq.testing import function_call, reply
+from tests.support.compatibility import record
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import instance
@@ -103,7 +104,7 @@ async def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("installed", sorted(HARNESSES), indirect=True)
 async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
-    installed: str, bus: Any, run: str
+    installed: HarnessName, bus: Any, run: str
 ) -> None:
     row = instance(NAME)
     async with AgentHarness(SweAgents, PatchSeen, solves(row), {"harness": installed}) as harness:
@@ -121,6 +122,12 @@ async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
     async with AgentHarness(SweAgents, PatchSeen, plays("ls"), {"harness": installed}) as harness:
         verdict, _ = await harness.run(row)
     assert (verdict.reward, verdict.fields["patch_exists"]) == (0.0, False)
+    package = HARNESSES[installed].package
+    result = "a repository's task: its patch 1, none 0, killed and resumed 1"
+    version = f"`{package}` {HARNESSES[installed].version}"
+    record(
+        "Coding agents by name: `swe_agents`", version, "its package in Docker, a model that follows a script", result
+    )
 
 
 @pytest.mark.timeout(900)
