@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from gymq.errors import GymqError
 
 _LAST_LINES = 5  # of what an installer says
+_WARNINGS = ("warning", "npm warn")
 
 
 class InstallFailed(GymqError):
@@ -36,5 +37,7 @@ def install(
     except subprocess.TimeoutExpired:
         raise InstallFailed(f"`{shown}` did not finish within {timeout_s:g} s") from None
     if done.returncode != 0:
-        said = " ".join(" ".join(done.stderr.strip().splitlines()[-_LAST_LINES:]).split())
+        lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
+        errors = [line for line in lines if not line.lower().startswith(_WARNINGS)] or lines
+        said = " ".join(" ".join(errors).split())
         raise InstallFailed(f"`{shown}` failed: {said}")

@@ -138,8 +138,16 @@ class ProgramResult:
 
     @property
     def last_words(self) -> str:
-        """Return the last lines of its errors or, if it printed none, of its output; bounded, without known secrets."""
-        end = (self.stderr.strip() or self.stdout.strip())[-8 * LAST_WORDS_CHARS :]
+        """Return the last lines of its errors or, if it printed none, of its output; bounded, without known secrets.
+
+        If a limit ended it, what it was doing may be in both.
+        """
+        output, errors = self.stdout.strip(), self.stderr.strip()
+        end = errors or output
+        if self.limit is not None:
+            of_the_program = errors.removesuffix(b"Killed").strip()  # a shell around it writes so
+            end = b"\n".join(filter(None, (output, of_the_program)))
+        end = end[-8 * LAST_WORDS_CHARS :]
         return redact(end.decode(errors="replace"))[-LAST_WORDS_CHARS:]
 
     @property

@@ -177,7 +177,7 @@ async def test_without_npm_it_says_what_to_install(tmp_path: Path, monkeypatch: 
 
 
 async def test_a_package_that_cannot_be_had_costs_a_sentence(npm: Callable[[str], None]) -> None:
-    npm("echo 'npm error network: no answer from the registry' >&2; exit 1")
+    npm("echo 'npm warn old lockfile' >&2; echo 'npm error network: no answer from the registry' >&2; exit 1")
     with pytest.raises(gymq.OptionsError, match=r"`npm install @openai/codex@.* failed: npm error network"):
         await install("codex")
     assert list(FOLDER.iterdir()) == []

@@ -8,7 +8,8 @@ import os
 import pytest
 
 from gymq.protocol.messages import FailureClass
-from gymq.sandbox import Limits, LocalSandbox, Program, SandboxFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, SandboxFailed
+from gymq.sandbox.interface import LimitName
 
 from .conftest import run_python
 
@@ -82,3 +83,10 @@ async def test_nothing_is_left_open_in_the_worker(sandbox: LocalSandbox):
     for _ in range(5):
         await run_python(sandbox, "pass")
     assert len(os.listdir("/proc/self/fd")) <= before
+
+
+@pytest.mark.parametrize(("limit", "said"), [("time", "at work\nasks the tool"), (None, "asks the tool\nKilled")])
+def test_what_a_program_was_doing_at_its_limit_is_in_its_output_and_its_errors(
+    limit: LimitName | None, said: str
+) -> None:
+    assert ProgramResult(-9, b"at work\n", b"asks the tool\nKilled\n", limit, 6.0).last_words == said
