@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.errors import ConfigError, choices
 from gymq.config.loader import Config
 from gymq.protocol.instances import KIND_OF
 from gymq.workers import SHIPPED
@@ -101,8 +101,7 @@ def find_block(blocks: Sequence[DatasetBlock], wanted: str) -> DatasetBlock:
         raise ConfigError(f"several data sets are called {wanted}: {places}; name one that is unique, or give --agent")
     if not found:
         names = [block.name for block in blocks]
-        hint = did_you_mean(wanted, names) or f"; there are: {', '.join(names) or 'none'}"
-        raise ConfigError(f"no data set of the configuration is called {wanted}{hint}")
+        raise ConfigError(f"no data set of the configuration is called {wanted}{choices(wanted, names)}")
     return found[0]
 
 

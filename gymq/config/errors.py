@@ -42,3 +42,8 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Return `; did you mean a or b?` for the known names close to `name`, or nothing."""
     close = get_close_matches(name, list(known), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def choices(name: str, known: Sequence[str]) -> str:
+    """Return what `did_you_mean` returns, or else all the known names."""
+    return did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gymq.config.errors import Keys, UnknownInstances, did_you_mean, dotted
+from gymq.config.errors import Keys, UnknownInstances, choices, dotted
 from gymq.config.schema import RUN_KEYS, Implementation, problems
 from gymq.config.sources import Source, place
 from gymq.protocol.instances import KIND_OF, Instance
@@ -87,7 +87,7 @@ def check_references(instances: Sequence[Instance], sources: Sequence[Source] = 
                 continue
             candidates = [other.name for other in instances if other.server_type == server_type]
             keys = (instance.name, instance.server_type, instance.implementation, field, "name")
-            hint = did_you_mean(name, candidates) or f"; there are: {', '.join(candidates) or 'none'}"
+            hint = choices(name, candidates)
             elsewhere = next((other.server_type for other in instances if other.name == name), None)
             if elsewhere:
                 hint = f"; {name} is one of the {elsewhere}"

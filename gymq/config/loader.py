@@ -14,7 +14,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 
 from gymq.config import overrides as command_line
 from gymq.config.directives import MISSING, carry_out
-from gymq.config.errors import ConfigError, Keys, did_you_mean, dotted
+from gymq.config.errors import ConfigError, Keys, choices, did_you_mean, dotted
 from gymq.config.instances import check_references, find_instances
 from gymq.config.overrides import Override
 from gymq.config.schema import RUN_KEYS
@@ -70,8 +70,7 @@ class Config:
             if instance.name == name:
                 return instance
         names = [instance.name for instance in self.instances]
-        hint = did_you_mean(name, names) or f"; there are: {', '.join(names) or 'none'}"
-        raise ConfigError(f"no instance is named {name}{hint}")
+        raise ConfigError(f"no instance is named {name}{choices(name, names)}")
 
 
 def load(

@@ -16,7 +16,7 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS
 from gymq.cli.shared.sampling import read_sampling
 from gymq.config import load
-from gymq.config.errors import did_you_mean
+from gymq.config.errors import choices
 from gymq.config.overrides import Override, parse
 from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.config.unknown import CONCURRENCY
@@ -159,8 +159,7 @@ def _refuse(settings: Sequence[str], known: Sequence[str]) -> None:
     unknown: list[Override] = parse(settings)
     if unknown:
         name = ".".join(unknown[0].keys)
-        hint = did_you_mean(name, known) or f"; there are: {', '.join(known)}"
-        raise UsageError(f"no setting {name} is known{hint}")
+        raise UsageError(f"no setting {name} is known{choices(name, known)}")
 
 
 def _text(tree: dict[str, Any], name: str, program: str) -> str:
