@@ -41,24 +41,22 @@ class WorkerSource:
 
     @property
     def examples(self) -> Path | None:
-        if self.rows is not None:
-            return self.rows
-        found = None if self.folder is None else self.folder / "data" / "example.jsonl"
-        return found if found is not None and found.is_file() else None
+        return self.rows or self._beside("data/example.jsonl")
 
     @property
     def gold(self) -> Path | None:
-        found = None if self.folder is None else self.folder / "data" / "gold.jsonl"
-        return found if found is not None and found.is_file() else None
+        return self._beside("data/gold.jsonl")
 
     @property
     def mocks(self) -> Path | None:
-        found = None if self.folder is None else self.folder / "tests" / "mocks.py"
-        return found if found is not None and found.is_file() else None
+        return self._beside("tests/mocks.py")
 
     @property
     def config(self) -> Path | None:
-        found = None if self.folder is None else self.folder / "config.yaml"
+        return self._beside("config.yaml")
+
+    def _beside(self, name: str) -> Path | None:
+        found = None if self.folder is None else self.folder / name
         return found if found is not None and found.is_file() else None
 
     def is_run_by(self, instance: Instance) -> bool:
