@@ -87,7 +87,7 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
         },
         ADVISORIES: common
         | {
-            "subjects": ["$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>"],
+            "subjects": [subjects.MAX_DELIVERIES.pattern],
             "retention": "workqueue",
             "discard": "old",
             "max_msgs": 1_000_000,
@@ -291,7 +291,7 @@ async def remove_message(js: JetStream, stream: str, sequence: int) -> None:
     """Remove one message, if it is there.
 
     Raises:
-        BusError: it is there still.
+        BusError: it was not removed.
     """
     try:
         await js.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
