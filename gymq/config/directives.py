@@ -57,7 +57,7 @@ class _Expansion:
         """Return a copy of the value that stands at a path, with the directives in it carried out.
 
         Args:
-            laid_over: the copy will be laid over something; what `_delete_key` names is deleted from both, then.
+            is_merged: the copy will be laid over something; what `_delete_key` names is deleted from both, then.
         """
         if isinstance(value, list):
             return [self.expand(item, (*at, index)) for index, item in enumerate(value)]

@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 from gymq import responses
 from gymq.config import overrides as command_line
 from gymq.config.errors import ConfigError, did_you_mean
+from gymq.data.rows import PARAMS
 from gymq.responses.params import KNOWN
 
-PARAMS = "responses_create_params"
 _ALIASES = {"max_tokens": "max_output_tokens"}
 _WITHOUT_PROMPT = {"input": ""}
 

@@ -7,7 +7,6 @@ if no caller waits, and a later call for the same task index gets what is stored
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -28,8 +27,6 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.trainer.groups import Batch, Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
-
-log = logging.getLogger("gymq.trainer")
 
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 

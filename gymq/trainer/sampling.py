@@ -34,6 +34,13 @@ class PassCount:
     passed: int = 0
     failed: int = 0
 
+    @classmethod
+    def of(cls, rewards: Iterable[float]) -> PassCount:
+        count = cls()
+        for reward in rewards:
+            count.add(reward)
+        return count
+
     def add(self, reward: float) -> None:
         if reward >= PASSED:
             self.passed += 1
@@ -80,9 +87,7 @@ class Difficulties:
 
     def add(self, group: Group) -> None:
         """Count the samples of a group. One that was counted when it was smaller, or from the store, counts once."""
-        counted = PassCount()
-        for reward in group.rewards:
-            counted.add(reward)
+        counted = PassCount.of(group.rewards)
         groups = self._groups.setdefault(_key(group.example), {})
         known = groups.get(group.task_index)
         if known is None or known.num_rollouts < counted.num_rollouts:
@@ -213,9 +218,7 @@ async def _until_known(
     while True:
         size = min(size + at_once, most)
         group = await _one(run, example, {**options, "num_samples": size})
-        count = PassCount()
-        for reward in group.rewards:
-            count.add(reward)
+        count = PassCount.of(group.rewards)
         if size == most or width(count.passed, count.failed) <= narrower_than:
             return group
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import gymq
 from gymq.bus import streams
 from gymq.cluster.server import roles
-from gymq.cluster.server.roles import OPERATOR, ROLES, Role, role
+from gymq.cluster.server.roles import OPERATOR, ROLES, Role
 from gymq.protocol import messages, subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import Message
@@ -309,5 +309,6 @@ def test_a_role_that_a_permission_leaves_out_is_noticed() -> None:
     assert not covers("gym.tasks.*.*", "gym.tasks")
     assert covers("$SRV.>", "$SRV.PING.x")
     assert not covers("$SRV.>", "$SRV")
-    assert not may_publish(role("agent"), "$JS.API.CONSUMER.MSG.NEXT.TASKS.intake")
+    (agent,) = [role for role in ROLES if role.name == "agent"]
+    assert not may_publish(agent, "$JS.API.CONSUMER.MSG.NEXT.TASKS.intake")
     assert named("`agent`, `services` (janitor), with `gymq dead-letters`") == {"agent", "services"}

@@ -7,7 +7,8 @@ from typing import Any
 
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import Sampling
-from gymq.config.sampling import PARAMS, check_sampling, sampling_overrides
+from gymq.config.sampling import check_sampling, sampling_overrides
+from gymq.data.rows import PARAMS
 
 
 def read_sampling(overrides: Sequence[str], options: Sampling) -> tuple[dict[str, Any], list[str]]:

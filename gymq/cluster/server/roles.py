@@ -248,15 +248,6 @@ ROLES: tuple[Role, ...] = (
 )
 
 
-def role(name: str) -> Role:
-    """Return the role with this name.
-
-    Raises:
-        KeyError: there is no such role.
-    """
-    return {role.name: role for role in ROLES}[name]
-
-
 def exports() -> list[Export]:
     """Return what the account with the streams offers to the account of the roles."""
     stored = [
