@@ -111,7 +111,7 @@ class Page:
 
     async def rendered(self) -> None:
         """Wait until no text in the window is still to be rendered."""
-        await self.until("document.querySelector('main .card') && !document.body.innerText.includes('reading …')")
+        await self.until("document.querySelector('main .card') && !document.body.innerText.includes('loading …')")
         near = (
             "(box) => { const { top, bottom } = box.getBoundingClientRect(); return top < innerHeight && bottom > 0 }"
         )

@@ -318,7 +318,7 @@ async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, 
         f"compare/{name}/{name}/0/0",
     ):
         await page.open(f"{web.url}#/{view}")
-        await page.until("document.querySelector('main .card') && !document.body.innerText.includes('reading …')")
+        await page.until("document.querySelector('main .card') && !document.body.innerText.includes('loading …')")
         wide = (
             "[...document.querySelectorAll('main *')].find((one) => one.getBoundingClientRect().right > innerWidth + 1"
         )

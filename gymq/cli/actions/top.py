@@ -82,7 +82,7 @@ def screen(found: Overview, per_second: float | None) -> RenderableType:
     line = f"{rate} rollouts/s   {in_flight(found):,} in flight   {waiting:,} waiting   {found.num_outcomes:,} stored"
     parts: list[RenderableType] = [Text(line, "bold"), Text("")]
     parts.append(_runs(found) if found.runs else Text("no runs yet: `gymq collect` starts one"))
-    parts += [Text(""), _workers(found) if found.workers else Text("no worker answers", "yellow")]
+    parts += [Text(""), _workers(found) if found.workers else Text("no workers responded", "yellow")]
     parts += list(_failures(found))
     return Group(*parts)
 

@@ -30,7 +30,7 @@ async function open() {
   live(false);
   const [path, asked] = location.hash.replace(/^#\/?/, "").split("?");
   const query = new URLSearchParams(asked || "");
-  show(main, el("p", { class: "quiet" }, "reading …"));
+  show(main, el("p", { class: "quiet" }, "loading …"));
   try {
     const [view, ...rest] = path.split("/").map(decodeURIComponent);
     if (view === "run" && rest[0]) {

@@ -42,7 +42,7 @@ function courses({ over_time: bins, versions, lengths: found, num_replies: repli
   const cut = bins.map((bin) => pointOf((bin.start + bin.end) / 2, bin, bin.part.rollouts ? (100 * bin.part.truncated) / bin.part.rollouts : null));
   const name = (point) => (point.start ? clock(point.at) : "");
   const policies = versions.map((one, at) => pointOf(at, { ...one, low: one.part.reward?.interval?.low, high: one.part.reward?.interval?.high }, one.part.reward?.value));
-  const note = isWhole ? "" : "reading …";
+  const note = isWhole ? "" : "loading …";
   return el("div", { class: "columns" },
     bins.length ? titled("Mean reward over time", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward over time", name, hint: (point) => `${name(point)}: ${hint(point)}` })) : null,
     policies.length ? titled("Mean reward by policy version", note, course(policies, { label: "mean reward by policy version", name: (point) => point.version, hint: (point) => `${point.version}: ${hint(point)}` })) : null,

@@ -14,7 +14,7 @@ const TASKS = 60; // on a page
 // runs: names, at least two; the others are compared with the first, task by task with the second
 export async function compareView(main, runs, query, signal) {
   const views = await Promise.all(runs.map((run) => get(["runs", run], null, signal)));
-  const list = el("section", { class: "card" }), set = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …")), paired = el("div", { role: "status" });
+  const list = el("section", { class: "card" }), set = el("section", { class: "card" }, el("p", { class: "quiet" }, "loading …")), paired = el("div", { role: "status" });
   const agents = [...new Set(views.flatMap((view) => Object.keys(view.overview.agents)))].sort();
   const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${agent}: ${text}` : text, el("span", { class: "quiet" }, note));
   const drawings = (agent) => {
@@ -54,7 +54,7 @@ async function tasks(box, paired, runs, query, signal) {
   const [left, right, ...others] = runs;
   const sort = query.get("sort") || "worse", skip = Number(query.get("skip") || 0), more = others.join(",");
   const here = (changed) => address(["compare", left, right], { sort, more, ...changed });
-  show(box, el("p", { class: "quiet" }, "reading …"));
+  show(box, el("p", { class: "quiet" }, "loading …"));
   for (;;) {
     const found = await get(["runs", left, "compared", right], { sort, skip, more }, signal);
     show(paired, found.differences.map((one, at) => difference(one, left, at ? address(["compare", left, one.run], { more: runs.slice(1).filter((run) => run !== one.run).join(",") }) : null)));
@@ -72,7 +72,7 @@ async function tasks(box, paired, runs, query, signal) {
           el("td", null, el("span", { class: "clip" }, pair.prompt))))))) : el("p", { class: "quiet" }, "the runs have no task in common"),
       el("div", { class: "pager" }, skip > 0 ? el("a", { class: "button", href: here({ skip: Math.max(0, skip - TASKS) || "" }) }, "back") : null,
         skip + TASKS < found.num_tasks ? el("a", { class: "button", href: here({ skip: skip + TASKS }) }, "next") : null,
-        found.is_whole ? null : el("span", { class: "quiet" }, "reading more …")));
+        found.is_whole ? null : el("span", { class: "quiet" }, "loading more …")));
     if (found.is_whole || signal.aborted) return;
     await new Promise((done) => { setTimeout(done, 250); });
   }

@@ -8,7 +8,7 @@ import { rich } from "./rich.js";
 
 // Draws into `body` and returns a function that draws again with what is new.
 export function configurationView(body, run, view, signal) {
-  const stored = el("div", null, el("p", { class: "quiet" }, "reading …")), sample = el("div");
+  const stored = el("div", null, el("p", { class: "quiet" }, "loading …")), sample = el("div");
   const agents = el("div");
   const draw = ({ overview }) => show(agents, el("h2", { class: "spaced" }, "Agents"), agentsTable(overview.agents),
     el("p", { class: "quiet" }, `models: ${overview.models.join(", ") || "unknown"}; ${count(overview.num_rollouts)} rollouts in all; last change ${time(overview.updated_at)}`));

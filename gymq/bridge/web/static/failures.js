@@ -32,7 +32,7 @@ function classes(run, failures) {
 
 function groups(run, { groups: found, num_failed: number, is_whole: isWhole }, signal) {
   if (!found.length) return null;
-  return [el("h2", { class: "spaced" }, "By message", el("span", { class: "quiet" }, ` ${count(number)} rollouts without a reward${isWhole ? "" : ", reading …"}`)),
+  return [el("h2", { class: "spaced" }, "By message", el("span", { class: "quiet" }, ` ${count(number)} rollouts without a reward${isWhole ? "" : ", loading …"}`)),
     found.map((group) => el("div", { class: "block output" },
       el("div", { class: "row" }, el("b", null, count(group.count)), el("span", { class: "bad" }, group.failure_class), el("span", { class: "quiet" }, group.stage ? `at ${group.stage}` : ""),
         group.workers.length ? el("span", { class: "quiet small" }, "worker ", group.workers.map(([worker, times], at) => [at ? ", " : "",

@@ -32,7 +32,7 @@ function line(entry) {
 // The lines about something, read when they are opened.
 export function foldedLogs(title, query, signal) {
   return folded(title, () => {
-    const box = el("div", null, el("p", { class: "quiet" }, "reading …"));
+    const box = el("div", null, el("p", { class: "quiet" }, "loading …"));
     lines(query, signal).then((found) => show(box, found)).catch((error) => show(box, el("p", { class: "bad" }, error.message)));
     return box;
   });

@@ -178,7 +178,7 @@ function clipped(whole) {
 
 function record(view, signal) {
   return folded("the stored record as JSON", () => {
-    const box = el("div", null, el("p", { class: "quiet" }, "reading …"));
+    const box = el("div", null, el("p", { class: "quiet" }, "loading …"));
     text(["rollouts", view.run, view.task_index, view.rollout_index, "record"], signal).then((whole) => {
       const button = el("button", { type: "button", class: "more", onclick: () => copy(whole, button) }, "copy all of it");
       show(box, button, tree(JSON.parse(whole), undefined));
@@ -192,7 +192,7 @@ function record(view, signal) {
 function failed(view, signal) {
   const { failure } = view;
   const before = view.attempt ? folded("failures before this attempt", () => {
-    const box = el("div", null, el("p", { class: "quiet" }, "reading …"));
+    const box = el("div", null, el("p", { class: "quiet" }, "loading …"));
     get(["rollouts", view.run, view.task_index, view.rollout_index, "failures"], null, signal).then((found) => {
       const others = found.filter((one) => one.reason !== failure?.message);
       show(box, others.length ? others.map((one) => block(`${one.failure_class} at ${one.stage || "an unknown stage"}, ${time(one.at)}`, "output", plain(one.reason)))

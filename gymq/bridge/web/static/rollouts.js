@@ -52,7 +52,7 @@ class Table {
     this.menu = new ColumnMenu(() => this.draw());
     this.head = el("tr");
     this.body = el("tbody");
-    this.foot = el("div", { class: "pager", role: "status" }, el("span", { class: "quiet" }, "reading …"));
+    this.foot = el("div", { class: "pager", role: "status" }, el("span", { class: "quiet" }, "loading …"));
     this.node = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "rollouts" }, el("table", { class: "rollouts" }, el("thead", null, this.head), this.body));
     this.draw();
   }

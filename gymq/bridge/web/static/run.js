@@ -23,7 +23,7 @@ export async function runView(main, run, query, signal, live) {
     el("div", { class: "row" }, el("h1", null, run), state, el("span", { class: "push" }), actions.node),
     actions.notice, since, described.node, numbers);
   const tabs = el("nav", { class: "tabs", "aria-label": "parts of the run" });
-  const body = el("section", { class: "card" }, el("p", { class: "quiet" }, "reading …"));
+  const body = el("section", { class: "card" }, el("p", { class: "quiet" }, "loading …"));
   const hand = el("section", { class: "card", hidden: true });
   show(main, head, hand, el("div", { class: "tabbed" }, tabs, body));
   const rate = new Rate();

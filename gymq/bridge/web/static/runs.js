@@ -13,13 +13,13 @@ const FIRST_UP = ["run", "state"]; // columns that a first click sorts upwards
 export async function runsView(main, query, signal) {
   const wanted = { text: query.get("text") || "", with: query.get("with") || "", sort: query.get("sort") || "started", order: query.get("order") || "down", skip: Number(query.get("skip") || 0) };
   const here = (changed) => address([], { ...wanted, sort: wanted.sort === "started" ? "" : wanted.sort, order: wanted.order === "down" ? "" : wanted.order, skip: wanted.skip || "", ...changed });
-  const list = el("div", null, el("p", { class: "quiet" }, "reading …"));
-  const cluster = el("section", { class: "card" }, el("h2", null, "Workers"), el("p", { class: "quiet" }, "asking …"));
+  const list = el("div", null, el("p", { class: "quiet" }, "loading …"));
+  const cluster = el("section", { class: "card" }, el("h2", null, "Workers"), el("p", { class: "quiet" }, "loading …"));
   const search = el("input", { type: "search", value: wanted.text, placeholder: "name, tag or model", "aria-label": "name, tag or model" });
   const form = el("form", { class: "filters", role: "search", onsubmit: (event) => {
     event.preventDefault();
     location.hash = here({ text: search.value, skip: "" });
-  } }, search, el("button", { type: "submit" }, "find"));
+  } }, search, el("button", { type: "submit" }, "search"));
   const chosen = new Set(wanted.with ? wanted.with.split(",") : []);
   const compare = el("a", { class: "button" }, "compare");
   const marked = () => {
@@ -100,7 +100,7 @@ function pager(skip, total, here) {
 }
 
 function workersTable(workers, queues) {
-  if (!workers.length) return el("p", { class: "quiet" }, "no worker answers");
+  if (!workers.length) return el("p", { class: "quiet" }, "no workers responded");
   const most = Math.max(1, ...workers.map((worker) => worker.load));
   const waiting = {};
   for (const queue of queues) waiting[queue.agent] = (waiting[queue.agent] || 0) + queue.waiting;
