@@ -184,7 +184,7 @@ class KillableProcesses:
             future.cancel()
 
     def close(self) -> None:
-        """Kill what still runs."""
+        """Kill all processes that still run."""
         for limited in self._limited.values():
             limited.close()
         for future in list(self._futures):

@@ -31,7 +31,7 @@ NAME = "gymq view"
 async def run_viewer(
     files: Sequence[Path], host: str, port: int | None, nats: str | None, tokenizer: Path | None, log_level: str
 ) -> None:
-    """Show what is stored until Ctrl-C."""
+    """Serve the viewer, for stored runs or for the given files, until Ctrl-C."""
     logs.configure("view", log_level)
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     with until_interrupted():

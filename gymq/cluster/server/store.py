@@ -19,7 +19,7 @@ from gymq.cluster.server.errors import ServerError
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
 _GIVING_WAY_S = 15.0  # for a server that gives way to end
-_WANTED_S = 20.0  # how long a wish for the store is heeded
+_WANTED_S = 20.0  # how long a request for the store stays valid
 _MIN_FREE_BYTES = 64 << 20  # with less, streams freeze a moment after the start
 
 
@@ -158,7 +158,7 @@ class Store:
         return None
 
     def remove_record(self, server_name: str) -> None:
-        """Remove server.json if it speaks of this server."""
+        """Remove server.json if it describes this server."""
         record = self.read_record()
         if record and record.server_name == server_name:
             with self._checked():

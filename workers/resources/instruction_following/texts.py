@@ -103,7 +103,7 @@ def paragraphs(text: str) -> list[str]:
 
 
 def count_filled(parts: list[str]) -> int | None:
-    """The number of parts without an empty first or last one; None if another one is empty."""
+    """Return the number of parts without an empty first or last one; None if another one is empty."""
     inner = parts[1:-1]
     if not all(part.strip() for part in inner):
         return None

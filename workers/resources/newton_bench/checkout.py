@@ -34,7 +34,7 @@ class Checkout:
         self._timeout_s = timeout_s
 
     async def measured(self, processes: KillableProcesses, module: str, setting: dict[str, Any]) -> Any:
-        """Return what an experiment gives; `{"error": text}` if it fails.
+        """Return the measurements of an experiment; `{"error": text}` if it fails.
 
         Args:
             setting: noise level, difficulty, system and law version, and the experiment's arguments.

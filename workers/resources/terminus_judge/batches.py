@@ -40,7 +40,7 @@ class Terminus1(_Closed):
 
 
 class Terminus2(_Closed):
-    """What the second Terminus agent writes."""
+    """A batch in the format of the agent Terminus 2."""
 
     analysis: str
     plan: str
