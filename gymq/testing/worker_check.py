@@ -7,7 +7,7 @@ import importlib.util
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +29,12 @@ from gymq.resources import Resources
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.testing import Check, Harness, reply
+from gymq.testing.audited import UNDECIDED
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
+from gymq.testing.report import MAX_DETAILS, checked
 from gymq.workers import SHIPPED
 
 ROLLOUT_TIMEOUT_S = 120.0
-MOST_DETAILS = 20
-
-# A judge, or a service that runs elsewhere, has no mock here; the worker reported that as it should.
-_NOT_ITS_FAULT = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
 
 _EMPTY_REPLIES = {"an empty reply": reply(""), "no reply at all": reply()}
 
@@ -103,12 +101,10 @@ def _example_rows(source: WorkerSource, config: Config | None, rows: list[Exampl
                 problems.append(f"{where}: {error}")
     except (OptionsError, WorkerNotFound, JsonlError) as error:
         problems.append(str(error))
-    if problems:
-        return Check(name, "failed", f"{len(problems)} problems", problems[:MOST_DETAILS])
-    if not rows:
+    if not rows and not problems:
         return Check(name, "failed", f"{source.examples} has no rows")
     agents = sorted({row.agent for row in rows if row.agent is not None})
-    return Check(name, "ok", f"{len(rows)} rows" + (f" for {', '.join(agents)}" if agents else ""))
+    return checked(name, problems, f"{len(rows)} rows" + (f" for {', '.join(agents)}" if agents else ""))
 
 
 # In this process ------------------------------------------------------------------------------------------------------
@@ -133,9 +129,9 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
                         _sort_failure(f"{row.where}, {what}: ", error, problems, notes)
     except Exception as error:  # the worker's own start and stop, which may raise anything
         problems.append(f"it cannot be started: {type(error).__name__}: {error}")
-    details = [*sorted(notes), *(_shown_tool(schema) for schema in _schemas(source.cls))]
+    details = [*sorted(notes), *(_shown_tool(tool.schema()) for tool in source.cls.tools.values())]
     if problems:
-        return Check(name, "failed", f"{len(problems)} problems", [*problems[:MOST_DETAILS], *details])
+        return Check(name, "failed", f"{len(problems)} problems", [*problems[:MAX_DETAILS], *details])
     verdicts = (
         f"verified with empty replies, rewards up to {max(rewards):g}" if rewards else "no verdict on empty replies"
     )
@@ -148,11 +144,6 @@ def _sort_failure(where: str, error: RolloutError, problems: list[str], notes: s
         problems.append(where + error.message)
     else:
         notes.add(f"{error.failure_class}: {error.message}")
-
-
-def _schemas(cls: type[Resources[Any]]) -> Iterator[dict[str, Any]]:
-    for tool in cls.tools.values():
-        yield tool.schema()
 
 
 def _shown_tool(schema: dict[str, Any]) -> str:
@@ -192,7 +183,7 @@ async def _end_to_end(source: WorkerSource, config: Config) -> Check:
     mean = "" if progress.mean_reward is None else f", mean reward {progress.mean_reward:.2f}"
     summary = f"{progress.total} rollouts in {time.monotonic() - started:.0f} s{mean}"
     if problems:
-        return Check(name, "failed", f"{summary}, {len(problems)} failed", [*problems[:MOST_DETAILS], *notes])
+        return Check(name, "failed", f"{summary}, {len(problems)} failed", [*problems[:MAX_DETAILS], *notes])
     return Check(name, "ok", summary, notes)
 
 
@@ -204,7 +195,7 @@ def _failures(lines: JsonlFile) -> tuple[list[str], list[str]]:
         failure = msgspec.json.decode(line)
         failure_class = failure[FAILURE_CLASS]
         text = f"{failure_class} at {failure[FAILURE_STAGE]}: {failure[FAILURE_MESSAGE]}"
-        if failure_class in _NOT_ITS_FAULT:
+        if failure_class in UNDECIDED:  # a judge, or a service that runs elsewhere, has no mock here
             notes[f"{text} (not counted: the mock policy cannot judge)"] = None
         else:
             problems.append(text)
