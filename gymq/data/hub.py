@@ -22,6 +22,7 @@ import msgspec
 import yaml
 
 from gymq.data.jsonl import JsonlError, atomic_write
+from gymq.data.run_files import file_digest
 
 PREFIX = "hf:"
 CONVERTED = "refs/convert/parquet"
@@ -204,7 +205,7 @@ class _Api:
         size = str(blob.stat().st_size)
         if wanted is None or (mark.is_file() and mark.read_text() == size):
             return
-        actual = _sha256(blob) if file.sha256 else _git_sha1(blob)
+        actual = file_digest(blob) if file.sha256 else _git_sha1(blob)
         if actual != wanted:
             blob.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
@@ -328,11 +329,6 @@ def _front_matter(text: str) -> dict[str, Any]:
     except (yaml.YAMLError, ValueError, LookupError, AttributeError, RecursionError):  # of tags such as `!!int abc`
         return {}
     return head if isinstance(head, dict) else {}
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _git_sha1(path: Path) -> str:

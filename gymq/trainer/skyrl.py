@@ -73,10 +73,11 @@ class GymqGenerator:
         found: dict[int, Group] = {}
         for _ in range(TRIES):
             for size in sorted(set(sizes)):
+                complete = {index for index, group in found.items() if group.is_complete}
                 missing = [
                     example
                     for example, wanted in zip(examples, sizes, strict=True)
-                    if wanted == size and not _is_complete(found.get(example[TASK_INDEX]))
+                    if wanted == size and example[TASK_INDEX] not in complete
                 ]
                 options = self._options | {"num_samples": size, "urgent": not is_training}
                 async for group in self._training.run_rollouts(missing, **options):
@@ -87,10 +88,6 @@ class GymqGenerator:
                 text = f"no trajectory in {TRIES} tries: {failure.failure_class}: {failure.message}"
                 raise TrainerError(f"task {group.task_index} of run {self._training.run}: {text}")
         return [sample.record() for example in examples for sample in found[example[TASK_INDEX]].samples]
-
-
-def _is_complete(group: Group | None) -> bool:
-    return group is not None and group.is_complete
 
 
 def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:

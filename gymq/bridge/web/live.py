@@ -109,7 +109,8 @@ async def rollout_events(
                 return
             if task is None:
                 in_flight = await tasks_in_flight(context.bus, run, MAX_IN_FLIGHT)
-                task = next((one for one in in_flight if _is(one, task_index, rollout_index)), None)
+                key = (task_index, rollout_index)
+                task = next((one for one in in_flight if (one.task_index, one.rollout_index) == key), None)
                 is_shown = is_shown and task is None
             if task is None and not is_shown:
                 await _check_unfinished(views, run, task_index, rollout_index)
@@ -153,10 +154,6 @@ async def _check_unfinished(views: RunViews, run: str, task_index: int, rollout_
         return
     if is_done:
         raise not_found(f"run {run} has no task {task_index} rollout {rollout_index}: it has ended without it")
-
-
-def _is(task: Task, task_index: int, rollout_index: int) -> bool:
-    return (task.task_index, task.rollout_index) == (task_index, rollout_index)
 
 
 def _event(name: str, body: Any) -> bytes:
