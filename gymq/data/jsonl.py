@@ -71,6 +71,13 @@ class JsonlText:
         return iter(io.BytesIO(self.text))
 
 
+def numbered_lines(source: LineSource) -> Iterator[tuple[int, str, bytes]]:
+    """Yield the number of each line that is not blank, its place for messages, and the line."""
+    for number, line in enumerate(source, 1):
+        if not line.isspace():
+            yield number, f"{source.name}:{number}", line
+
+
 def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
     """Return the fields of the JSON object in a line, each as its raw JSON text.
 

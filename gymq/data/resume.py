@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from gymq.data.disk_index import DoneRollouts, FailedAttempts, TaskCounts
-from gymq.data.jsonl import LineSource, parse_object
+from gymq.data.jsonl import LineSource, numbered_lines, parse_object
 from gymq.data.rows import (
     ATTEMPT_INDEX,
     FAILURE_CLASS,
@@ -168,19 +168,16 @@ class Resume:
 
 def _failures(source: LineSource) -> Iterator[tuple[tuple[int, int], _FailureRow]]:
     """Yield the rows that are about a rollout, each with its key; blank lines are skipped."""
-    for number, line in enumerate(source, 1):
-        if line.isspace():
-            continue
-        row = decode_line(line, _FailureRow, f"{source.name}:{number}")
+    for _, where, line in numbered_lines(source):
+        row = decode_line(line, _FailureRow, where)
         if row.task_index is not None and row.rollout_index is not None:
             yield (row.task_index, row.rollout_index), row
 
 
 def _keys(source: LineSource) -> Iterator[tuple[int, RowKey]]:
     """Yield the line number and key of each row; blank lines are skipped."""
-    for number, line in enumerate(source, 1):
-        if not line.isspace():
-            yield number, decode_line(line, RowKey, f"{source.name}:{number}")
+    for number, where, line in numbered_lines(source):
+        yield number, decode_line(line, RowKey, where)
 
 
 def _stamped(row: MaterialisedRow, attempts: int) -> MaterialisedRow:

@@ -8,7 +8,7 @@ from typing import Annotated, TypeVar
 
 import msgspec
 
-from gymq.data.jsonl import JsonlError, LineSource, parse_object
+from gymq.data.jsonl import JsonlError, LineSource, numbered_lines, parse_object
 from gymq.errors import GymqError
 from gymq.protocol.subjects import MAX_INDEX as MAX_INDEX
 
@@ -76,10 +76,8 @@ def read_rows(source: LineSource) -> Iterator[MaterialisedRow]:
     Raises:
         RowError: a line is not a materialised row.
     """
-    for number, line in enumerate(source, 1):
-        if line.isspace():
-            continue
-        labels = decode_line(line, _Labels, f"{source.name}:{number}")
+    for number, where, line in numbered_lines(source):
+        labels = decode_line(line, _Labels, where)
         text = line.rstrip(b"\r\n")
         yield MaterialisedRow(number, labels.task_index, labels.rollout_index, labels.agent_ref.name, text)
 

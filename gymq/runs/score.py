@@ -6,13 +6,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gymq.data.disk_index import TemporaryDatabase
-from gymq.data.jsonl import JsonlFile, LineSource, atomic_write, parse_object
+from gymq.data.jsonl import JsonlFile, LineSource, atomic_write, numbered_lines, parse_object
 from gymq.data.rows import (
     AGENT_REF,
     RESULT_FIELDS,
@@ -161,15 +162,8 @@ class _Scoring:
 
     def _read(self) -> Iterator[tuple[str, bytes]]:
         """Yield the lines of the rollouts, each with its place for messages."""
-        source = rollout_lines(self._options.rollouts)
-        count = 0
-        for number, line in enumerate(source, 1):
-            if line.isspace():
-                continue
-            if self._options.limit is not None and count == self._options.limit:
-                return
-            count += 1
-            yield f"{source.name}:{number}", line.rstrip(b"\r\n")
+        for _, where, line in islice(numbered_lines(rollout_lines(self._options.rollouts)), self._options.limit):
+            yield where, line.rstrip(b"\r\n")
 
     def _entry(self, where: str, line: bytes) -> _Entry:
         head = decode_line(line, _Head, where)
@@ -225,10 +219,8 @@ class _Scoring:
 
 
 def _read_inputs(rows: _Rows, source: LineSource) -> None:
-    for number, line in enumerate(source, 1):
-        if not line.isspace():
-            key = decode_line(line, RowKey, f"{source.name}:{number}")
-            rows.add(key, _row_of(parse_object(line)))
+    for _, where, line in numbered_lines(source):
+        rows.add(decode_line(line, RowKey, where), _row_of(parse_object(line)))
 
 
 def _row_of(fields: dict[str, msgspec.Raw]) -> bytes:

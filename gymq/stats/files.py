@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 import msgspec
 
 from gymq.data.disk_index import TaskCounts, TemporaryDatabase
-from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
+from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, numbered_lines, parse_object
 from gymq.data.rows import (
     FAILURE_CLASS,
     FAILURE_SEQUENCE,
@@ -123,7 +123,7 @@ def read_statistics(
     with TaskCounts() as counts, _SortedLines() as inputs, _SortedLines() as results:
         if rows is not None or files.materialised.exists():
             _read_rows(rows or files.materialised, counts, inputs, with_text=report is not None)
-        for where, line in _lines(files.output):
+        for _, where, line in numbered_lines(JsonlFile(files.output)):
             result, fields, entry = _read_result(where, line, for_report=report is not None)
             key = (result.task_index, result.rollout_index)
             if entry is not None and not results.add(key, "", _encode(entry)):
@@ -137,7 +137,7 @@ def read_statistics(
                 answer=None if result.extracted_answer is None else str(result.extracted_answer),
                 numbers=numbers_of(fields, result.response.usage),
             )
-        for where, line in _lines(files.failures) if files.failures.exists() else ():
+        for _, where, line in numbered_lines(JsonlFile(files.failures)) if files.failures.exists() else ():
             failure = _decoded(_decode_failure, where, line)
             if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
                 continue  # a row of the input that was refused: of no rollout
@@ -180,13 +180,6 @@ class _SortedLines(TemporaryDatabase):
         """Yield key, agent and text, in the order of the keys."""
         for task, rollout, agent, text in self._database.execute("SELECT * FROM lines ORDER BY task, rollout"):
             yield (task, rollout), agent, text
-
-
-def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield the lines of a file with their places, without blank ones."""
-    for number, line in enumerate(JsonlFile(path), 1):
-        if not line.isspace():
-            yield f"{path}:{number}", line
 
 
 def _read_rows(path: Path, counts: TaskCounts, inputs: _SortedLines, *, with_text: bool) -> None:

@@ -21,7 +21,7 @@ from verifiers.v1.dialects import parse_message
 from gymq import responses
 from gymq.agent import Agent
 from gymq.agent_harness import AgentHarness
-from gymq.data.jsonl import JsonlFile, parse_object
+from gymq.data.jsonl import JsonlFile, numbered_lines, parse_object
 from gymq.data.rows import PARAMS, RowError
 from gymq.errors import GymqError
 from gymq.execution.loading import registry
@@ -92,10 +92,8 @@ class EnvironmentTaskset(vf.Taskset[EnvironmentTask, EnvironmentTasksetConfig]):
             if getattr(config, name) in ("", Path()):
                 raise TrainerError(f"the taskset needs `{name}`: --env.taskset.{name}")
         played_by = {name: getattr(config, name) for name in PLAYED_BY}
-        for number, line in enumerate(JsonlFile(config.rows), 1):
-            if line.isspace():
-                continue
-            prompt = _prompt(line, f"{config.rows}:{number}")
+        for _, where, line in numbered_lines(JsonlFile(config.rows)):
+            prompt = _prompt(line, where)
             yield EnvironmentTask(EnvironmentData(prompt=prompt, row=line.decode().strip(), **played_by), config.task)
 
 

@@ -20,7 +20,7 @@ from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block
 from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX
-from gymq.data.jsonl import atomic_write, parse_object
+from gymq.data.jsonl import atomic_write, numbered_lines, parse_object
 from gymq.data.prompt import RowPrompt
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.token_counts import token_counter
@@ -182,9 +182,7 @@ def show_rows(dataset: Dataset, count: int) -> None:
     fields: dict[str, int] = {}
     first: list[bytes] = []
     total = 0
-    for line in dataset:
-        if line.isspace():
-            continue
+    for _, _, line in numbered_lines(dataset):
         total += 1
         for field in parse_object(line):
             fields[field] = fields.get(field, 0) + 1
@@ -209,5 +207,5 @@ async def prepare_data(
             print(file)
         return
     file = await prepare(_block_named(name, sources, overrides), with_network=with_network, again=again)
-    count = sum(not line.isspace() for line in Dataset(file))
+    count = sum(1 for _ in numbered_lines(Dataset(file)))
     print(f"{count:,} rows in {file}")

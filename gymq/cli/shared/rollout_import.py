@@ -16,7 +16,7 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.errors import UsageError
 from gymq.config import record_options
-from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
+from gymq.data.jsonl import JsonlError, JsonlFile, numbered_lines, parse_object
 from gymq.data.rows import (
     AGENT_REF,
     ATTEMPT_INDEX,
@@ -142,11 +142,7 @@ def _located(sources: list[Path], found: Imported) -> Iterator[tuple[str, dict[s
     tasks: dict[bytes, int] = {}
     repeats: Counter[int] = Counter()
     for path in sources:
-        source = rollout_lines(path)
-        for number, text in enumerate(source, 1):
-            if text.isspace():
-                continue
-            where = f"{source.name}:{number}"
+        for _, where, text in numbered_lines(rollout_lines(path)):
             try:
                 members = parse_object(text)
                 at = _indices(members)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gymq import responses
-from gymq.data.jsonl import JsonlFile, LineSource
+from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.run_files import RunFiles
@@ -142,7 +142,7 @@ def load(path: str | Path, *, pass_threshold: float = PASS_THRESHOLD) -> RunResu
 
 def _records(lines: LineSource) -> Iterator[dict[str, Any]]:
     decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return (decode(line) for line in lines if not line.isspace())
+    return (decode(line) for _, _, line in numbered_lines(lines))
 
 
 def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
