@@ -2,16 +2,18 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue import task_queue
+from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import QueueClient
-from gymq.bus.queue.steering import steer
+from gymq.bus.queue.steering import read_steering, steer
 from gymq.bus.queue.task_queue import TaskQueue
+from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Priority, Task
@@ -19,6 +21,9 @@ from gymq.protocol.subjects import TaskQueueName
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 from .conftest import Connect
+
+Kill = Callable[[], Awaitable[None]]
+AT_ONCE = 1000  # tasks that are submitted at the same time
 
 
 async def queue_tasks(bus: Bus, run: str, num_tasks: int) -> None:
@@ -156,10 +161,11 @@ async def submit(bus: Bus, run: str, agent: str, count: int, *, urgent: bool = F
     """Put tasks into a queue, and wait until it is open."""
     queue = TaskQueueName("urgent" if urgent else "tasks", run, agent)
     client = QueueClient(bus)
-    async with asyncio.TaskGroup() as group:
-        for number in range(count):
-            task = Task(run=run, task_index=number, rollout_index=0, agent=agent, row=b"{}", timeout_s=60.0)
-            group.create_task(client.submit(task, urgent=urgent))
+    for first in range(0, count, AT_ONCE):
+        async with asyncio.TaskGroup() as group:
+            for number in range(first, min(first + AT_ONCE, count)):
+                task = Task(run=run, task_index=number, rollout_index=0, agent=agent, row=b"{}", timeout_s=60.0)
+                group.create_task(client.submit(task, urgent=urgent))
     await until_answer(lambda: streams.queues(bus.js), lambda names: queue.consumer in names)
 
 
@@ -224,9 +230,11 @@ async def test_a_run_that_becomes_urgent_goes_first(bus: Bus, run: str, agents: 
     assert (await agents.work(20))[other] >= 19
 
 
-async def test_a_run_does_not_wait_behind_the_tasks_of_another(bus: Bus, run: str, agents: Agents) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("queued", [5000, pytest.param(streams.MAX_WAITING_TASKS, marks=pytest.mark.nightly)])
+async def test_a_run_does_not_wait_behind_the_tasks_of_another(bus: Bus, run: str, agents: Agents, queued: int) -> None:
     many, few = f"{run}-many", f"{run}-few"
-    await submit(bus, many, run, 5000)
+    await submit(bus, many, run, queued)
     queue = await agents.start(4)
     await until(lambda: queue.load == 4)
     await submit(bus, few, run, 2)
@@ -263,6 +271,22 @@ async def test_a_pause_and_shares_survive_the_agent(bus: Bus, run: str, agents: 
     queue = await agents.start(4)
     await until(lambda: queue.load == 4)
     assert await agents.work(20) == {other: 20}
+
+
+async def test_a_pause_a_share_and_a_cancellation_survive_the_server(
+    own_server: EmbeddedServer, own_bus: Bus, kill_server: Kill, connect: Connect, run: str
+) -> None:
+    await steer(own_bus, run, paused=True, share=4.0)
+    await QueueClient(own_bus).cancel(f"{run}-cancelled")
+    await kill_server()
+    await own_server.start()
+    bus = await connect(own_server.url)
+    steering = await read_steering(bus, run)
+    assert steering is not None
+    assert (steering.paused, steering.share) == (True, 4.0)
+    cancellations = Cancellations(bus, lambda run, task: None)
+    await cancellations.start()
+    await until(lambda: (f"{run}-cancelled", 0) in cancellations)
 
 
 async def test_never_more_of_a_run_is_in_flight_than_its_limit(bus: Bus, run: str, agents: Agents) -> None:
