@@ -173,7 +173,7 @@ WITH_VLLM := tests/vllm workers/models/local_vllm_model \
 	tests/trainer/test_ray.py tests/trainer/test_nemo_rl.py tests/trainer/test_train_tiny.py
 
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest -W default -m "not nightly" $(WITH_VLLM)
+	$(BIN_VLLM)/python -m pytest -W default -m "not nightly" $(WITH_VLLM) tests/trainer/test_own_training.py
 
 nightly-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest -W default -m nightly $(WITH_VLLM)

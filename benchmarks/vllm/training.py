@@ -177,7 +177,15 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
     parser.add_argument("--ahead", type=int, default=1, help="steps whose rollouts are made ahead, as in train_tiny")
     given = parser.parse_args()
-    fixed = {"seed": 0, "learning_rate": 0.0, "varied": False, "processes": 1, "rollouts": 10**9, "nats": None}
+    fixed = {
+        "seed": 0,
+        "tasks": 0,
+        "learning_rate": 0.0,
+        "varied": False,
+        "processes": 1,
+        "rollouts": 10**9,
+        "nats": None,
+    }
     given = argparse.Namespace(**vars(given), **fixed, evaluation_samples=4, evaluation_draws=0)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")  # calls of tools that cannot be read are errors there
     found: dict[str, list[Rate]] = {side: [] for side in SIDES}

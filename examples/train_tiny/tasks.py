@@ -49,6 +49,12 @@ class Tasks:
         self._chance.seed(count)
         yield from self.draw(count)
 
+    def to_train_on(self, num_distinct: int) -> Iterator[Row]:
+        """Tasks to train on, without an end: so many again and again; with 0, always others."""
+        if num_distinct:
+            return itertools.cycle(list(self.draw(num_distinct)))
+        return (task for _ in itertools.count() for task in self.draw(1))
+
     def draw(self, count: int) -> Iterator[Row]:
         """So many tasks to train on."""
         for _ in range(count):

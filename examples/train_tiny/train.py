@@ -21,6 +21,7 @@ from collections import defaultdict, deque
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,6 @@ class Training:
         self._run = run
         self._rank = rank  # which of the processes this is; the first one pushes, evaluates and saves
         self._given = given
-        self._tasks = Tasks(given.seed)
         self._model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32).eval()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=given.learning_rate, weight_decay=0.0)
         self._result = Result()
@@ -114,8 +114,9 @@ class Training:
         """The batches of the steps that are left, each submitted as many steps ahead as there may be."""
         waiting: deque[AsyncIterable[Group]] = deque()
         num_tasks = self._given.prompts * (CANDIDATES if self._given.varied else 1)
+        to_train_on = Tasks(self._given.seed).to_train_on(self._given.tasks)
         for step in range(1, self._given.steps + 1):
-            tasks = list(self._tasks.draw(num_tasks))  # those of earlier steps too: the order stays the same
+            tasks = list(islice(to_train_on, num_tasks))  # those of earlier steps too: the order stays the same
             if step > done_before:
                 waiting.append(self._roll_out(tasks, step))
             if len(waiting) > self._given.ahead:
@@ -264,6 +265,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--prompts", type=int, default=32, help="tasks of a step")
     parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
+    parser.add_argument("--tasks", type=int, default=0, help="train on so many, again and again; 0: always on others")
     parser.add_argument("--ahead", type=int, help="steps whose rollouts are made ahead: updates they may be old; 1")
     parser.add_argument("--varied", action="store_true", help="train on groups that vary only; not with --ahead")
     parser.add_argument("--rollouts", type=int, default=10**9, help="end after the step in which so many were made")
@@ -275,6 +277,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--output", type=Path, default=Path("runs") / time.strftime("train-tiny-%Y%m%d-%H%M%S"))
     given: Any = parser.parse_args()
+    if given.tasks < 0:
+        parser.error(f"--tasks {given.tasks}: train on so many tasks, or on new ones in each step with 0")
     if given.steps < 1 or given.prompts < 1 or given.samples < 2:
         parser.error("at least one step, one task and two samples of it are needed")
     if not 1 <= given.processes <= given.prompts:

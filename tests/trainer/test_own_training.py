@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,29 @@ from .training import RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_c
 
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-trainers` installs it")
 
-STEPS, PROMPTS, GROUP = 40, 24, 8
-AHEAD, LEARNING_RATE = 4, 4e-4
 TASKS_OF_A_STEP = 10_000  # indices, in examples/train_tiny/train.py
-KILLED_WORKER_AT, KILLED_TRAINER_AT = 6, 12
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A training, and the steps after which an agent and the trainer are killed."""
+
+    steps: int
+    prompts: int
+    tasks: int  # 0: always others
+    ahead: int
+    learning_rate: float
+    killed_worker_at: int
+    killed_trainer_at: int
+    samples: int = 8
+
+    def arguments(self) -> list[str]:
+        of_command = ("steps", "prompts", "tasks", "ahead", "learning_rate", "samples")
+        return [text for name in of_command for text in (f"--{name.replace('_', '-')}", str(getattr(self, name)))]
+
+
+SMALL = Settings(20, 12, tasks=24, ahead=2, learning_rate=1e-3, killed_worker_at=4, killed_trainer_at=8)
+LARGE = Settings(40, 24, tasks=0, ahead=4, learning_rate=4e-4, killed_worker_at=6, killed_trainer_at=12)
 
 pytestmark = pytest.mark.vllm
 
@@ -24,27 +44,29 @@ class OwnTrainer(Trainer):
 
 
 @pytest.mark.timeout(3600)
-async def test_two_processes_learn_from_rollouts_of_older_policies_and_survive_deaths(tmp_path: Path) -> None:
+@pytest.mark.parametrize("given", [SMALL, pytest.param(LARGE, marks=pytest.mark.nightly)], ids=["small", "large"])
+async def test_two_processes_learn_from_rollouts_of_older_policies_and_survive_deaths(
+    tmp_path: Path, given: Settings
+) -> None:
     async with tiny_cluster(tmp_path / "cluster") as cluster:
-        settings = {"nats": cluster.url, "processes": 2, "ahead": AHEAD, "learning-rate": LEARNING_RATE}
-        sizes = {"steps": STEPS, "prompts": PROMPTS, "samples": GROUP}
-        arguments = [text for name, value in (settings | sizes).items() for text in (f"--{name}", str(value))]
+        arguments = ["--nats", cluster.url, "--processes", "2", "--evaluation-samples", "2", *given.arguments()]
         trainer = OwnTrainer(sys.executable, "train_tiny/train.py", tmp_path / "own", *arguments)
         await trainer.start()
         try:
-            await trainer.until_step(KILLED_WORKER_AT)
+            await trainer.until_step(given.killed_worker_at)
             kill_worker(cluster, "math_with_judge_simple_agent")
-            await trainer.until_step(KILLED_TRAINER_AT)
+            await trainer.until_step(given.killed_trainer_at)
             await trainer.kill()
             await trainer.start()
             rewards = await trainer.until_ended()
         finally:
             await trainer.kill()
         samples = await samples_of(cluster.url, "train-tiny")
-    events = {"worker killed": KILLED_WORKER_AT, "trainer killed": KILLED_TRAINER_AT}
-    draw("own", rewards, events, tmp_path)
-    assert len(rewards) == STEPS
-    trained = {task: count for task, count in samples.items() if 1 <= task // TASKS_OF_A_STEP <= STEPS}
-    assert max(trained.values()) == GROUP  # none was made twice
-    assert len(trained) == STEPS * PROMPTS
+    if given is LARGE:
+        events = {"worker killed": given.killed_worker_at, "trainer killed": given.killed_trainer_at}
+        draw("own", rewards, events, tmp_path)
+    assert len(rewards) == given.steps
+    trained = {task: count for task, count in samples.items() if 1 <= task // TASKS_OF_A_STEP <= given.steps}
+    assert max(trained.values()) == given.samples  # none was made twice
+    assert len(trained) == given.steps * given.prompts
     assert rise(rewards) >= RISE, rewards

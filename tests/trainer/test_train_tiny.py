@@ -19,31 +19,43 @@ from rich.console import Console
 from gymq.protocol.messages import VerifiedRollout
 from gymq.trainer.groups import Group, Sample
 
+from .training import RISE, rise
+
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-vllm` installs it")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here; `make test-vllm` installs it")
 
 pytestmark = pytest.mark.vllm
 
 TRAIN = Path(__file__).parents[2] / "examples" / "train_tiny" / "train.py"
-STEPS = 40
+AT_NIGHT = pytest.mark.nightly
 
 
-@pytest.mark.timeout(1500)
-def test_the_reward_rises_on_tasks_that_were_trained_on_and_on_others(tmp_path: Path) -> None:
-    output = tmp_path / "run"
-    command = [sys.executable, str(TRAIN), "--steps", str(STEPS), "--prompts", "24", "--output", str(output)]
+def trained(output: Path, *arguments: object) -> tuple[dict[str, Any], str]:
+    """The result of a training, and what it printed."""
+    command = [sys.executable, str(TRAIN), "--output", str(output), *map(str, arguments)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    result = json.loads((output / "result.json").read_text())
+    return json.loads((output / "result.json").read_text()), done.stdout
+
+
+@pytest.mark.timeout(900)
+def test_the_reward_rises_on_tasks_that_are_trained_on_again_and_again(tmp_path: Path) -> None:
+    steps = 20
+    sizes = ("--steps", steps, "--prompts", 12, "--tasks", 24, "--evaluation-samples", 2)
+    result, printed = trained(tmp_path, *sizes)
+    assert len(result["rewards"]) == steps
+    assert rise(result["rewards"]) >= RISE, result
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert f"engine on step-{steps}" in printed
+
+
+@AT_NIGHT
+@pytest.mark.timeout(1500)
+def test_the_reward_rises_on_tasks_that_were_trained_on_and_on_others(tmp_path: Path) -> None:
+    result, _ = trained(tmp_path, "--steps", 40, "--prompts", 24)
     rewards = result["rewards"]
-    assert len(rewards) == STEPS
     assert statistics.fmean(rewards[-10:]) > statistics.fmean(rewards[:10]) + 0.1
     assert statistics.fmean(result["after"].values()) > statistics.fmean(result["before"].values())
-    assert (output / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert f"engine on step-{STEPS}" in done.stdout
-
-
-AT_NIGHT = pytest.mark.nightly
 
 
 @pytest.mark.parametrize(
@@ -51,6 +63,7 @@ AT_NIGHT = pytest.mark.nightly
     [
         (["--output", "."], "has a finished training"),
         pytest.param(["--samples", "1"], "two samples", marks=AT_NIGHT),
+        pytest.param(["--tasks", "-1"], "--tasks -1: train on so many tasks", marks=AT_NIGHT),
         pytest.param(["--ahead", "-1"], "0 or more steps ahead", marks=AT_NIGHT),
         pytest.param(["--processes", "33"], "there are 1 to 32", marks=AT_NIGHT),
     ],
@@ -131,7 +144,7 @@ async def test_a_resumed_training_counts_the_rollouts_of_the_step_that_was_broke
     async def train(name: str, run: StoredRollouts) -> Any:
         output = tmp_path / name
         output.mkdir(exist_ok=True)
-        others = {"seed": 0, "learning_rate": 0.0, "varied": True, "ahead": 0, "processes": 1}
+        others = {"seed": 0, "tasks": 0, "learning_rate": 0.0, "varied": True, "ahead": 0, "processes": 1}
         given = argparse.Namespace(**sizes, **others, output=output)
         return await example.Training(run, given, 0).train(Console(quiet=True))
 
