@@ -157,7 +157,7 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(BIN_VLLM)/python -m pip install --quiet $(UV)
 	$(call install_into,$(VENV_VLLM),--no-deps --requirement $(VLLM_PINS))
 	$(call install_into,$(VENV_VLLM),--constraint $(VLLM_PINS) --editable '.[$(WITH_ENGINE)]' \
-		psutil pytest pytest-asyncio pytest-timeout)
+		psutil pytest pytest-asyncio pytest-timeout pytest-xdist)
 	@echo 'compiling what an engine imports'
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import gymq.workers.models.local_vllm_model.engine, \
 		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
@@ -168,12 +168,13 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 	@touch $@
 
 # What needs an engine, torch or Ray; the other tests of tests/trainer are in `make unit`. Engines and trainers warn much
-# of themselves.
+# of themselves. While one process of tests starts an engine, which takes a core for half a minute, the other one works.
 WITH_VLLM := tests/vllm workers/models/local_vllm_model \
 	tests/trainer/test_ray.py tests/trainer/test_nemo_rl.py tests/trainer/test_train_tiny.py
 
 test-vllm: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python -m pytest -W default -m "not nightly" $(WITH_VLLM) tests/trainer/test_own_training.py
+	$(BIN_VLLM)/python -m pytest -W default -m "not nightly" --numprocesses 2 --dist loadgroup --no-loadscope-reorder \
+		tests/trainer/test_own_training.py $(WITH_VLLM)
 
 nightly-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest -W default -m nightly $(WITH_VLLM)

@@ -15,8 +15,19 @@ from .tiny_policy import ON_CPU, POLICY, options
 
 HERE = Path(__file__).parent
 
+# Files whose tests stay in one process with `--dist loadgroup`; another file stays in one of its own.
+TOGETHER = {
+    "test_engine.py": "engine",
+    "test_parallel.py": "engine",
+    "test_weights.py": "engine",
+    "test_ray.py": "Ray",
+}
 
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(TOGETHER.get(item.path.name, str(item.path))))
     if importlib.util.find_spec("vllm") is not None:
         return
     for item in items:
