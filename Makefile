@@ -207,6 +207,7 @@ test-hubs: $(VENV_HUBS)/installed $(VENV_VERIFIERS)/installed-games
 		workers/resources/openenv workers/models/litellm_model
 	GYMQ_REQUIRE_HUBS=1 $(VENV_HUBS)/bin/python -m pytest -W default workers/resources/inspect_ai tests/hubs/test_inspect_tasks.py
 	$(BIN_VERIFIERS)/python -m pytest -W default tests/hubs/test_verifiers_tasksets.py
+	GYMQ_REQUIRE_HUBS=1 $(BIN)/python -m pytest tests/hubs/test_mcp_servers.py
 
 VENV_TRL ?= .venv-trl
 BIN_TRL := $(VENV_TRL)/bin
