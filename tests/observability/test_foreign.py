@@ -249,6 +249,14 @@ def test_a_trace_of_verifiers_that_cannot_be_read_is_named(tmp_path: Path, nodes
         read(path)
 
 
+@pytest.mark.parametrize("form", ["verifiers", "verifiers-traces", "atif"])
+def test_the_agent_and_the_fields_of_a_row_come_back(form: TrajectoryForm, tmp_path: Path) -> None:
+    task = {"options": [{"A": "desk"}], "expected_answer": "A", "agent_ref": {"name": "finder"}}
+    row = {"responses_create_params": {"input": PROMPT}, **task}
+    (found,) = read(written(tmp_path, form, rollout(row=json.dumps(row).encode())))
+    assert {name: found[name] for name in task} == task
+
+
 def test_completions_that_are_texts_are_read(tmp_path: Path) -> None:
     (tmp_path / "results.jsonl").write_text(
         json.dumps({"prompt": "2 + 2?", "completion": "4", "reward": 1, "answer": "4", "task": "sums"}) + "\n"

@@ -54,7 +54,7 @@ def read_verifiers(value: Mapping[str, Any], where: str, index: int, repeats: di
         prompt=asked,
         output=said,
         reward=number(value.get("reward")),
-        row={name: value[name] for name in value if name in _OF_THE_TASK},
+        row=as_object(value.get("info")) | {name: value[name] for name in value if name in _OF_THE_TASK},
         verdict={name: value[name] for name in value if name not in _OF_THE_RESULT | _OF_THE_TASK},
         why_not="" if error is None else str(error),
         usage=usage_of(usage.get("input_tokens"), usage.get("output_tokens")),

@@ -203,11 +203,12 @@ def _rollout(
     parts = [(number(reward.get("score")), number(reward.get("weight", 1.0))) for reward in rewards]
     errors = [*(trace.get("errors") or ()), *(episode.get("errors") or ())]
     is_scored = bool(parts) and trace.get("ok", True) is not False
-    agent = str(as_object(trace.get("agent")).get("name") or "")
+    played_by = (as_object(episode.get("env")).get("id"), as_object(trace.get("agent")).get("name"))
+    agent = as_object(_sent_row(data).get(AGENT_REF)).get("name") or "-".join(str(name) for name in played_by if name)
     return ForeignRollout(
         task_index=task,
         rollout_index=repeats[task],
-        agent="-".join(filter(None, (str(as_object(episode.get("env")).get("id") or ""), agent))),
+        agent=str(agent),
         prompt=prompt,
         output=output,
         reward=sum(score * weight for score, weight in parts if score is not None and weight is not None)
@@ -224,17 +225,19 @@ def _rollout(
     )
 
 
+def _sent_row(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row that a task of gymq is; nothing for a task of another program."""
+    try:
+        return as_object(json.loads(data["row"]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+
+
 def _row_of(data: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a task that a verifier may read: of one of gymq, its row's."""
-    own = {name: value for name, value in data.items() if name not in _OF_EVERY_TASK}
-    if isinstance(own.get("row"), str):
-        try:
-            row = json.loads(own["row"])
-        except (ValueError, RecursionError):
-            return own
-        if isinstance(row, dict):
-            return {name: value for name, value in row.items() if name not in (AGENT_REF, PARAMS)}
-    return own
+    if row := _sent_row(data):
+        return {name: value for name, value in row.items() if name not in (AGENT_REF, PARAMS)}
+    return {name: value for name, value in data.items() if name not in _OF_EVERY_TASK}
 
 
 def _conversation(nodes: Sequence[Any], where: str) -> list[Mapping[str, Any]]:
