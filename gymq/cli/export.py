@@ -81,9 +81,11 @@ def export(
             raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
         if output.exists():
             raise UsageError(f"{output} already exists")
-        if len(forms) > 1 or (forms and output.suffix != JSONL):
-            given = " and ".join(f"--{name}" for name in forms)
-            raise UsageError(f"{given}: give one, not both, with an --output that ends in {JSONL}")
+        given = " and ".join(f"--{name}" for name in forms)
+        if len(forms) > 1:
+            raise UsageError(f"{given}: give one, not both; each needs an --output of its own")
+        if forms and output.suffix != JSONL:
+            raise UsageError(f"{output}: with {given} the name must end in {JSONL}")
         if trajectory is not None:
             return asyncio.run(export_trajectories(run, output, nats, trajectory))
         if sft or dpo:

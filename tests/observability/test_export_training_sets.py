@@ -100,11 +100,32 @@ async def test_the_command_writes_a_stored_run(
     assert "1 rollouts are masked or have no chat form" in printed.err
 
 
+async def test_where_nothing_passes_it_says_why_the_set_is_empty(
+    web: Web, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gymq.cli.actions.export import export_training_set
+
+    await web.store(rollout(run, 0, reward=0.5), rollout(run, 0, 1, reward=0.0), failure(run, 1))
+    assert await export_training_set(run, tmp_path / "sft.jsonl", web.world.url, "sft", 1.0) == 0
+    assert capsys.readouterr().err == (
+        "gymq: 0 of 2 rewards are 1 or more; an example needs one, and --min-reward changes the limit\n"
+    )
+
+
+def test_settings_of_the_request_that_chat_lacks_are_not_spoken_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    params = {"input": "Name a gas.", "truncation": "auto", "tool_choice": "required", "tools": []}
+    examples, _ = written(tmp_path, "sft", rollout("r", 0, row={"responses_create_params": params}))
+    assert (len(examples), caplog.messages) == (1, [])
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"sft": True, "dpo": True, "output": Path("x.jsonl")}, "not both"),
-        ({"sft": True, "output": Path("x.parquet")}, r"ends in \.jsonl"),
+        ({"sft": True, "output": Path("x.parquet")}, r"x\.parquet: with --sft the name must end in \.jsonl"),
         ({"dpo": True, "wandb": "p"}, r"need --output FILE\.jsonl"),
     ],
 )

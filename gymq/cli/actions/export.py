@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
@@ -29,6 +30,7 @@ from gymq.runs.stored_runs import Runs
 PARQUET = ".parquet"
 JSONL = ".jsonl"
 Connect = Callable[[], WandbRun | MlflowRun]
+FileT = TypeVar("FileT", bound=ConvertedFile)
 
 
 async def export_file(run: str, output: Path, nats: str | None, token_ids: TokenForm) -> int:
@@ -44,17 +46,23 @@ async def export_file(run: str, output: Path, nats: str | None, token_ids: Token
 
 async def export_training_set(run: str, output: Path, nats: str | None, form: TrainingSet, min_reward: float) -> int:
     made, why = "examples", "are masked or have no chat form"
-    return await _convert(run, output, nats, lambda: TrainingSetFile(output, form, min_reward), made, why)
+    file = await _convert(run, output, nats, lambda: TrainingSetFile(output, form, min_reward), made, why)
+    if not file.num_written:
+        counted = f"{file.num_passed:,} of {file.num_rewarded:,} rewards are {min_reward:g} or more"
+        needs = "an example needs one" if form == "sft" else "a pair needs one that is, and one of its task that is not"
+        print(f"gymq: {counted}; {needs}, and --min-reward changes the limit", file=sys.stderr)
+    return 0
 
 
 async def export_trajectories(run: str, output: Path, nats: str | None, form: TrajectoryForm) -> int:
     made, why = "trajectories", "have no such form"
-    return await _convert(run, output, nats, lambda: TrajectoryFile(output, form), made, why)
+    await _convert(run, output, nats, lambda: TrajectoryFile(output, form), made, why)
+    return 0
 
 
 async def _convert(
-    run: str, output: Path, nats: str | None, new_file: Callable[[], ConvertedFile], made: str, why_left_out: str
-) -> int:
+    run: str, output: Path, nats: str | None, new_file: Callable[[], FileT], made: str, why_left_out: str
+) -> FileT:
     count = 0
     async with _stored(run, nats) as (_, outcomes):
         with new_file() as file:
@@ -64,7 +72,7 @@ async def _convert(
     print(f"{file.num_written:,} {made} of {count:,} outcomes of {run} in {output}")
     if file.num_left_out:
         print(f"gymq: {file.num_left_out:,} rollouts {why_left_out} and are left out", file=sys.stderr)
-    return 0
+    return file
 
 
 def publish(run: str, connect: Connect, nats: str | None) -> int:

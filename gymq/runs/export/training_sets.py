@@ -31,6 +31,8 @@ class TrainingSetFile(ConvertedFile):
     Attributes:
         num_written: examples so far.
         num_left_out: rollouts that have no chat form, or whose verdict masks them.
+        num_passed: rollouts with a reward of `min_reward` or more.
+        num_rewarded: rollouts with a reward.
     """
 
     def __init__(self, output: Path, form: TrainingSet, min_reward: float = PASS_THRESHOLD) -> None:
@@ -42,6 +44,7 @@ class TrainingSetFile(ConvertedFile):
         super().__init__(output)
         self._form = form
         self._min_reward = min_reward
+        self.num_passed = self.num_rewarded = 0
         # By task: the completions that wait, all of one side, and whether they passed.
         self._waiting: dict[int, tuple[bool, list[bytes]]] = {}
 
@@ -50,6 +53,8 @@ class TrainingSetFile(ConvertedFile):
         if not isinstance(outcome, VerifiedRollout):
             return
         passed = outcome.reward >= self._min_reward
+        self.num_rewarded += 1
+        self.num_passed += passed
         if self._form == "sft" and not passed:
             return
         try:
@@ -92,7 +97,8 @@ class _Example:
         row: dict[str, Any] = msgspec.json.decode(outcome.row) if parse_object(outcome.row) else {}
         params = params_of(row, outcome.verdict)
         tools = [tool for tool in params.get("tools") or () if isinstance(tool, dict)]
-        asked = responses_to_chat({"input": [], **params, "tools": tools, "tool_choice": None})
+        said: dict[str, Any] = {name: params[name] for name in ("input", "instructions") if name in params}
+        asked = responses_to_chat({"input": [], **said, "tools": tools})
         self.prompt = [plain_message(message) for message in asked["messages"]]
         self.tools = {"tools": asked["tools"]} if "tools" in asked else {}
         answered = responses_to_chat({"input": outcome.response["output"]})
