@@ -76,6 +76,20 @@ def refused(called: Called, folder: Path) -> str:
 # Files ----------------------------------------------------------------------------------------------------------------
 
 
+def test_a_configuration_without_a_policy_says_how_to_add_one(gymq: Command, folder: Path) -> None:
+    refused = gymq("collect", "-c", "workers/resources/mcqa/config.yaml", "-i", "rows.jsonl", "-o", "out.jsonl")
+    assert refused.status == 2
+    said = (
+        "--model-url and --model add policy_model, --config workers/models/simulated_model/config.yaml adds a simulated"
+    )
+    assert said in " ".join(refused.err.split())
+
+
+def test_a_folder_without_benchmarks_is_named(gymq: Command, folder: Path) -> None:
+    refused = gymq("collect", "--benchmark", "sums", "--search-dir", "nowhere")
+    assert (refused.status, refused.err) == (2, "gymq: --search-dir nowhere: there is no folder benchmarks/ in it\n")
+
+
 def test_a_missing_input_is_refused_before_a_cluster_starts(gymq: Command, folder: Path) -> None:
     (folder / "rows.jsonl").unlink()
     assert "input file rows.jsonl not found" in refused(collect(gymq), folder)

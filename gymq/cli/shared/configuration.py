@@ -23,7 +23,7 @@ from gymq.config.assembled import (
     policy_values,
 )
 from gymq.config.benchmarks import find_benchmark
-from gymq.config.errors import did_you_mean
+from gymq.config.errors import ConfigError, UnknownInstances, did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
@@ -89,7 +89,7 @@ def read_config(
         if simulated:
             say(f"no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used")
     else:
-        settings = load(files, added, initial=initial, extra_roots=roots)
+        settings = _load(files, added)
     num_given = len(added)
     if with_judges:
         judges = _judges(settings, given=sources.judge_url is not None, hint=judge_hint)
@@ -112,6 +112,21 @@ def _played_by(file: str) -> str:
         return find_class("resources", file).played_by
     except WorkerNotFound:
         return Resources.played_by  # what is wrong with the file is said when its instance is checked
+
+
+def _load(files: Sequence[str], overrides: Sequence[str | Override]) -> Config:
+    """Load a configuration.
+
+    Raises:
+        ConfigError: it is wrong; where it lacks the policy, the message says how to add one.
+    """
+    try:
+        return load(files, overrides)
+    except UnknownInstances as error:
+        if POLICY not in error.names:
+            raise
+        added = f"--config workers/models/{SIMULATED_MODEL}/config.yaml adds a simulated one"
+        raise ConfigError(f"{error}; --model-url and --model add {POLICY}, {added}") from None
 
 
 def _check_sources(given: WorkerSources) -> None:
