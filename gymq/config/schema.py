@@ -91,7 +91,7 @@ class _Dataset(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> "_Dataset":
         if self.type != "example" and self.license is None:
-            raise ValueError(f"a {self.type} data set needs a license")
+            raise ValueError(f"a {self.type} data set needs a license, such as `license: Apache 2.0`")
         if self.source and (self.gitlab_identifier or self.huggingface_identifier):
             raise ValueError("source excludes gitlab_identifier and huggingface_identifier")
         return self

@@ -203,3 +203,17 @@ def test_what_a_script_makes_is_checked(sums: Callable[[str], Path], gymq: Comma
     done = gymq("data", "prepare", "sums")
     assert (done.status, problem in done.err) == (2, True), done.err
     assert not file.exists()
+
+
+def test_rows_that_cannot_be_shown_cost_a_sentence_with_their_place(tmp_path: Path, gymq: Command) -> None:
+    rows, config = tmp_path / "rows.jsonl", tmp_path / "config.yaml"
+    rows.write_text('{"expected_answer": "A"}\n{"broken\n')
+    shown = gymq("data", "show", rows)
+    assert (shown.status, shown.err.startswith(f"gymq: {rows}:2: the line is not valid JSON")) == (2, True), shown.err
+    block = f"{{name: sums, type: example, jsonl_fpath: {tmp_path}/none.jsonl}}"
+    config.write_text(
+        "config_paths: [workers/resources/mcqa/config.yaml, workers/models/simulated_model/config.yaml]\n"
+        f"mcqa_simple_agent: {{responses_api_agents: {{simple_agent: {{datasets: [{block}]}}}}}}\n"
+    )
+    shown = gymq("data", "show", "sums", "-c", config)
+    assert (shown.status, "none.jsonl does not exist, and nothing in its block makes it" in shown.err) == (2, True)

@@ -201,7 +201,7 @@ def test_data_sets_of_the_format_are_accepted(load_files, dataset):
 @pytest.mark.parametrize(
     ("dataset", "problem"),
     [
-        ("type: train", "datasets[0]: a train data set needs a license"),
+        ("type: train", "datasets[0]: a train data set needs a license, such as `license: Apache 2.0`"),
         ("type: validation, license: null", "datasets[0]: a validation data set needs a license"),
         ("type: train, license: WTFPL", "datasets[0].license: must be 'Apache 2.0', "),
         ("type: test", "datasets[0]: "),

@@ -20,9 +20,9 @@ from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block
 from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX
-from gymq.data.jsonl import atomic_write, numbered_lines, parse_object
+from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
 from gymq.data.prompt import RowPrompt
-from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.data.rows import AGENT_REF, PARAMS, RowError
 from gymq.data.token_counts import token_counter
 from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.execution.loading.worker_description import worker_names
@@ -117,14 +117,25 @@ def collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
             for block in blocks:
                 template = block.prompt()
                 prompt = None if template is None else read_prompt(template)
-                for line in Dataset(ready_rows(block)):
-                    file.write(_of_block(line, block, prompt) * block.num_repeats)
+                for _, where, line in numbered_lines(Dataset(ready_rows(block))):
+                    file.write(_of_block(_fields(line, where), block, prompt) * block.num_repeats)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror or error}") from None
 
 
-def _of_block(line: bytes, block: DatasetBlock, prompt: RowPrompt | None) -> bytes:
-    fields: dict[str, Any] = dict(parse_object(line))
+def _fields(line: bytes, where: str) -> dict[str, Any]:
+    """Return the fields of a row.
+
+    Raises:
+        RowError: the line is not one; the message begins with `where`.
+    """
+    try:
+        return dict(parse_object(line))
+    except JsonlError as error:
+        raise RowError(f"{where}: {error}") from None
+
+
+def _of_block(fields: dict[str, Any], block: DatasetBlock, prompt: RowPrompt | None) -> bytes:
     if prompt is not None:
         params = msgspec.json.decode(fields.get(PARAMS, b"{}"), type=dict[str, msgspec.Raw])
         fields[PARAMS] = {**params, "input": prompt.messages(fields)}
@@ -173,6 +184,8 @@ def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Data
         return Dataset(Path(name))
     block = _block_named(name, sources, overrides)
     if not block.rows().is_file():
+        if block.source is None and block.prepare_script is None:
+            raise UsageError(f"data set {name}: {block.rows()} does not exist, and nothing in its block makes it")
         raise UsageError(f"the rows of {name} are not there yet: `gymq data prepare {name}` makes them")
     return Dataset(block.rows())
 
@@ -182,9 +195,9 @@ def show_rows(dataset: Dataset, count: int) -> None:
     fields: dict[str, int] = {}
     first: list[bytes] = []
     total = 0
-    for _, _, line in numbered_lines(dataset):
+    for _, where, line in numbered_lines(dataset):
         total += 1
-        for field in parse_object(line):
+        for field in _fields(line, where):
             fields[field] = fields.get(field, 0) + 1
         if len(first) < count:
             first.append(line)
