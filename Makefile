@@ -157,7 +157,7 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(BIN_VLLM)/python -m pip install --quiet $(UV)
 	$(call install_into,$(VENV_VLLM),--no-deps --requirement $(VLLM_PINS))
 	$(call install_into,$(VENV_VLLM),--constraint $(VLLM_PINS) --editable '.[$(WITH_ENGINE)]' \
-		psutil pytest pytest-asyncio pytest-timeout pytest-xdist)
+		psutil pytest pytest-asyncio pytest-timeout)
 	@echo 'compiling what an engine imports'
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import gymq.workers.models.local_vllm_model.engine, \
 		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
