@@ -21,14 +21,15 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--first-seed", type=int, default=1)
     parser.add_argument("--single", type=int, default=Scenario.single, help="single-turn rollouts a seed")
-    parser.add_argument("--stateful", type=int, default=Scenario.stateful, help="twelve-turn rollouts a seed")
+    parser.add_argument("--stateful", type=int, default=Scenario.stateful, help="rollouts of many turns a seed")
+    parser.add_argument("--turns", type=int, default=Scenario.turns, help="turns of each of those")
     parser.add_argument("--no-faults", action="store_true")
     given = parser.parse_args()
     verdicts: list[Verdict] = []
     kept = True
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
-        scenario = Scenario(seed, given.single, given.stateful)
+        scenario = Scenario(seed, given.single, given.stateful, given.turns)
         try:
             verdict = judge(
                 scenario, asyncio.run(run(scenario, folder, injector=NoFaults() if given.no_faults else None))

@@ -14,17 +14,17 @@ from .rows import row
 
 WORKERS = Path(__file__).parent / "workers"
 GRADES = (1.0, 0.75, 0.5, 0.0)
-TURNS = 12  # model calls of a stateful rollout
 REPEATS = 4  # rollouts a row
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """Rollouts of a seed: `single` ones of one turn, and `stateful` ones of twelve turns, half of them replayable."""
+    """Rollouts of a seed: `single` ones of one turn, and `stateful` ones of many turns, half of them replayable."""
 
     seed: int
     single: int = 2000
     stateful: int = 304
+    turns: int = 12  # model calls of a stateful rollout
 
     @property
     def num_rollouts(self) -> int:
@@ -41,14 +41,13 @@ class Scenario:
         agents = ["single"] * (self.single // REPEATS)
         agents += ["solver_replay", "solver_restart"] * (self.stateful // REPEATS // 2)
         rng.shuffle(agents)
-        return [_row(rng, number, agent) for number, agent in enumerate(agents)]
+        return [_row(rng, number, agent, 1 if agent == "single" else self.turns) for number, agent in enumerate(agents)]
 
     def write(self, path: Path) -> None:
         path.write_text("".join(json.dumps(row) + "\n" for row in self.rows()))
 
 
-def _row(rng: random.Random, number: int, agent: str) -> dict[str, Any]:
-    turns = 1 if agent == "single" else TURNS
+def _row(rng: random.Random, number: int, agent: str, turns: int) -> dict[str, Any]:
     values = [rng.randrange(1000) for _ in range(turns - 1)]
     return row(
         agent,
