@@ -123,7 +123,7 @@ def test_async_tests_are_not_run_without_the_plugin_and_what_to_install_is_said(
         ("[1]", "not an object"),
         ({"answer": "A"}, "no field `responses_create_params`"),
         (row(answer=3), "answer: must be text, not 3"),
-        (row(responses_create_params={"input": "x", "temprature": 1}), "temprature"),
+        (row(responses_create_params={"input": "x", "temperature": "hot"}), "temperature"),
         (row(agent_ref={"name": "env_agnt"}), "did you mean env_agent?"),
         (row(agent_ref="env_agent"), "must be an object with the agent's `name`"),
         (
