@@ -116,8 +116,8 @@ def known_params(body: object) -> dict[str, Any]:
         raise InvalidRequest("", f"expected an object with the field `input`, got {type(body).__name__}")
     params = {name: value for name, value in body.items() if name in KNOWN}
     for name in body.keys() - KNOWN:
-        close = get_close_matches(str(name), KNOWN, n=1, cutoff=0.7)
-        hint = f"; did you mean {close[0]!r}?" if close else ""
+        close = _meant(name, 0.7)
+        hint = f"; did you mean {close!r}?" if close else ""
         warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: it is not known here{hint}")
     for name in _IN_PARTS:
         if params.get(name):
@@ -131,9 +131,15 @@ def known_params(body: object) -> dict[str, Any]:
 def row_params(params: object) -> dict[str, Any]:
     """Return the create parameters of a row, checked, without what is not known; `tools` may have names.
 
+    A name that is almost a known one is a mistake, and not of a later version: a row without its temperature would be
+    sampled otherwise than its author wants.
+
     Raises:
         InvalidRequest: a field does not fit; the error has the path of the first one.
     """
+    for name in sorted(params.keys() - KNOWN if isinstance(params, dict) else ()):
+        if meant := _meant(name, 0.8):
+            raise InvalidRequest(str(name)[:MAX_NAME], f"unknown field; did you mean {meant!r}?")
     return validate_params(known_params(params), tool_names=True)
 
 
@@ -152,6 +158,11 @@ def foreign_params(body: object) -> dict[str, Any]:
     if isinstance(params.get("input"), list):
         params["input"] = [item for item in params["input"] if _is_known(item)]
     return params
+
+
+def _meant(name: object, cutoff: float) -> str | None:
+    """Return the known field that is closest to a name, as `difflib` measures it."""
+    return next(iter(get_close_matches(str(name)[:MAX_NAME], KNOWN, n=1, cutoff=cutoff)), None)
 
 
 def _is_known(item: Any) -> bool:

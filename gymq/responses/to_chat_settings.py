@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gymq.responses.errors import MAX_NAME, InvalidRequest, warn_once
+from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
 from gymq.responses.items import Item
 
 _SAME_NAME = (
@@ -31,7 +31,8 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     functions, and the choice of such a tool: with one warning for each name.
 
     Raises:
-        InvalidRequest: a tool call is required without tools, or the function that is chosen has no name.
+        Unsupported: it chooses one function, which the peer refuses too.
+        InvalidRequest: a tool call is required without tools.
     """
     settings: dict[str, Any] = {name: params[name] for name in _SAME_NAME if params.get(name) is not None}
     if params.get("max_output_tokens") is not None:
@@ -51,7 +52,7 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
         settings["tool_choice"] = _tool_choice(tool_choice)
     if tools:
         settings["tools"] = tools
-    elif not params.get("tools") and (tool_choice == "required" or isinstance(settings.get("tool_choice"), dict)):
+    elif not params.get("tools") and tool_choice == "required":
         raise InvalidRequest("tool_choice", "a tool call is required, but there are no tools")
     else:
         # Endpoints refuse these two beside an absent list of tools.
@@ -93,13 +94,10 @@ def _is_function(tool: Item) -> bool:
     return bool(tool["type"] == "function")
 
 
-def _tool_choice(choice: Mapping[str, Any]) -> str | dict[str, Any]:
-    """Return the choice of a function; of another tool nothing remains."""
+def _tool_choice(choice: Mapping[str, Any]) -> str:
+    """Return what remains of the choice of a tool that is not a function."""
     if choice.get("type") == "function":
-        name = choice.get("name")
-        if not isinstance(name, str):
-            raise InvalidRequest("tool_choice.name", "missing; a choice of type function names one")
-        return {"type": "function", "function": {"name": name}}
+        raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
     warn_once(
         f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
     )

@@ -200,7 +200,7 @@ def test_what_is_not_here_is_looked_for_among_the_shipped_files(tmp_path: Path, 
 
 @pytest.mark.parametrize("name", ["nothing", "nothing/here", "."])
 def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
-    with pytest.raises(JsonlError, match=r"input file .* not found|contains no \.jsonl"):
+    with pytest.raises(JsonlError, match=r"input file .* not found|contains no \.parquet, \.arrow, \.jsonl"):
         Dataset(tmp_path / name)
 
 

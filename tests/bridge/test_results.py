@@ -190,7 +190,6 @@ async def test_a_body_that_is_no_row_is_refused_and_leaves_nothing(client: Clien
     [
         ({"input": 3}, "input"),
         ({"input": "x", "top_k": 3}, "top_k"),
-        ({"input": "x", "stream": True}, "stream"),
         ({}, ""),
     ],
 )

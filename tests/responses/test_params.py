@@ -278,6 +278,12 @@ def test_of_a_row_what_is_not_known_is_dropped_with_one_warning_for_each_name(
     ]
 
 
+@pytest.mark.parametrize(("name", "meant"), [("temprature", "temperature"), ("inptu", "input"), ("top_k", "top_p")])
+def test_in_a_row_a_name_that_is_almost_known_is_a_mistake(name: str, meant: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"^{name}: unknown field; did you mean '{meant}'"):
+        row_params({"input": "hi", name: 1})
+
+
 @pytest.mark.parametrize(
     ("field", "value", "path"),
     [

@@ -10,8 +10,6 @@ import pytest
 from gymq import responses
 
 CASES = Path(__file__).parents[1] / "cases"
-SAID_IN_CHAT = {"r2c-choice-named"}
-"""What NeMo Gym refuses though Chat Completions has a form for it."""
 
 
 def cases(name: str) -> list[Any]:
@@ -36,9 +34,7 @@ def test_request_becomes_the_recorded_chat_request(case: dict[str, Any]) -> None
         params = responses.validate_params(case["input"]["request"])
         return responses.responses_to_chat(params, token_ids=case["input"]["options"]["return_token_id_information"])
 
-    if case["id"] in SAID_IN_CHAT:
-        assert convert()["tool_choice"] == {"type": "function", "function": {"name": "f"}}
-    elif "error" in case["expect"]:
+    if "error" in case["expect"]:
         with pytest.raises((responses.InvalidRequest, responses.Unsupported)):
             convert()
     else:
