@@ -7,19 +7,8 @@ from typing import Any
 
 from gymq.responses.errors import InvalidRequest, Unsupported
 from gymq.responses.items import Item, function_call_output, new_id
+from gymq.responses.to_chat_settings import SAME_NAME
 from gymq.responses.tokens import token_fields
-
-_SAME_NAME = (
-    "metadata",
-    "model",
-    "parallel_tool_calls",
-    "service_tier",
-    "store",
-    "temperature",
-    "top_logprobs",
-    "top_p",
-    "user",
-)
 
 
 def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
@@ -38,7 +27,7 @@ def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
     if request.get("stop"):
         raise Unsupported("stop", "the Responses API has no stop sequences")
     params: dict[str, Any] = {"input": chat_messages_to_items(_a_list(request.get("messages"), "messages"))}
-    for name in _SAME_NAME:
+    for name in SAME_NAME:
         if request.get(name) is not None:
             params[name] = request[name]
     for name in ("max_completion_tokens", "max_tokens"):

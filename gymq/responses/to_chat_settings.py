@@ -8,20 +8,20 @@ from typing import Any
 from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
 from gymq.responses.items import Item
 
-_SAME_NAME = (
+SAME_NAME = (
     "metadata",
     "model",
     "parallel_tool_calls",
     "service_tier",
     "store",
-    "stream",
     "temperature",
-    "tool_choice",
     "top_logprobs",
     "top_p",
     "user",
 )
-_CONVERTED = frozenset({*_SAME_NAME, "input", "instructions", "max_output_tokens", "reasoning", "text", "tools"})
+"""Fields that both kinds of request have."""
+_KEPT = (*SAME_NAME, "stream", "tool_choice")
+_CONVERTED = frozenset({*_KEPT, "input", "instructions", "max_output_tokens", "reasoning", "text", "tools"})
 
 
 def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
         Unsupported: it chooses one function, which the peer refuses too.
         InvalidRequest: a tool call is required without tools.
     """
-    settings: dict[str, Any] = {name: params[name] for name in _SAME_NAME if params.get(name) is not None}
+    settings: dict[str, Any] = {name: params[name] for name in _KEPT if params.get(name) is not None}
     if params.get("max_output_tokens") is not None:
         settings["max_tokens"] = params["max_output_tokens"]
     if params.get("top_logprobs"):
