@@ -98,12 +98,11 @@ lint: $(VENV)/installed-dev .venv/types/gymq/workers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Tests wait half of their time, so three processes keep two cores busy. The scenarios of chaos need the machine for
-# themselves. Compiled first: hundreds of processes import these, and where PYTHONDONTWRITEBYTECODE is set each would
-# compile them again.
+# The scenarios of chaos need the machine for themselves; the tests beside them wait more than they compute. Compiled
+# first: hundreds of processes import these, and where PYTHONDONTWRITEBYTECODE is set each would compile them again.
 unit: $(VENV)/installed-dev
 	@$(BIN)/python -m compileall -qq gymq workers tests
-	$(BIN)/python -m pytest -m "not nightly" --numprocesses 3 --dist loadfile --ignore tests/chaos
+	$(BIN)/python -m pytest -m "not nightly" --numprocesses 2 --dist loadfile --ignore tests/chaos
 	$(BIN)/python -m pytest -m "not nightly" tests/chaos/test_chaos.py
 	$(BIN)/python -m pytest -m "not nightly" tests/chaos --ignore tests/chaos/test_chaos.py --numprocesses 2 --dist loadfile
 
