@@ -207,10 +207,10 @@ async def test_an_urgent_run_starts_in_a_slot_of_its_own_and_then_with_each_that
     long, urgent = f"{run}-long", f"{run}-urgent"
     await submit(bus, long, run, 100)
     queue = await agents.start(8)
-    await until(lambda: queue.load == 8)
+    await until(lambda: len(agents.started) == 8)
     await submit(bus, urgent, run, 5, urgent=True)
-    await until(lambda: queue.load == 9)
-    assert agents.started[8:] == [urgent]
+    await until(lambda: len(agents.started) == 9)  # a task has a slot before it starts
+    assert (queue.load, agents.started[8:]) == (9, [urgent])
     assert await agents.work(4) == {urgent: 4}
     await agents.work(4)  # of the long run, for as long as slots are left to it
     assert agents.started[13:] == [long] * 4
@@ -225,8 +225,7 @@ async def test_a_run_that_becomes_urgent_goes_first(bus: Bus, run: str, agents: 
     await until(lambda: queue.load == 8)
     assert (await agents.work(20))[other] <= 1
     await steer(bus, other, priority=Priority.URGENT)
-    await until(lambda: queue.load == 9)
-    assert agents.started[-1] == other
+    await until(lambda: queue.load == 9 and agents.started[-1] == other)
     assert (await agents.work(20))[other] >= 19
 
 
