@@ -142,6 +142,8 @@ async def _run(turns: int, rows: bytes, rollouts: int, in_flight: int, repeats: 
         output = folder / "rollouts.jsonl"
         names = {child.process.pid: child.name for child in cluster.children if child.process is not None}
         names[os.getpid()] = "collection"
+        # Workers are forked, so their command lines are that of the process that forks them.
+        names = {one.pid: "fork server" for one in processes if "gymq.cluster.forkserver" in one.cmdline()} | names
         with _watched(processes) as sizes:
             cpu = cpu_s(processes)
             collection = await _collect(bus, data, output, rollouts, in_flight, repeats)
