@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -116,7 +117,7 @@ def known_params(body: object) -> dict[str, Any]:
         raise InvalidRequest("", f"expected an object with the field `input`, got {type(body).__name__}")
     params = {name: value for name, value in body.items() if name in KNOWN}
     for name in body.keys() - KNOWN:
-        close = _meant(name, 0.7)
+        close = _meant(str(name)[:MAX_NAME], 0.7)
         hint = f"; did you mean {close!r}?" if close else ""
         warn_once(f"the request's field {str(name)[:MAX_NAME]!r} is dropped: it is not known here{hint}")
     for name in _IN_PARTS:
@@ -138,7 +139,7 @@ def row_params(params: object) -> dict[str, Any]:
         InvalidRequest: a field does not fit; the error has the path of the first one.
     """
     for name in sorted(params.keys() - KNOWN if isinstance(params, dict) else ()):
-        if meant := _meant(name, 0.8):
+        if meant := _meant(str(name)[:MAX_NAME], 0.8):
             raise InvalidRequest(str(name)[:MAX_NAME], f"unknown field; did you mean {meant!r}?")
     return validate_params(known_params(params), tool_names=True)
 
@@ -160,9 +161,10 @@ def foreign_params(body: object) -> dict[str, Any]:
     return params
 
 
-def _meant(name: object, cutoff: float) -> str | None:
+@lru_cache(maxsize=256)  # all rows of a run have the same names, and comparing costs more than reading a row
+def _meant(name: str, cutoff: float) -> str | None:
     """Return the known field that is closest to a name, as `difflib` measures it."""
-    return next(iter(get_close_matches(str(name)[:MAX_NAME], KNOWN, n=1, cutoff=cutoff)), None)
+    return next(iter(get_close_matches(name, KNOWN, n=1, cutoff=cutoff)), None)
 
 
 def _is_known(item: Any) -> bool:
