@@ -47,7 +47,7 @@ def find_benchmark(name: str, search: Sequence[Path] = ()) -> Benchmark:
     """
     for root in search:
         if not (root / FOLDER).is_dir():
-            raise ConfigError(f"--search-dir {root}: there is no folder {FOLDER}/ in it")
+            raise ConfigError(f"--search-dir {root}: expected a folder {FOLDER}/ in it")
     known = {benchmark.name: benchmark for benchmark in benchmarks(search)}
     if name not in known:
         hint = did_you_mean(name, known)

@@ -53,7 +53,7 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     if tools:
         settings["tools"] = tools
     elif not params.get("tools") and tool_choice == "required":
-        raise InvalidRequest("tool_choice", "a tool call is required, but there are no tools")
+        raise InvalidRequest("tool_choice", "a tool call is required, but no tools are given")
     else:
         # Endpoints refuse these two beside an absent list of tools.
         settings.pop("tool_choice", None)

@@ -87,7 +87,7 @@ def test_a_configuration_without_a_policy_says_how_to_add_one(gymq: Command, fol
 
 def test_a_folder_without_benchmarks_is_named(gymq: Command, folder: Path) -> None:
     refused = gymq("collect", "--benchmark", "sums", "--search-dir", "nowhere")
-    assert (refused.status, refused.err) == (2, "gymq: --search-dir nowhere: there is no folder benchmarks/ in it\n")
+    assert (refused.status, refused.err) == (2, "gymq: --search-dir nowhere: expected a folder benchmarks/ in it\n")
 
 
 def test_a_missing_input_is_refused_before_a_cluster_starts(gymq: Command, folder: Path) -> None:

@@ -53,7 +53,7 @@ class HiddenNumber(Environment):
 
 
 class Secrets(MCPEnvironment):
-    """A box that tells its secret to the tool that is given its key."""
+    """A box that reveals its secret to the tool that is given its key."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
