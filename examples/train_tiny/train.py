@@ -40,7 +40,7 @@ from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
 from gymq.data.records import Record
 from gymq.trainer import TrainingRun
-from gymq.trainer.groups import Group
+from gymq.trainer.groups import Group, SampleFailed
 from gymq.trainer.sampling import Difficulties, varied_groups
 
 EXAMPLES = Path(__file__).parents[1]
@@ -102,8 +102,10 @@ class Training:
                 result.rewards.append(reward)
                 result.rollouts.append(self._known.num_rollouts - known_before if self._given.varied else num_rollouts)
                 if self._rank == 0:
+                    self._save()  # before others see it: what is resumed from is never older than what is served
                     await self._push(step)
-                    self._save()
+                await asyncio.to_thread(wait_for_all)  # rollouts that begin now are of the new policy
+                if self._rank == 0:
                     line = self._line(result.rewards, num_rollouts, done, time.monotonic() - started)
                     curve.show(result.rewards, line)
         if self._rank == 0:
@@ -175,13 +177,16 @@ async def _samples(batch: AsyncIterable[Group]) -> tuple[list[Record], list[floa
     records: list[Record] = []
     gains: list[float] = []
     rewards: list[float] = []
+    failures: list[SampleFailed] = []
     async for group in batch:
         rewards += group.rewards
+        failures += group.failures
         if len(group.samples) > 1:
             records += [sample.record() for sample in group.samples]
             gains += advantages(group.rewards)
     if not records:
-        raise RuntimeError("no rollout of this step has a reward; the logs of the workers say why")
+        why = failures[0].message if failures else "each group has one sample at most"
+        raise RuntimeError(f"there is nothing to train on in this step, {len(failures)} rollouts failed: {why}")
     return records, gains, rewards
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
@@ -78,8 +79,12 @@ class Trainer:
         await until(lambda: self.has_ended, deadline_s=DEADLINE_S)
         assert self._process is not None
         assert self._process.returncode == 0, self.log()
-        rewards: list[float] = json.loads((self.output / "result.json").read_text())["rewards"]
+        rewards: list[float] = self.result()["rewards"]
         return rewards
+
+    def result(self) -> dict[str, Any]:
+        result: dict[str, Any] = json.loads((self.output / "result.json").read_text())
+        return result
 
 
 def kill_worker(cluster: Cluster, name: str) -> None:
