@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gymq.errors import GymqError
 from gymq.protocol.tokens import VERSIONS_FIELD
+from gymq.responses.items import incomplete_reason
 
 SpanKind = Literal["prompt", "generation", "observation"]
 Stretch = Sequence[Any]  # a policy version, or None, and a number of tokens
@@ -155,7 +156,7 @@ def _of_rollout(result: Mapping[str, Any]) -> dict[str, Any]:
         "reward": float(result["reward"]),
         "reward_components": dict(result.get("reward_components") or {}),
         "mask": bool(result.get("mask_sample")),
-        "finish": (result["response"].get("incomplete_details") or {}).get("reason"),
+        "finish": incomplete_reason(result["response"]),
     }
 
 

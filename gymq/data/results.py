@@ -14,6 +14,7 @@ from gymq.data.rows import FAILURE_CLASS
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
 from gymq.protocol.tokens import to_json
+from gymq.responses.items import incomplete_reason
 
 Untrainable = Literal["error", "empty", "allow"]
 
@@ -96,7 +97,7 @@ def _is_number(value: object) -> bool:
 def _check_untrainable(outcome: VerifiedRollout, on_untrainable: Untrainable) -> None:
     """Refuse a rollout without tokens, unless the caller does not train."""
     response = outcome.response
-    incomplete = (response.get("incomplete_details") or {}).get("reason") == "max_output_tokens"
+    incomplete = incomplete_reason(response) == "max_output_tokens"
     if incomplete and not _says_anything(response["output"]):
         text = "the prompt does not fit into the model's context"
         raise _failed(outcome, "prompt_too_long", text, status=422, stage="model")

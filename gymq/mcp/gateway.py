@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Self
 from gymq.agent import Rollout, Session
 from gymq.mcp.servers import require_library
 from gymq.redaction import hide
-from gymq.responses import FunctionCall, FunctionCallOutput
+from gymq.responses import FunctionCall, FunctionCallOutput, function_call
 
 if TYPE_CHECKING:
     import uvicorn
@@ -215,12 +215,7 @@ async def _call(session: Session, offer: Offer, name: str, arguments: dict[str, 
     """Return the text that the program reads, and whether the session failed to answer."""
     if offer.failure is not None:
         return f"the session is lost: {offer.failure}", True
-    call: FunctionCall = {
-        "type": "function_call",
-        "call_id": f"mcp_{len(offer.items) // 2}",
-        "name": name,
-        "arguments": json.dumps(arguments),
-    }
+    call = function_call(name, arguments, f"mcp_{len(offer.items) // 2}")
     try:
         output = await session.call(call)
     except Exception as error:  # one that is not the tool's: also of the connection, or of the journal

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from gymq.errors import GymqError
-from gymq.responses.errors import InvalidRequest, invalid_request
+from gymq.responses.errors import InvalidRequest, checked
 from gymq.responses.items import Item
 from gymq.responses.tokens import (
     GENERATION_LOG_PROBS,
@@ -135,10 +135,8 @@ def project_response(built: Chains, model: str) -> Item:
 
 def _model_call(entry: Mapping[str, Any], path: str) -> ModelCall:
     try:
-        call = msgspec.convert(entry, ModelCall)
+        call = checked(entry, ModelCall)
         tokens = token_fields(entry)
-    except msgspec.ValidationError as error:
-        raise invalid_request(error).within(path) from None
     except InvalidRequest as error:
         raise error.within(path) from None
     if tokens is None:

@@ -1,4 +1,4 @@
-"""A Responses object as a chat completion, for agents that only speak chat."""
+"""From a Responses object to a chat completion, for agents that only speak Chat Completions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gymq.responses.errors import Unsupported
-from gymq.responses.items import Item, is_message, reasoning_texts
+from gymq.responses.items import Item, incomplete_reason, is_message, reasoning_texts
 from gymq.responses.tokens import token_fields
 
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
@@ -22,8 +22,7 @@ def to_chat_completion(response: Mapping[str, Any]) -> dict[str, Any]:
         Unsupported: chat has no form for an item, such as the call of a hosted tool.
     """
     message, has_calls = _message(response["output"])
-    incomplete = (response.get("incomplete_details") or {}).get("reason")
-    finish_reason = _FINISH_REASONS.get(incomplete or "", "tool_calls" if has_calls else "stop")
+    finish_reason = _FINISH_REASONS.get(incomplete_reason(response) or "", "tool_calls" if has_calls else "stop")
     return {
         "id": f"chatcmpl-{response['id'].removeprefix('resp_')}",
         "object": "chat.completion",

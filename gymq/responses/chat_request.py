@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gymq.responses.errors import InvalidRequest, Unsupported
-from gymq.responses.items import Item, function_call_output, new_id
+from gymq.responses.items import Item, function_call_output, function_tool, reasoning_item
 from gymq.responses.to_chat_settings import SAME_NAME
 from gymq.responses.tokens import token_fields
 
@@ -83,9 +83,7 @@ def _assistant_items(message: Mapping[str, Any]) -> list[Item]:
     items: list[Item] = []
     reasoning = message.get("reasoning_content") or message.get("reasoning")
     if reasoning:
-        items.append(
-            {"type": "reasoning", "id": new_id("rs"), "summary": [{"type": "summary_text", "text": reasoning}]}
-        )
+        items.append(reasoning_item([reasoning]))
     calls = message.get("tool_calls") or []
     content = message.get("content")
     if content or not (items or calls):
@@ -141,15 +139,12 @@ def _tool(tool: object, path: str) -> Item:
     if tool.get("type") != "function":
         raise Unsupported(f"{path}.type", "only function tools can be converted")
     function = _an_object(tool.get("function"), f"{path}.function")
-    flat = {
-        "type": "function",
-        "name": function.get("name"),
-        "parameters": function.get("parameters") or {"type": "object", "properties": {}},
-        "strict": function.get("strict"),
-    }
-    if function.get("description") is not None:
-        flat["description"] = function["description"]
-    return flat
+    return function_tool(
+        function.get("name"),
+        function.get("parameters"),
+        strict=function.get("strict"),
+        description=function.get("description"),
+    )
 
 
 def _tool_choice(choice: object) -> object:

@@ -1,9 +1,9 @@
-"""The errors of requests, replies and conversions, and warnings about what is dropped, once for each."""
+"""Errors of requests, replies and conversions, and warnings about dropped fields, logged once each."""
 
 from __future__ import annotations
 
 import logging
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -14,11 +14,11 @@ _MAX_WARNINGS = 1000  # different ones in one process; the names come from outsi
 _log = logging.getLogger("gymq.responses")
 _reported: set[str] = set()
 
-_MSGSPEC_PATH = " - at `$"
+T = TypeVar("T")
 
 
 class ResponsesError(GymqError, ValueError):
-    """Something at `path` (for example `input[3].role`) that cannot be used, and why."""
+    """A value at `path`, such as `input[3].role`, cannot be used; `reason` says why."""
 
     def __init__(self, path: str, reason: str) -> None:
         super().__init__(path, reason)
@@ -39,17 +39,30 @@ class InvalidRequest(ResponsesError):
 
 
 class Unsupported(ResponsesError):
-    """The request is valid, but the other dialect has no way to say it."""
+    """The request is valid, but the other dialect cannot express it."""
 
 
 class InvalidReply(ResponsesError):
-    """A model answered with something that is not a reply. The caller did nothing wrong."""
+    """A model's reply does not fit the schema. The caller did nothing wrong."""
 
 
-def invalid_request(error: msgspec.ValidationError) -> InvalidRequest:
-    """Say where msgspec found the fault in our notation of paths."""
-    reason, _, place = str(error).partition(_MSGSPEC_PATH)
-    return InvalidRequest(place.removesuffix("`").removeprefix("."), reason)
+def checked(
+    value: Any, schema: type[T], error: type[ResponsesError] = InvalidRequest, *, path: str = "", strict: bool = True
+) -> T:
+    """Return a value converted to a schema by `msgspec.convert`.
+
+    Args:
+        path: where the value is in the request or reply.
+
+    Raises:
+        ResponsesError: of the type `error`; a field does not fit. It has the path of the first one.
+    """
+    try:
+        return msgspec.convert(value, schema, strict=strict)
+    except msgspec.ValidationError as invalid:
+        reason, _, place = str(invalid).partition(" - at `$")
+        fault = error(place.removesuffix("`").removeprefix("."), reason)
+        raise (fault.within(path) if path else fault) from None
 
 
 def warn_once(message: str) -> None:

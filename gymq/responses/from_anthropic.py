@@ -11,10 +11,8 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, Unsupported, invalid_request
-from gymq.responses.items import Item, function_call_output, new_id
-
-_NO_PARAMETERS = {"type": "object", "properties": {}}
+from gymq.responses.errors import InvalidRequest, Unsupported, checked
+from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
 
 class _Text(msgspec.Struct, tag="text"):
@@ -131,9 +129,13 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
         Unsupported: it fits, but a Responses request has no form for it.
     """
     try:
-        request = msgspec.convert(body, _Request)
-    except msgspec.ValidationError as error:
-        raise _invalid_request(error) from None
+        request = checked(body, _Request)
+    except InvalidRequest as fault:
+        if fault.path.endswith(".type") and "content" in fault.path:
+            known = "text, image, document, tool_use, tool_result, thinking and redacted_thinking"
+            reason = f"{fault.reason}; a block of this type cannot be used here; known are {known}"
+            raise InvalidRequest(fault.path, reason) from None
+        raise
     _refuse_unsupported(request)
     params: dict[str, Any] = {"input": _items(request.messages), "max_output_tokens": request.max_tokens}
     if request.system:
@@ -150,14 +152,6 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
     if request.output_config:
         params |= _output_config(request.output_config)
     return params
-
-
-def _invalid_request(error: msgspec.ValidationError) -> InvalidRequest:
-    fault = invalid_request(error)
-    if fault.path.endswith(".type") and "content" in fault.path:
-        known = "text, image, document, tool_use, tool_result, thinking and redacted_thinking"
-        return InvalidRequest(fault.path, f"{fault.reason}; a block of this type cannot stand here; known are {known}")
-    return fault
 
 
 def _refuse_unsupported(request: _Request) -> None:
@@ -222,18 +216,11 @@ def _item(block: _ToolResult | _Thinking | _RedactedThinking | _ToolUse) -> Item
         case _ToolResult():
             return {**function_call_output(block.tool_use_id, ""), "output": _output(block.content)}
         case _ToolUse():
-            return {
-                "type": "function_call",
-                "call_id": block.id,
-                "name": block.name,
-                "arguments": arguments_text(block.input),
-            }
+            return {**function_call(block.name, arguments_text(block.input), block.id)}
         case _Thinking():
-            summary = [{"type": "summary_text", "text": block.thinking}]
-            item: Item = {"type": "reasoning", "id": new_id("rs"), "summary": summary}
-            return {**item, "encrypted_content": block.signature} if block.signature else item
+            return reasoning_item([block.thinking], block.signature)
         case _RedactedThinking():
-            return {"type": "reasoning", "id": new_id("rs"), "summary": [], "encrypted_content": block.data}
+            return reasoning_item([], block.data)
 
 
 def _output(content: str | list[_Content] | None) -> str | list[Item]:
@@ -272,15 +259,7 @@ def _tool(tool: _Tool, path: str) -> Item:
         raise Unsupported(f"{path}.type", f"{tool.type} is a server tool; only tools with a schema can be used")
     if tool.input_schema is None:
         raise InvalidRequest(f"{path}.input_schema", "missing; a tool needs the JSON schema of its input")
-    flat = {
-        "type": "function",
-        "name": tool.name,
-        "parameters": tool.input_schema or _NO_PARAMETERS,
-        "strict": tool.strict,
-    }
-    if tool.description is not None:
-        flat["description"] = tool.description
-    return flat
+    return function_tool(tool.name, tool.input_schema, strict=tool.strict, description=tool.description)
 
 
 def _tool_choice(choice: _ToolChoice) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
-from gymq.responses.items import Item, new_id
+from gymq.responses.errors import InvalidReply, InvalidRequest, checked
+from gymq.responses.items import Item, new_id, reasoning_item
 from gymq.responses.schema import ChatToolCall
 from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_fields
 from gymq.responses.usage import usage_from_chat
@@ -81,24 +81,20 @@ def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, to
     Raises:
         InvalidReply: the choice does not fit the schema, or its token fields do not fit together.
     """
+    message = checked(choice, _Choice, InvalidReply).message
     try:
-        checked = msgspec.convert(choice, _Choice)
         tokens = token_fields(choice["message"]) if token_ids else None
-    except msgspec.ValidationError as error:
-        fault = invalid_request(error)
-        raise InvalidReply(fault.path, fault.reason) from None
     except InvalidRequest as fault:
         raise InvalidReply(f"message.{fault.path}", fault.reason) from None
     if tokens is not None:
         _check_lengths(tokens)
 
-    text = checked.message.content or ""
-    calls = checked.message.tool_calls or []
+    text = message.content or ""
+    calls = message.tool_calls or []
     items: list[Item] = []
     reasoning, rest = split_think_blocks(text) if split_reasoning else ([], text)
     if reasoning:
-        summary = [{"type": "summary_text", "text": text} for text in reasoning]
-        items.append({"type": "reasoning", "id": new_id("rs"), "summary": summary})
+        items.append(reasoning_item(reasoning))
         text = rest
     if text or not (items or calls):
         items.append(
@@ -145,14 +141,10 @@ def chat_to_response(
     Raises:
         InvalidReply: the completion does not fit the schema.
     """
-    try:
-        checked = msgspec.convert(completion, _Completion)
-    except msgspec.ValidationError as error:
-        fault = invalid_request(error)
-        raise InvalidReply(fault.path, fault.reason) from None
-    if not checked.choices:
+    given = checked(completion, _Completion, InvalidReply)
+    if not given.choices:
         raise InvalidReply("choices", "empty; expected one choice")
-    choice = checked.choices[0]
+    choice = given.choices[0]
     try:
         output = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids)
     except InvalidReply as fault:
@@ -170,7 +162,7 @@ def chat_to_response(
         "parallel_tool_calls": params.get("parallel_tool_calls") is not False,
         "tool_choice": params.get("tool_choice") or "auto",
         "tools": params.get("tools") or [],
-        "usage": usage_from_chat(completion["usage"]) if checked.usage else None,
+        "usage": usage_from_chat(completion["usage"]) if given.usage else None,
     }
     for name in _ECHOED:
         if params.get(name) is not None:

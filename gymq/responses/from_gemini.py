@@ -12,8 +12,8 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, Unsupported, invalid_request, warn_once
-from gymq.responses.items import Item, function_call_output, new_id
+from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_once
+from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
 # Values that are the caller's own: no names of the dialect stand in them.
 _OPAQUE = frozenset(
@@ -118,10 +118,7 @@ def from_gemini_request(body: object) -> dict[str, Any]:
         InvalidRequest: a field is missing or does not fit.
         Unsupported: it fits, but a Responses request has no form for it.
     """
-    try:
-        request = msgspec.convert(_camel(body), _Request)
-    except msgspec.ValidationError as error:
-        raise invalid_request(error) from None
+    request = checked(_camel(body), _Request)
     if request.cached_content is not None:
         raise Unsupported("cachedContent", "contents are not cached here; send them")
     contents = request.contents if isinstance(request.contents, list) else [request.contents]
@@ -179,17 +176,14 @@ def _part_items(role: str, part: _Part, own_id: str, unanswered: list[tuple[str,
         call = part.function_call
         call_id = call.id or own_id
         unanswered.append((call.name, call_id))
-        yield {"type": "function_call", "call_id": call_id, "name": call.name, "arguments": arguments_text(call.args)}
+        yield {**function_call(call.name, arguments_text(call.args), call_id)}
     elif part.function_response is not None:
         answered = part.function_response
         if answered.parts:
             raise Unsupported("functionResponse.parts", "only `response` of a function can be read")
         yield {**function_call_output(_id_of(answered, unanswered), _output(answered.response))}
     elif part.thought:
-        item: Item = {"type": "reasoning", "id": new_id("rs"), "summary": []}
-        if part.text:
-            item["summary"] = [{"type": "summary_text", "text": part.text}]
-        yield {**item, "encrypted_content": part.thought_signature} if part.thought_signature else item
+        yield reasoning_item([part.text] if part.text else [], part.thought_signature or "")
     elif role == "model":
         if part.text is None:
             raise Unsupported("", "a part of the model must be a text, a thought or a function call")
@@ -262,18 +256,10 @@ def _tools(tools: Sequence[dict[str, Any]]) -> Iterator[Item]:
     for index, tool in enumerate(tools):
         for name in tool.keys() - {"functionDeclarations"}:
             warn_once(f"a request offers Google's tool {name:.60}, which is dropped: only functions can be offered")
-        try:
-            functions = msgspec.convert(tool.get("functionDeclarations") or [], list[_Function])
-        except msgspec.ValidationError as error:
-            raise invalid_request(error).within(f"tools[{index}].functionDeclarations") from None
-        yield from map(_tool, functions)
-
-
-def _tool(function: _Function) -> Item:
-    schema = function.parameters_json_schema or _json_schema(function.parameters or {})
-    parameters = schema or {"type": "object", "properties": {}}
-    flat: Item = {"type": "function", "name": function.name, "parameters": parameters, "strict": False}
-    return flat if function.description is None else {**flat, "description": function.description}
+        path = f"tools[{index}].functionDeclarations"
+        for function in checked(tool.get("functionDeclarations") or [], list[_Function], path=path):
+            parameters = function.parameters_json_schema or _json_schema(function.parameters)
+            yield function_tool(function.name, parameters, strict=False, description=function.description)
 
 
 def _json_schema(schema: Any) -> Any:

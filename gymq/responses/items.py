@@ -18,6 +18,9 @@ from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
 
+NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
+"""The JSON schema of the arguments of a function that takes none."""
+
 _NOT_GENERATED = frozenset(
     {
         "function_call_output",
@@ -28,7 +31,7 @@ _NOT_GENERATED = frozenset(
     }
 )
 
-# What makes no other question of an item that is sent back to the model.
+# Fields that the model does not read when the item is sent back to it.
 _NOT_READ = frozenset(
     {"id", "status", PROMPT_TOKEN_IDS, GENERATION_TOKEN_IDS, GENERATION_LOG_PROBS, GENERATION_POLICY_VERSIONS}
 )
@@ -50,14 +53,28 @@ def user_message(text: str) -> Item:
     return {"type": "message", "role": "user", "content": text}
 
 
-def function_call(name: str, arguments: Mapping[str, Any], call_id: str) -> FunctionCall:
-    """Return the item of a call, with its arguments as JSON text."""
-    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
+def function_call(name: str, arguments: Mapping[str, Any] | str, call_id: str) -> FunctionCall:
+    """Return the item of a call; its arguments are given as an object or as JSON text."""
+    text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": text}
 
 
 def function_call_output(call_id: str, output: str) -> FunctionCallOutput:
     """Return the item that answers the function call `call_id`."""
     return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def reasoning_item(texts: Iterable[str], encrypted_content: str = "") -> Item:
+    """Return a reasoning item with a new id; its summary consists of the texts."""
+    summary = [{"type": "summary_text", "text": text} for text in texts]
+    item: Item = {"type": "reasoning", "id": new_id("rs"), "summary": summary}
+    return {**item, "encrypted_content": encrypted_content} if encrypted_content else item
+
+
+def function_tool(name: Any, parameters: Any, *, strict: Any, description: Any = None) -> Item:
+    """Return the entry of `tools` for a function; without `parameters` it takes none."""
+    tool = {"type": "function", "name": name, "parameters": parameters or NO_PARAMETERS, "strict": strict}
+    return tool if description is None else {**tool, "description": description}
 
 
 def function_calls(response: Mapping[str, Any]) -> list[FunctionCall]:
@@ -132,11 +149,15 @@ def is_generated(item: Mapping[str, Any]) -> bool:
     return item.get("role") == "assistant" if is_message(item) else item.get("type") not in _NOT_GENERATED
 
 
+def incomplete_reason(response: Mapping[str, Any]) -> str | None:
+    """Return why an engine cut a response short, such as `max_output_tokens`; None if it did not."""
+    return (response.get("incomplete_details") or {}).get("reason")
+
+
 def overflowed(response: Mapping[str, Any]) -> bool:
     """Return whether the conversation no longer fits into the model's context: a reply cut before its first token."""
-    details = response.get("incomplete_details") or {}
-    usage = response.get("usage")
-    if details.get("reason") != "max_output_tokens" or (usage is not None and usage.get("output_tokens")):
+    generated = (response.get("usage") or {}).get("output_tokens")
+    if incomplete_reason(response) != "max_output_tokens" or generated:
         return False
     return all(map(is_message, response["output"])) and not output_text(response)
 

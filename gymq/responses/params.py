@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from gymq.responses.errors import MAX_NAME, InvalidRequest, invalid_request, warn_once
+from gymq.responses.errors import MAX_NAME, InvalidRequest, checked, warn_once
+from gymq.responses.items import NO_PARAMETERS
 from gymq.responses.schema import check_items, is_item_type
 
 
@@ -187,7 +188,7 @@ def _known_tool(tool: Any) -> Any:
 def _complete(tool: Any) -> Any:
     if not isinstance(tool, dict) or tool.get("type") != "function":
         return tool
-    return {"strict": None, **tool, "parameters": tool.get("parameters") or {"type": "object", "properties": {}}}
+    return {"strict": None, **tool, "parameters": tool.get("parameters") or NO_PARAMETERS}
 
 
 def validate_params(params: object, *, tool_names: bool = False) -> dict[str, Any]:
@@ -209,20 +210,17 @@ def validate_params(params: object, *, tool_names: bool = False) -> dict[str, An
     if not params.keys() <= KNOWN:
         name = next(name for name in params if name not in KNOWN)
         raise InvalidRequest(str(name), f"unknown field; known are {', '.join(sorted(KNOWN))}")
-    try:
-        checked = msgspec.convert(params, _Params, strict=False)
-    except msgspec.ValidationError as error:
-        raise invalid_request(error) from None
-    if checked.stream:
+    converted = checked(params, _Params, strict=False)
+    if converted.stream:
         raise InvalidRequest("stream", "only false is possible here")
-    for index, tool in enumerate(checked.tools or ()):
+    for index, tool in enumerate(converted.tools or ()):
         if not (tool_names and isinstance(tool, str)):
             _check_tool(tool, f"tools[{index}]")
-    _warn_of_new_values(checked)
+    _warn_of_new_values(converted)
 
-    result = {name: getattr(checked, name) if name in _NUMBERS_AND_FLAGS else params[name] for name in params}
-    if not isinstance(checked.input, str):
-        result["input"] = check_items(checked.input, "input")
+    result = {name: getattr(converted, name) if name in _NUMBERS_AND_FLAGS else params[name] for name in params}
+    if not isinstance(converted.input, str):
+        result["input"] = check_items(converted.input, "input")
     return result
 
 
@@ -242,11 +240,6 @@ def _check_tool(tool: object, path: str) -> None:
         raise InvalidRequest(f"{path}.type", "expected a tool, an object with `type`")
     if tool["type"] == "function":
         if "function" in tool and "name" not in tool:
-            raise InvalidRequest(
-                f"{path}.function",
-                "a form of Chat Completions; here `name` and `parameters` are beside `type`",
-            )
-        try:
-            msgspec.convert(tool, _FunctionTool)
-        except msgspec.ValidationError as error:
-            raise invalid_request(error).within(path) from None
+            reason = "a form of Chat Completions; here `name` and `parameters` are beside `type`"
+            raise InvalidRequest(f"{path}.function", reason)
+        checked(tool, _FunctionTool, path=path)

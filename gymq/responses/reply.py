@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from gymq.responses.errors import InvalidReply, InvalidRequest, invalid_request
+from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item
 from gymq.responses.schema import check_items
 
@@ -53,11 +53,7 @@ def validate_response(body: object) -> dict[str, Any]:
     """
     if not isinstance(body, dict):
         raise InvalidReply("", f"expected a Responses object, got {type(body).__name__}")
-    try:
-        msgspec.convert(body, _Response)
-    except msgspec.ValidationError as error:
-        fault = invalid_request(error)
-        raise InvalidReply(fault.path, fault.reason) from None
+    checked(body, _Response, InvalidReply)
     for index, item in enumerate(body["output"]):
         if item.get("type") is None:
             raise InvalidReply(f"output[{index}].type", "missing; an output item has a type")

@@ -9,52 +9,50 @@ from typing import Literal
 
 import msgspec
 
-from gymq.responses.errors import InvalidRequest, invalid_request
+from gymq.responses.errors import InvalidRequest, checked
 from gymq.responses.items import Item
 from gymq.responses.tokens import token_fields
 
-_Status = str
 
-
-class _InputText(msgspec.Struct, tag_field="type", tag="input_text"):
+class _InputText(msgspec.Struct, tag="input_text"):
     text: str
 
 
-class _InputImage(msgspec.Struct, tag_field="type", tag="input_image"):
+class _InputImage(msgspec.Struct, tag="input_image"):
     image_url: str | None = None
     file_id: str | None = None
     detail: str | None = None
 
 
-class _InputVideo(msgspec.Struct, tag_field="type", tag="input_video"):
+class _InputVideo(msgspec.Struct, tag="input_video"):
     video_url: str
 
 
-class _InputFile(msgspec.Struct, tag_field="type", tag="input_file"):
+class _InputFile(msgspec.Struct, tag="input_file"):
     pass
 
 
-class _InputAudio(msgspec.Struct, tag_field="type", tag="input_audio"):
+class _InputAudio(msgspec.Struct, tag="input_audio"):
     pass
 
 
-class _OutputText(msgspec.Struct, tag_field="type", tag="output_text"):
+class _OutputText(msgspec.Struct, tag="output_text"):
     text: str
 
 
-class _Refusal(msgspec.Struct, tag_field="type", tag="refusal"):
+class _Refusal(msgspec.Struct, tag="refusal"):
     refusal: str
 
 
-class _ChatText(msgspec.Struct, tag_field="type", tag="text"):
+class _ChatText(msgspec.Struct, tag="text"):
     text: str
 
 
-class _SummaryText(msgspec.Struct, tag_field="type", tag="summary_text"):
+class _SummaryText(msgspec.Struct, tag="summary_text"):
     text: str
 
 
-class _ReasoningText(msgspec.Struct, tag_field="type", tag="reasoning_text"):
+class _ReasoningText(msgspec.Struct, tag="reasoning_text"):
     text: str
 
 
@@ -80,7 +78,7 @@ class _Message(msgspec.Struct):
 class _AssistantMessage(msgspec.Struct):
     content: str | list[_InputText | _InputImage | _InputVideo | _InputFile | _InputAudio | _OutputText | _Refusal]
     id: str | None = None
-    status: _Status | None = None
+    status: str | None = None
 
 
 class _AssistantChatMessage(msgspec.Struct):
@@ -101,7 +99,7 @@ class _FunctionCall(msgspec.Struct):
     # Models forget them. The agent then answers the call with an error that the model can read.
     arguments: str | None = None
     id: str | None = None
-    status: _Status | None = None
+    status: str | None = None
 
 
 class _FunctionCallOutput(msgspec.Struct, kw_only=True):
@@ -182,23 +180,20 @@ def check_items(items: object, path: str) -> list[Item]:
     """
     if not isinstance(items, list):
         raise InvalidRequest(path, f"expected a list of items, got {type(items).__name__}")
-    checked = []
+    result = []
     for index, item in enumerate(items):
         try:
-            checked.append(_check_item(item))
+            result.append(_check_item(item))
         except InvalidRequest as error:
             raise error.within(f"{path}[{index}]") from None
-    return checked
+    return result
 
 
 def _check_item(item: object) -> Item:
     if not isinstance(item, dict):
         raise InvalidRequest("", f"expected an item (an object), got {type(item).__name__}")
     schema = _schema_of(item)
-    try:
-        msgspec.convert(item, schema)
-    except msgspec.ValidationError as error:
-        raise invalid_request(error) from None
+    checked(item, schema)
     if schema is _FunctionCallOutput or schema is _Opaque:
         return item
     tokens = token_fields(item)

@@ -14,10 +14,12 @@ from gymq.responses.items import (
     Item,
     converted_output,
     function_calls,
+    incomplete_reason,
     is_message,
     reasoning_texts,
     texts_and_refusals,
 )
+from gymq.responses.usage import cached_tokens
 
 _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 
@@ -75,7 +77,7 @@ def _thinking(item: Item) -> Iterator[Item]:
 
 
 def _stop_reason(response: Mapping[str, Any]) -> str:
-    incomplete = (response.get("incomplete_details") or {}).get("reason")
+    incomplete = incomplete_reason(response)
     if incomplete in _STOP_REASONS:
         return _STOP_REASONS[incomplete]
     if function_calls(response):
@@ -90,7 +92,7 @@ def _usage(usage: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the tokens as this dialect counts them: cached ones are not input, and unknown counts are 0."""
     if usage is None:
         return {"input_tokens": 0, "output_tokens": 0}
-    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0
+    cached = cached_tokens(usage)
     return {
         "input_tokens": usage["input_tokens"] - cached,
         "cache_read_input_tokens": cached,

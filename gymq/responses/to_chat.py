@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
-from gymq.responses.items import Item
+from gymq.responses.items import Item, function_call, function_call_output
 from gymq.responses.to_chat_settings import chat_settings
 from gymq.responses.tokens import token_fields
 
@@ -125,16 +125,11 @@ def _as_function(item: Item) -> Item | None:
     if isinstance(call_id, str) and kind.endswith("_output"):
         output = rest.get("output")
         text = output if isinstance(output, str) else json.dumps(rest, ensure_ascii=False)
-        return {"type": "function_call_output", "call_id": call_id, "output": text}
+        return {**function_call_output(call_id, text)}
     if isinstance(call_id, str):
         name = rest.pop("name", None)
         named = name if isinstance(name, str) and name else kind.removesuffix("_call")
-        return {
-            "type": "function_call",
-            "call_id": call_id,
-            "name": named,
-            "arguments": json.dumps(rest, ensure_ascii=False),
-        }
+        return {**function_call(named, json.dumps(rest, ensure_ascii=False), call_id)}
     warn_once(f"items of type {kind[:MAX_NAME]!r} are dropped: Chat Completions has no place for them")
     return None
 

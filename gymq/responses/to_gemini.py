@@ -10,7 +10,15 @@ from typing import Any
 
 from gymq.responses.arguments import arguments_object
 from gymq.responses.errors import Unsupported
-from gymq.responses.items import Item, converted_output, is_message, reasoning_texts, texts_and_refusals
+from gymq.responses.items import (
+    Item,
+    converted_output,
+    incomplete_reason,
+    is_message,
+    reasoning_texts,
+    texts_and_refusals,
+)
+from gymq.responses.usage import cached_tokens, reasoning_tokens
 
 _FINISH_REASONS = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}
 
@@ -27,11 +35,10 @@ def to_gemini_answer(response: Mapping[str, Any], model: str) -> dict[str, Any]:
     Raises:
         Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
     """
-    incomplete = (response.get("incomplete_details") or {}).get("reason")
     candidate = {
         "index": 0,
         "content": {"role": "model", "parts": converted_output(response, _parts)},
-        "finishReason": _FINISH_REASONS.get(incomplete or "", "STOP"),
+        "finishReason": _FINISH_REASONS.get(incomplete_reason(response) or "", "STOP"),
     }
     return {
         "candidates": [candidate],
@@ -67,11 +74,10 @@ def _usage(usage: Mapping[str, Any] | None) -> dict[str, int]:
     """Return the tokens as this dialect counts them: thoughts are not part of the candidates' tokens."""
     if usage is None:
         return {"promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0}
-    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens") or 0
-    thoughts = (usage.get("output_tokens_details") or {}).get("reasoning_tokens") or 0
+    thoughts = reasoning_tokens(usage)
     return {
         "promptTokenCount": usage["input_tokens"],
-        "cachedContentTokenCount": cached,
+        "cachedContentTokenCount": cached_tokens(usage),
         "candidatesTokenCount": usage["output_tokens"] - thoughts,
         "thoughtsTokenCount": thoughts,
         "totalTokenCount": usage["input_tokens"] + usage["output_tokens"],

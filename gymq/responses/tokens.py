@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.responses.errors import InvalidRequest, invalid_request
+from gymq.responses.errors import InvalidRequest, checked
 
 PROMPT_TOKEN_IDS = "prompt_token_ids"
 GENERATION_TOKEN_IDS = "generation_token_ids"
@@ -69,8 +69,5 @@ def _numbers(value: object, expected: Any, name: str) -> object:
     try:
         msgspec.convert(value, expected)
     except msgspec.ValidationError:
-        try:
-            return msgspec.convert(value, expected, strict=False)
-        except msgspec.ValidationError as error:
-            raise invalid_request(error).within(name) from None
+        return checked(value, expected, path=name, strict=False)
     return value

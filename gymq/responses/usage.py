@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Where providers put numbers that OpenAI reports in the nested details.
+# Where providers put the number that OpenAI reports in the nested details.
 _CACHED_ALIASES = ("cached_tokens", "num_cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens")
-_REASONING_ALIASES = ("reasoning_tokens",)
 
 
 def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -17,28 +16,33 @@ def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -
     """
     if turn is None:
         return None if total is None else dict(total)
-    turn_cached = _detail(turn, "input_tokens_details", "cached_tokens") or 0
-    turn_reasoning = _detail(turn, "output_tokens_details", "reasoning_tokens") or 0
-    if total is None:
-        return _usage(turn["input_tokens"], turn_cached, turn["output_tokens"], turn_reasoning, turn["total_tokens"])
+    calls = [turn] if total is None else [total, turn]
     return _usage(
-        total["input_tokens"] + turn["input_tokens"],
-        (_detail(total, "input_tokens_details", "cached_tokens") or 0) + turn_cached,
-        total["output_tokens"] + turn["output_tokens"],
-        (_detail(total, "output_tokens_details", "reasoning_tokens") or 0) + turn_reasoning,
-        total["total_tokens"] + turn["total_tokens"],
+        sum(call["input_tokens"] for call in calls),
+        sum(map(cached_tokens, calls)),
+        sum(call["output_tokens"] for call in calls),
+        sum(map(reasoning_tokens, calls)),
+        sum(call["total_tokens"] for call in calls),
     )
 
 
 def with_known_details(usage: Mapping[str, Any]) -> dict[str, Any]:
     """Return a usage in Responses form whose details are numbers: OpenAI's classes refuse a null there."""
-    cached = _detail(usage, "input_tokens_details", "cached_tokens") or 0
-    reasoning = _detail(usage, "output_tokens_details", "reasoning_tokens") or 0
     return {
         **usage,
-        "input_tokens_details": {"cached_tokens": cached},
-        "output_tokens_details": {"reasoning_tokens": reasoning},
+        "input_tokens_details": {"cached_tokens": cached_tokens(usage)},
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens(usage)},
     }
+
+
+def cached_tokens(usage: Mapping[str, Any]) -> int:
+    """Return how many input tokens of a usage in Responses form came from a cache; 0 if not reported."""
+    return _detail(usage, "input_tokens_details", "cached_tokens") or 0
+
+
+def reasoning_tokens(usage: Mapping[str, Any]) -> int:
+    """Return how many output tokens of a usage in Responses form were reasoning; 0 if not reported."""
+    return _detail(usage, "output_tokens_details", "reasoning_tokens") or 0
 
 
 def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
@@ -49,9 +53,9 @@ def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
     return _usage(
         usage["prompt_tokens"],
-        _first(usage, _CACHED_ALIASES) if cached is None else cached,
+        _first_alias(usage) if cached is None else cached,
         usage["completion_tokens"],
-        _first(usage, _REASONING_ALIASES) if reasoning is None else reasoning,
+        usage.get("reasoning_tokens") if reasoning is None else reasoning,
         usage["total_tokens"],
     )
 
@@ -71,5 +75,5 @@ def _detail(usage: Mapping[str, Any], details: str, name: str) -> int | None:
     return None if nested is None else nested.get(name)
 
 
-def _first(usage: Mapping[str, Any], names: tuple[str, ...]) -> int | None:
-    return next((usage[name] for name in names if usage.get(name) is not None), None)
+def _first_alias(usage: Mapping[str, Any]) -> int | None:
+    return next((usage[name] for name in _CACHED_ALIASES if usage.get(name) is not None), None)

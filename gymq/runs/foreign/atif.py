@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.responses import Item, function_call_output
-from gymq.responses.items import new_id
+from gymq.responses.items import new_id, reasoning_item
 from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, usage_of
 
 VERSION = "ATIF-v1.4"
@@ -123,7 +123,7 @@ def _items(step: Mapping[str, Any], where: str) -> Iterator[Item]:
 def _agent_items(step: Mapping[str, Any], text: str, where: str) -> Iterator[Item]:
     made: list[Item] = []
     if reasoning := _text(step.get("reasoning_content")):
-        made.append({"type": "reasoning", "id": new_id("rs"), "summary": [{"type": "summary_text", "text": reasoning}]})
+        made.append(reasoning_item([reasoning]))
     if text:
         made.append({"type": "message", "id": new_id("msg"), **_said(text)})
     for position, call in enumerate(step.get("tool_calls") or ()):

@@ -8,6 +8,7 @@ from typing import Any
 import gymq
 from gymq.bridge import Capture
 from gymq.protocol.messages import FailureClass, Stage
+from gymq.responses import function_call
 
 # All of a reply that an environment is given; tokens stay here.
 OF_THE_REPLY = ("id", "created_at", "model", "status", "incomplete_details", "usage")
@@ -49,13 +50,7 @@ async def _converse(session: gymq.Session, capture: Capture) -> None:
 
 async def _next(session: gymq.Session, arguments: dict[str, Any]) -> dict[str, Any]:
     """Return the next call of the environment."""
-    call: gymq.FunctionCall = {
-        "type": "function_call",
-        "call_id": "next",
-        "name": "next",
-        "arguments": json.dumps(arguments),
-    }
-    output = (await session.call(call))["output"]
+    output = (await session.call(function_call("next", arguments, "next")))["output"]
     answer: Any = json.loads(output) if isinstance(output, str) and output.startswith("{") else output
     if not isinstance(answer, dict) or "call" not in answer:
         text = f"the environment is not one that answering_agent can serve, it answered {output!r:.300}"

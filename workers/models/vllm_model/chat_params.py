@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from gymq.responses import InvalidRequest
-from gymq.responses.errors import invalid_request
+from gymq.responses.errors import checked
 from gymq.responses.schema import ChatToolCall
 
 _ROLES = frozenset({"developer", "system", "user", "assistant", "tool"})
@@ -63,17 +63,14 @@ def known_chat_params(request: object) -> dict[str, Any]:
         raise InvalidRequest("messages", "expected a list with at least one message")
     for index, message in enumerate(messages):
         _check_message(message, f"messages[{index}]")
-    try:
-        checked = msgspec.convert(request, _Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise invalid_request(error) from None
-    if checked.stream:
+    settings = checked(request, _Settings, strict=False)
+    if settings.stream:
         raise InvalidRequest("stream", "only false is possible here")
     known = {"messages": messages}
     for name in _Settings.__struct_fields__:
         value = request.get(name)
         if value is not None:
-            known[name] = getattr(checked, name) if isinstance(value, str | int | float) else value
+            known[name] = getattr(settings, name) if isinstance(value, str | int | float) else value
     return known
 
 
@@ -95,7 +92,4 @@ def _check_message(message: object, path: str) -> None:
     if role == "tool" and not isinstance(message.get("tool_call_id"), str):
         raise InvalidRequest(f"{path}.tool_call_id", "expected the id of the call that is answered")
     if message.get("tool_calls") is not None:
-        try:
-            msgspec.convert(message["tool_calls"], list[ChatToolCall])
-        except msgspec.ValidationError as error:
-            raise invalid_request(error).within(f"{path}.tool_calls") from None
+        checked(message["tool_calls"], list[ChatToolCall], path=f"{path}.tool_calls")
