@@ -33,6 +33,8 @@ from .scenario import Scenario, instances
 
 ACK_WAIT_S = 4.0
 WINDOW = 96  # rollouts in flight
+# Of rollouts of the usual number of turns; with more, all three grow.
+FAULT_EVERY_S = 1.0
 ROLLOUT_TIMEOUT_S = 120.0
 DEADLINE_S = 600.0  # of a whole run; beyond it something is wedged
 FAILURES_LEFT = 3  # the collector's exit status when rollouts failed; giving the command again tries them again
@@ -97,7 +99,7 @@ async def run(
         replicas: of streams.
 
     Raises:
-        TimeoutError: it did not end within `DEADLINE_S`.
+        TimeoutError: it did not end within `DEADLINE_S`, times the slowness of the scenario.
     """
     log = folder / "effects"
     log.mkdir(parents=True)
@@ -105,10 +107,13 @@ async def run(
     scenario.write(rows)
     cluster = Cluster(instances(log), folder=folder, url=url, replicas=replicas, ack_wait_s=ack_wait_s, drain_s=5.0)
     async with cluster:
-        collector = Collector(cluster.url, rows, output, folder / "collector.log")
-        injector = injector or FaultInjector(scenario.seed, lambda role: _pids(role, cluster, collector, folder))
+        timeout_s = ROLLOUT_TIMEOUT_S * scenario.slowness
+        collector = Collector(cluster.url, rows, output, folder / "collector.log", timeout_s)
+        injector = injector or FaultInjector(
+            scenario.seed, lambda role: _pids(role, cluster, collector, folder), FAULT_EVERY_S * scenario.slowness
+        )
         started = time.monotonic()
-        async with asyncio.timeout(DEADLINE_S), _done(injector):
+        async with asyncio.timeout(DEADLINE_S * scenario.slowness), _done(injector):
             await collector.run()
         seconds = time.monotonic() - started
         manifest = RunFiles(output).read_manifest()
@@ -162,7 +167,7 @@ async def _done(injector: Injector) -> AsyncIterator[None]:
 class Collector:
     """`gymq collect` in a process, given again whenever it ends before every rollout has a reward."""
 
-    def __init__(self, url: str, rows: Path, output: Path, log: Path) -> None:
+    def __init__(self, url: str, rows: Path, output: Path, log: Path, timeout_s: float) -> None:
         self.log = log
         self.exits: Counter[int] = Counter()
         self._command = [
@@ -174,7 +179,7 @@ class Collector:
             f"--output={output}",
             "--num-repeats=4",
             f"--concurrency={WINDOW}",
-            f"--timeout={ROLLOUT_TIMEOUT_S:g}",
+            f"--timeout={timeout_s:g}",
             "--json",
             "--log-level=warning",
         ]

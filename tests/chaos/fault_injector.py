@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 ROLES = ("agent", "model", "resources", "services", "fork server", "nats", "collector")
-EVERY_S = 1.0
 KILLS = 0.6  # share of the faults that kill; the others freeze
 LONGEST_FREEZE_S = 4.0
 
@@ -35,13 +34,15 @@ class Fault:
 class FaultInjector:
     """Its choices come from the seed alone; which process they hit depends on which are alive."""
 
-    def __init__(self, seed: int, pids: Callable[[str], list[int]]) -> None:
+    def __init__(self, seed: int, pids: Callable[[str], list[int]], every_s: float) -> None:
         """
         Args:
             pids: the processes of a role that are alive now.
+            every_s: seconds between two faults.
         """
         self._rng = random.Random(f"monkey {seed}")
         self._pids = pids
+        self._every_s = every_s
         self._resuming: set[asyncio.Task[None]] = set()
         self.faults: list[Fault] = []
 
@@ -49,7 +50,7 @@ class FaultInjector:
         """Inject faults until cancelled; then resume every frozen process."""
         try:
             while True:
-                await asyncio.sleep(EVERY_S)
+                await asyncio.sleep(self._every_s)
                 self._inject()
         finally:
             for resuming in self._resuming:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
 
-from gymq.protocol.messages import VerifiedRollout
+from gymq.protocol.messages import Outcome, VerifiedRollout
 
 from .experiment import Call, Key, Remains
 from .fault_injector import LONGEST_FREEZE_S
 from .scenario import REPEATS, Scenario
+
+TOKEN_FIELDS = ("prompt_token_ids", "generation_token_ids", "generation_log_probs")
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class Verdict:
     lost: int  # rollouts without an outcome in the stream or without a line in the output file
     doubled: int  # outcomes or lines too many
     wrong: int  # rewards that are not those of a run without faults
+    wrong_tokens: int  # rollouts whose ids or log probs are not those of a run without faults
     executed_twice: int  # tool calls
     repeated: int  # model calls beyond those needed
     unexplained: int  # of these, more in one rollout than faults during its life
@@ -31,8 +35,8 @@ class Verdict:
 
     @property
     def kept(self) -> bool:
-        broken = (self.lost, self.doubled, self.wrong, self.executed_twice, self.unexplained, self.left_over)
-        return not any((*broken, self.misprofiled))
+        broken = (self.lost, self.doubled, self.wrong, self.wrong_tokens, self.executed_twice, self.unexplained)
+        return not any((*broken, self.left_over, self.misprofiled))
 
     def __str__(self) -> str:
         hit = sum(self.faults.values())
@@ -40,8 +44,8 @@ class Verdict:
         return (
             f"{self.rollouts} rollouts in {self.seconds:.0f} s; {hit} faults ({_listed(self.faults)}); "
             f"lost {self.lost}, doubled {self.doubled}, wrong rewards {self.wrong}, "
-            f"tool calls executed twice {self.executed_twice}, model calls repeated {self.repeated} "
-            f"({per_fault:.1f} a fault; {self.unexplained} of them unexplained), "
+            f"wrong tokens {self.wrong_tokens}, tool calls executed twice {self.executed_twice}, "
+            f"model calls repeated {self.repeated} ({per_fault:.1f} a fault; {self.unexplained} of them unexplained), "
             f"left in the queue {self.left_over}, missing in the profile {self.misprofiled}; "
             f"failures tried again {sum(self.failures.values())} ({_listed(self.failures)})"
         )
@@ -53,7 +57,7 @@ def _listed(counts: Counter[str]) -> str:
 
 def judge(scenario: Scenario, remains: Remains) -> Verdict:
     """Compare what is there with what should be there."""
-    grades = scenario.grades
+    rows, grades = scenario.rows(), scenario.grades
     expected = {(task, rollout): grade for task, grade in enumerate(grades) for rollout in range(REPEATS)}
     stored = Counter((outcome.task_index, outcome.rollout_index) for outcome in remains.outcomes)
     written = Counter(key for key, _ in remains.rewards)
@@ -68,6 +72,7 @@ def judge(scenario: Scenario, remains: Remains) -> Verdict:
         lost=len(expected.keys() - stored.keys()) + len(expected.keys() - written.keys()),
         doubled=sum((stored - Counter(expected.keys())).values()) + sum((written - Counter(expected.keys())).values()),
         wrong=sum(expected.get(key) != reward for key, reward in [*rewards, *remains.rewards]),
+        wrong_tokens=sum(not _has_its_tokens(outcome, rows[outcome.task_index]) for outcome in remains.outcomes),
         executed_twice=sum(count - 1 for count in remains.tools.values()),
         repeated=sum(_repeated(remains.calls).values()),
         unexplained=_unexplained(remains),
@@ -75,6 +80,21 @@ def judge(scenario: Scenario, remains: Remains) -> Verdict:
         misprofiled=abs(len(expected) - remains.profiled),
         failures=remains.failures,
     )
+
+
+def _has_its_tokens(outcome: Outcome, row: dict[str, Any]) -> bool:
+    """Return whether each call of a rewarded rollout has the tokens that the row scripts, after all those before."""
+    if not isinstance(outcome, VerifiedRollout):
+        return True
+    calls = [item for item in outcome.response["output"] if "generation_token_ids" in item]
+    found = [tuple(list(item[name]) for name in TOKEN_FIELDS) for item in calls]
+    expected = []
+    prompt: list[int] = []
+    for between, sampled in zip(row["between"], row["sampled"], strict=True):
+        prompt = prompt + between
+        expected.append((prompt, sampled, [-token / 1024 for token in sampled]))
+        prompt = prompt + sampled
+    return found == expected
 
 
 def _repeated(calls: list[Call]) -> Counter[Key]:

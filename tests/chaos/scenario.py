@@ -15,6 +15,7 @@ from .rows import row
 WORKERS = Path(__file__).parent / "workers"
 GRADES = (1.0, 0.75, 0.5, 0.0)
 REPEATS = 4  # rollouts a row
+USUAL_TURNS = 12
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,16 @@ class Scenario:
     seed: int
     single: int = 2000
     stateful: int = 304
-    turns: int = 12  # model calls of a stateful rollout
+    turns: int = USUAL_TURNS  # model calls of a stateful rollout
+
+    @property
+    def slowness(self) -> float:
+        """How many times as long as usual a stateful rollout takes.
+
+        Faults are as many times rarer and limits as many times longer. With a fault a second, a rollout of 50 turns is
+        in flight whenever several processes die, so it counts as their cause, and is quarantined until it has failed.
+        """
+        return max(1.0, self.turns / USUAL_TURNS)
 
     @property
     def num_rollouts(self) -> int:
@@ -58,6 +68,9 @@ def _row(rng: random.Random, number: int, agent: str, turns: int) -> dict[str, A
         # Some calls are long enough to be accepted first and probed then.
         tool_s=[rng.choice([0.0] * 8 + [0.02] * 3 + [0.35]) for _ in values],
         verify_s=rng.choice([0.0] * 8 + [0.3]),
+        # Of the prompt between the generation before and each call, and those that the call samples.
+        between=[[rng.randrange(50_000) for _ in range(4)] for _ in range(turns)],
+        sampled=[[rng.randrange(50_000) for _ in range(2)] for _ in range(turns)],
     )
 
 

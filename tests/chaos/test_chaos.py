@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gymq.protocol.messages import VerifiedRollout
+
 from .experiment import NoFaults, run
 from .promises import judge
 from .scenario import Scenario
@@ -38,9 +40,13 @@ async def test_a_promise_that_is_broken_is_noticed(tmp_path: Path) -> None:
     remains.rewards[1] = (remains.rewards[1][0], 17.0)
     remains.tools[next(iter(remains.tools))] += 1
     remains.calls.append(remains.calls[0])
+    outcome = remains.outcomes[0]
+    assert isinstance(outcome, VerifiedRollout)
+    outcome.response["output"][0]["generation_token_ids"][0] += 1
     verdict = judge(scenario, remains)
     assert lost is not None
     assert not verdict.kept
     counts = (verdict.lost, verdict.doubled, verdict.wrong, verdict.executed_twice, verdict.repeated)
     assert counts == (1, 1, 1, 1, 1)
+    assert verdict.wrong_tokens == 1
     assert verdict.unexplained == 1

@@ -38,6 +38,13 @@ class Policy(gymq.Model):
             await asyncio.sleep(latencies_s[min(turn, len(latencies_s) - 1)])
         finally:
             self._note(request.session, turn, "end")  # also of a call that is stopped
+        answer = self._answer(script, outputs)
+        if "sampled" in script:
+            answer["output"][0] |= _tokens(script, turn, request.params["input"])
+        return answer
+
+    def _answer(self, script: dict[str, Any], outputs: list[str]) -> dict[str, Any]:
+        turn = len(outputs)
         if turn < len(script["values"]):
             return reply(function_call("push", {"turn": turn, "value": script["values"][turn]}, f"call_{turn}"))
         digest, right = 0, True
@@ -45,3 +52,17 @@ class Policy(gymq.Model):
             digest = (digest * 31 + value) % (1 << 31)
             right = right and json.loads(output).get("digest") == digest
         return reply(f"grade {script['grade']}" if right else "the tools gave other outputs than they should")
+
+
+def _tokens(script: dict[str, Any], turn: int, conversation: list[Any]) -> dict[str, list[int] | list[float]]:
+    """Return the tokens of a call, as an engine has them that continues the prompt of the call before."""
+    before: list[int] = []
+    for item in reversed(conversation):
+        if "generation_token_ids" in item:
+            before = [*item["prompt_token_ids"], *item["generation_token_ids"]]
+            break
+    return {
+        "prompt_token_ids": before + script["between"][turn],
+        "generation_token_ids": script["sampled"][turn],
+        "generation_log_probs": [-token / 1024 for token in script["sampled"][turn]],
+    }
