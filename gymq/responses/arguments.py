@@ -1,4 +1,4 @@
-"""Arguments of calls in dialects that carry them as objects; Responses has them as the text that the model wrote."""
+"""Arguments of calls: objects in some dialects, in Responses the text that the model wrote."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
 
 
 def arguments_object(text: str | None) -> dict[str, Any]:
-    """Return the arguments of a call as an object, from which `arguments_text` makes the same text again if needed."""
+    """Return the arguments of a call as an object, from which `arguments_text` restores the text."""
     try:
         parsed = json.loads(text or "", parse_constant=_refuse)
     except (ValueError, RecursionError):

@@ -14,21 +14,16 @@ from typing import Any
 import msgspec
 
 from gymq.errors import GymqError
+from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD
 from gymq.responses.errors import InvalidRequest, checked
 from gymq.responses.items import Item
-from gymq.responses.tokens import (
-    GENERATION_LOG_PROBS,
-    GENERATION_TOKEN_IDS,
-    PROMPT_TOKEN_IDS,
-    ROUTED_EXPERTS,
-    token_fields,
-)
+from gymq.responses.tokens import ROUTED_EXPERTS, token_fields
 
 _SCHEMA_VERSION = 1
 
 
 class NoTrainableChain(GymqError, ValueError):
-    """The captured calls do not give one sequence that is safe to train on."""
+    """The captured calls do not form one sequence that is safe to train on."""
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,7 +37,7 @@ class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
     created_at: float
     output_items: list[dict[str, Any]] = msgspec.field(default_factory=list)
     token_item_index: int | None = None
-    """The output item that carries the tokens; None if the capture did not say."""
+    """The output item that carries the tokens; None: the capture does not name it."""
     routed_experts: Any = None
     schema_version: int = _SCHEMA_VERSION
 
@@ -70,13 +65,13 @@ class Chains:
 
     chains: list[Chain]
     quarantined: list[str]
-    """Ids of the calls left out because their place is uncertain, sorted."""
+    """Sorted ids of calls that are left out because their parent is ambiguous."""
     notes: dict[str, Any]
-    """The accounting, as it is stored with the result."""
+    """Counts that are stored with the result."""
 
     @property
     def main(self) -> Chain | None:
-        """The chain to train on, None if there is none or none can be preferred."""
+        """The chain to train on; None without a chain, or if no chain is preferable."""
         if self.notes["builder"] == "per_request":
             return self.chains[0] if len(self.chains) == 1 else None
         return next((chain for chain in self.chains if chain.chain_id == "main"), None)
@@ -115,7 +110,7 @@ def project_response(built: Chains, model: str) -> Item:
     """Return the main chain as a Responses object whose items carry the tokens of their calls.
 
     Raises:
-        NoTrainableChain: there is no such chain, or nothing was generated in it.
+        NoTrainableChain: there is no main chain, or it has no generated tokens.
     """
     chain = built.main
     if chain is None:
@@ -140,11 +135,11 @@ def _model_call(entry: Mapping[str, Any], path: str) -> ModelCall:
     except InvalidRequest as error:
         raise error.within(path) from None
     if tokens is None:
-        raise InvalidRequest(f"{path}.{PROMPT_TOKEN_IDS}", "missing in a captured call")
+        raise InvalidRequest(f"{path}.{PROMPT_FIELD}", "missing in a captured call")
     if call.schema_version > _SCHEMA_VERSION:
         raise InvalidRequest(f"{path}.schema_version", f"{call.schema_version} is newer than {_SCHEMA_VERSION}")
-    if len(tokens[GENERATION_TOKEN_IDS]) != len(tokens[GENERATION_LOG_PROBS]):
-        raise InvalidRequest(f"{path}.{GENERATION_LOG_PROBS}", "expected one for each generated token")
+    if len(tokens[GENERATION_FIELD]) != len(tokens[LOG_PROB_FIELD]):
+        raise InvalidRequest(f"{path}.{LOG_PROB_FIELD}", "expected one for each generated token")
     if call.token_item_index is not None and not 0 <= call.token_item_index < len(call.output_items):
         raise InvalidRequest(f"{path}.token_item_index", f"{call.token_item_index} is outside of output_items")
     return msgspec.structs.replace(call, **tokens)
@@ -219,7 +214,7 @@ def _tree(calls: list[ModelCall]) -> list[_Node]:
 
 
 def _quarantine_retries(nodes: list[_Node]) -> list[str]:
-    """Keep those of the calls with the same prompt that were continued; return the ids of undecided groups, sorted.
+    """Of calls with the same prompt, keep those that were continued; return the ids of undecided groups, sorted.
 
     The same prompt means the same parent, so a group is a call and its retries.
     """
@@ -275,12 +270,12 @@ def _items_with_tokens(call: ModelCall) -> list[Item]:
     if call.token_item_index is not None:
         carriers = [items[call.token_item_index]]
     else:
-        carriers = [item for item in items if item.get(GENERATION_TOKEN_IDS)] or items[-1:]
+        carriers = [item for item in items if item.get(GENERATION_FIELD)] or items[-1:]
     for item in carriers:
         # The prompt is the running prompt of the chain: every link begins with all that came before it.
-        item[PROMPT_TOKEN_IDS] = call.prompt_token_ids
-        item[GENERATION_TOKEN_IDS] = call.generation_token_ids
-        item[GENERATION_LOG_PROBS] = call.generation_log_probs
+        item[PROMPT_FIELD] = call.prompt_token_ids
+        item[GENERATION_FIELD] = call.generation_token_ids
+        item[LOG_PROB_FIELD] = call.generation_log_probs
         if call.routed_experts is not None:
             item[ROUTED_EXPERTS] = call.routed_experts
     return items

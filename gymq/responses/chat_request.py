@@ -1,4 +1,4 @@
-"""A Chat Completions request as Responses create parameters, for agents that only speak chat."""
+"""From a Chat Completions request to Responses create parameters, for agents that only speak Chat Completions."""
 
 from __future__ import annotations
 

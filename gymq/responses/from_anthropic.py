@@ -1,4 +1,4 @@
-"""A request of Anthropic's Messages API as Responses create parameters, for agents that speak that dialect.
+"""From a request of Anthropic's Messages API to Responses create parameters.
 
 Source of the fields: https://docs.anthropic.com/en/api/messages.
 """
@@ -121,8 +121,8 @@ class _Request(msgspec.Struct):
 def from_anthropic_request(body: object) -> dict[str, Any]:
     """Convert a Messages request into create parameters, as `validate_params` takes them.
 
-    Fields without a counterpart that leave the answer as it is (`cache_control`, `service_tier`, `stream`, ...) and the
-    budget of `thinking` are dropped; those that would change the answer are refused.
+    Fields without a counterpart that do not affect the answer (`cache_control`, `service_tier`, `stream`, ...) and the
+    budget of `thinking` are dropped; fields that would change the answer are refused.
 
     Raises:
         InvalidRequest: a field is missing or does not fit.

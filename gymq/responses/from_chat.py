@@ -1,4 +1,4 @@
-"""A chat completion as a Responses object."""
+"""From a chat completion to a Responses object."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from typing import Any
 
 import msgspec
 
+from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id, reasoning_item
 from gymq.responses.schema import ChatToolCall
-from gymq.responses.tokens import GENERATION_LOG_PROBS, GENERATION_TOKEN_IDS, token_fields
+from gymq.responses.tokens import token_fields
 from gymq.responses.usage import usage_from_chat
 
 _OPENING, _CLOSING = "<think>", "</think>"
 
-# Settings of the request that a Responses object repeats when they were set.
+# Parameters of the request that a Responses object repeats if they were given.
 _ECHOED = (
     "background",
     "instructions",
@@ -171,13 +172,13 @@ def chat_to_response(
 
 
 def _check_lengths(tokens: Mapping[str, Any]) -> None:
-    generated, log_probs = tokens[GENERATION_TOKEN_IDS], tokens[GENERATION_LOG_PROBS]
+    generated, log_probs = tokens[GENERATION_FIELD], tokens[LOG_PROB_FIELD]
     if len(generated) != len(log_probs):
         reason = f"{len(log_probs)} log probs for {len(generated)} generated tokens"
-        raise InvalidReply(f"message.{GENERATION_LOG_PROBS}", reason)
-    # One NaN or infinity makes the sum one: far cheaper than looking at each.
+        raise InvalidReply(f"message.{LOG_PROB_FIELD}", reason)
+    # A NaN or an infinity makes the sum one, which is far cheaper than a check of each value.
     if not isfinite(sum(log_probs)):
-        raise InvalidReply(f"message.{GENERATION_LOG_PROBS}", "not finite; such a sample cannot be trained on")
+        raise InvalidReply(f"message.{LOG_PROB_FIELD}", "not finite; such a sample cannot be trained on")
 
 
 def split_think_blocks(text: str) -> tuple[list[str], str]:

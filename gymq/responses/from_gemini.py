@@ -1,4 +1,4 @@
-"""A request of Gemini's generateContent as Responses create parameters, for agents that speak that dialect.
+"""From a request of Gemini's generateContent to Responses create parameters.
 
 Source of the fields: https://ai.google.dev/api/generate-content and https://ai.google.dev/api/caching#Content.
 """
@@ -15,12 +15,12 @@ from gymq.responses.arguments import arguments_text
 from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_once
 from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
-# Values that are the caller's own: no names of the dialect stand in them.
+# Fields whose values belong to the caller, so their keys are not renamed.
 _OPAQUE = frozenset(
     {"args", "response", "parameters", "parametersJsonSchema", "responseSchema", "responseJsonSchema", "labels"}
 )
 _SCHEMA_TYPES = frozenset({"ARRAY", "BOOLEAN", "INTEGER", "NULL", "NUMBER", "OBJECT", "STRING"})
-_OF_VALUES = frozenset({"const", "default", "enum", "example", "examples"})  # of a schema: no schemas stand in them
+_OF_VALUES = frozenset({"const", "default", "enum", "example", "examples"})  # keywords without schemas in them
 _EFFORTS = {"MINIMAL": "minimal", "LOW": "low", "MEDIUM": "medium", "HIGH": "high"}
 
 
@@ -108,7 +108,7 @@ class _Request(msgspec.Struct, rename="camel"):
 def from_gemini_request(body: object) -> dict[str, Any]:
     """Convert a generateContent request into create parameters, as `validate_params` takes them.
 
-    Names may be written with capitals or underscores, as Google takes them. `topK`, which Google's own clients always
+    Names may be in camel case or snake case, as Google accepts both. `topK`, which Google's own clients always
     send, and tools of Google's own are dropped with a warning; other fields that would change the answer are refused.
 
     Args:
@@ -139,7 +139,7 @@ def from_gemini_request(body: object) -> dict[str, Any]:
 
 
 def _camel(value: Any) -> Any:
-    """Return an object with the names of its fields as this module knows them."""
+    """Return an object with the names of its fields in camel case."""
     if isinstance(value, list):
         return [_camel(element) for element in value]
     if not isinstance(value, dict):
@@ -241,7 +241,7 @@ def _plain(item: Item) -> Item:
 
 
 def _output(response: Mapping[str, Any]) -> str:
-    """Return what a function answered; Google's clients put a text into the field `output`."""
+    """Return the output of a function; Google's clients put text into the field `output`."""
     only = response.get("output") if len(response) == 1 else None
     return only if isinstance(only, str) else json.dumps(response, ensure_ascii=False)
 
@@ -263,7 +263,7 @@ def _tools(tools: Sequence[dict[str, Any]]) -> Iterator[Item]:
 
 
 def _json_schema(schema: Any) -> Any:
-    """Return a schema of Google's, whose types have capitals, as JSON Schema."""
+    """Return a schema of Google's, whose types are in capitals, as JSON Schema."""
     if isinstance(schema, list):
         return [_json_schema(element) for element in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Reading and making items of the Responses API. Everything here works on plain dicts."""
+"""Read and make items of the Responses API, which are plain dicts."""
 
 from __future__ import annotations
 
@@ -7,13 +7,8 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD, VERSIONS_FIELD
 from gymq.responses.errors import Unsupported
-from gymq.responses.tokens import (
-    GENERATION_LOG_PROBS,
-    GENERATION_POLICY_VERSIONS,
-    GENERATION_TOKEN_IDS,
-    PROMPT_TOKEN_IDS,
-)
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
@@ -32,13 +27,11 @@ _NOT_GENERATED = frozenset(
 )
 
 # Fields that the model does not read when the item is sent back to it.
-_NOT_READ = frozenset(
-    {"id", "status", PROMPT_TOKEN_IDS, GENERATION_TOKEN_IDS, GENERATION_LOG_PROBS, GENERATION_POLICY_VERSIONS}
-)
+_NOT_READ = frozenset({"id", "status", PROMPT_FIELD, GENERATION_FIELD, LOG_PROB_FIELD, VERSIONS_FIELD})
 
 
 def is_message(item: Mapping[str, Any]) -> bool:
-    """Return whether an item is a message, in the short form `{role, content}` too."""
+    """Return whether an item is a message, also in the short form `{role, content}`."""
     kind = item.get("type")
     return kind == "message" or (kind is None and "role" in item)
 
@@ -130,7 +123,7 @@ def reasoning_texts(item: Mapping[str, Any]) -> list[str]:
 
 
 def converted_output(response: Mapping[str, Any], convert: Callable[[Item], Iterable[Item]]) -> list[Item]:
-    """Return what the items of a response become in another dialect.
+    """Return the items of a response converted to another dialect.
 
     Raises:
         Unsupported: that dialect has no form for an item; the path names the item.
@@ -163,7 +156,7 @@ def overflowed(response: Mapping[str, Any]) -> bool:
 
 
 def asks_the_same(one: Item, other: Item) -> bool:
-    """Return whether a model reads the same in two items. A text may stand as such or as the one part of a list."""
+    """Return whether two items read the same to a model: text is equal to a list with that text as its only part."""
     return one == other or _read_of(one) == _read_of(other)
 
 
@@ -188,7 +181,7 @@ def _assistant_messages(response: Mapping[str, Any]) -> list[Item]:
 
 
 def content_texts(content: object, only_type: str | None = None) -> Iterator[str]:
-    """Yield the texts of a message's content. A plain string is one text; refusals and no content have none."""
+    """Yield the texts of a message's content. A string is one text; refusals have none."""
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):

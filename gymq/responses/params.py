@@ -1,4 +1,4 @@
-"""Checking the create parameters of a Responses request. What later versions of the API have costs a warning."""
+"""Check the create parameters of a Responses request; unknown values of later API versions cause a warning."""
 
 from __future__ import annotations
 
@@ -102,14 +102,14 @@ _EFFORTS = frozenset({"none", "minimal", "low", "medium", "high", "xhigh", "max"
 _SUMMARIES = frozenset({"auto", "concise", "detailed"})
 
 _IN_PARTS = ("background", "background_options", "stream", "stream_options")
-"""Ask for a reply in parts or later."""
+"""Fields that request a streamed or a later reply."""
 
 
 def known_params(body: object) -> dict[str, Any]:
-    """Return the fields of a request that `validate_params` knows, of a row or of a program.
+    """Return the fields of a request that `validate_params` knows.
 
-    Rows and programs have what later versions of the API have, and what is their own. Each name is reported once, as a
-    warning in the log. So is a wish for a reply in parts or later: workers answer with the whole reply.
+    Others, of later API versions or of the caller's own, are dropped with one logged warning for each name. So are
+    requests to stream the reply or to answer in the background, since workers return the whole reply.
 
     Raises:
         InvalidRequest: it is not an object.
@@ -131,10 +131,10 @@ def known_params(body: object) -> dict[str, Any]:
 
 
 def row_params(params: object) -> dict[str, Any]:
-    """Return the create parameters of a row, checked, without what is not known; `tools` may have names.
+    """Check the create parameters of a row and return the known ones; `tools` may contain names of tools.
 
-    A name that is almost a known one is a mistake, and not of a later version: a row without its temperature would be
-    sampled otherwise than its author wants.
+    A name close to a known one is refused as a typing error: if it were dropped, the row would be sampled with other
+    parameters than its author wants.
 
     Raises:
         InvalidRequest: a field does not fit; the error has the path of the first one.
@@ -146,10 +146,10 @@ def row_params(params: object) -> dict[str, Any]:
 
 
 def foreign_params(body: object) -> dict[str, Any]:
-    """Return the request of a foreign program as `validate_params` takes it, without what is not known.
+    """Return the request of a program as `validate_params` accepts it, without unknown fields and items.
 
-    Beside what `known_params` drops these are items of unknown types, with one warning for each. Function tools may be
-    without `strict` and `parameters`, as endpoints allow.
+    Items of unknown types are dropped with one warning for each type. Function tools may lack `strict` and
+    `parameters`, as endpoints allow.
 
     Raises:
         InvalidRequest: it is not an object.
@@ -196,8 +196,8 @@ def validate_params(params: object, *, tool_names: bool = False) -> dict[str, An
 
     A null field counts as absent. Numbers and flags written as text (`"0.5"`) and whole floats for integers are
     accepted and converted. `stream` may only be false: workers answer with the whole reply, the HTTP bridge replays it.
-    Tools other than functions are left to the endpoint that knows them, and so are values that a later version of the
-    API may have, such as a service tier, with one warning for each.
+    Tools other than functions are passed to the endpoint unchecked, and so are values that a later version of the API
+    may have, such as a service tier, with one warning for each.
 
     Args:
         tool_names: whether an entry of `tools` may be the name of an environment's tool, as in a row of a data set.

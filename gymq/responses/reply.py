@@ -1,4 +1,4 @@
-"""Checking the reply of a model: a Responses object, whose items fit `gymq.responses.schema`."""
+"""Check the reply of a model: a Responses object with items that fit `gymq.responses.schema`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def validate_response(body: object) -> dict[str, Any]:
 
 
 def response_without_model(name: str, output: Sequence[Mapping[str, Any]]) -> Item:
-    """Return a Responses object around items that no model generated; `name` takes the place of the model's name."""
+    """Return a Responses object around items that no model generated, with `name` as the name of the model."""
     return {
         "id": f"resp_{name}",
         "object": "response",

@@ -1,6 +1,6 @@
 """The schema of items: input and output of the Responses API share one union.
 
-The structs are used to check, never to carry: the caller keeps its own dicts, unknown fields included.
+The structs only check items: callers keep their dicts, including unknown fields.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class _AssistantMessage(msgspec.Struct):
 
 
 class _AssistantChatMessage(msgspec.Struct):
-    """A chat history entry with calls; unlike the other messages it may have no content."""
+    """An assistant message of a chat history with calls; its content may be null."""
 
     tool_calls: list[ChatToolCall]
     content: str | list[_InputText | _OutputText | _Refusal | _ChatText] | None = None
@@ -96,7 +96,7 @@ class _ToolChatMessage(msgspec.Struct):
 class _FunctionCall(msgspec.Struct):
     call_id: str
     name: str
-    # Models forget them. The agent then answers the call with an error that the model can read.
+    # Models sometimes omit them. The agent then answers the call with an error that the model can read.
     arguments: str | None = None
     id: str | None = None
     status: str | None = None
@@ -114,7 +114,7 @@ class _Reasoning(msgspec.Struct):
 
 
 class _Opaque(msgspec.Struct):
-    """An item of a hosted or client-side tool: passed on, not looked into."""
+    """An item of a hosted or client-side tool, which is passed on unchecked."""
 
 
 _MESSAGES: dict[object, type[msgspec.Struct]] = {
@@ -170,7 +170,7 @@ def is_item_type(kind: object) -> bool:
 
 
 def check_items(items: object, path: str) -> list[Item]:
-    """Check a list of items; `path` is where it stands in the request.
+    """Check a list of items; `path` is its path in the request.
 
     The items of the result are the given dicts, unless something had to be converted: token ids written as text become
     numbers, and reasoning items lose `status`, which OpenAI returns but refuses as input.

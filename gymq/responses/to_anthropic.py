@@ -1,4 +1,4 @@
-"""A Responses object as a message of Anthropic's Messages API.
+"""From a Responses object to a message of Anthropic's Messages API.
 
 Source of the fields: https://docs.anthropic.com/en/api/messages.
 """
@@ -27,9 +27,8 @@ _STOP_REASONS = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
 def to_anthropic_message(response: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Convert a Responses object (as `validate_response` returns it) into a message.
 
-    Texts of reasoning become thinking blocks, empty texts nothing. Arguments of a call that are not a JSON object stand
-    as text in the field `UNPARSED_ARGUMENTS` of its input, so that `from_anthropic_request` finds them again. Token
-    fields have no place in this dialect.
+    Texts of reasoning become thinking blocks; empty texts and token fields are left out. Arguments of a call that are
+    not a JSON object become text in the field `UNPARSED_ARGUMENTS`, from which `from_anthropic_request` restores them.
 
     Args:
         model: the name that the caller knows the model by.

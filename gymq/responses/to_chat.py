@@ -1,4 +1,4 @@
-"""A Responses request as a Chat Completions request."""
+"""From a Responses request to a Chat Completions request."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
 
     The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
     without separator, calls. With `token_ids` that message carries the token fields of its last item that has them.
-    Calls of tools other than functions, and their outputs, become those of functions. Items that are no part of a call,
-    such as a search by the endpoint, are dropped with one warning for each type; `chat_settings` says what becomes of
-    the other fields.
+    Calls of other tools, and their outputs, become calls of functions. Items that do not belong to a call, such as a
+    search by the endpoint, are dropped with one warning for each type. `chat_settings` converts the other fields.
 
     Raises:
         Unsupported: chat has no form for an item or part of the request.
@@ -35,7 +34,7 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
 
 
 class _AssistantTurn:
-    """The assistant's items since the last message of another role."""
+    """The consecutive items of the assistant that become one message."""
 
     def __init__(self, *, token_ids: bool) -> None:
         self.token_ids = token_ids
@@ -92,7 +91,7 @@ def _messages(items: str | Iterable[Item], *, token_ids: bool) -> list[dict[str,
 
 
 def _other_message(item: Item) -> dict[str, Any] | None:
-    """Return the message of an item that is not the assistant's; None for an item that is."""
+    """Return the message of an item of another role; None for an item of the assistant."""
     match item.get("type"):
         case "function_call" | "reasoning":
             return None
@@ -119,7 +118,7 @@ def _is_of_chat(item: Item) -> bool:
 
 
 def _as_function(item: Item) -> Item | None:
-    """Return an item of a tool other than a function as one of a function; None if chat has no place for it."""
+    """Convert an item of another tool to one of a function; return None if chat has no form for it."""
     kind, call_id = str(item.get("type") or "item_reference"), item.get("call_id")
     rest = {name: value for name, value in item.items() if name not in _OF_THE_CALL}
     if isinstance(call_id, str) and kind.endswith("_output"):

@@ -1,4 +1,4 @@
-"""The fields of a Responses request beside its messages, as those of a Chat Completions request."""
+"""From the parameters of a Responses request, except its messages, to those of a Chat Completions request."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _CONVERTED = frozenset({*_KEPT, "input", "instructions", "max_output_tokens", "r
 
 
 def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a chat request beside `messages`.
+    """Return the fields of a chat request except `messages`.
 
-    What chat has no place for (`truncation`, `include`, `conversation`, ...) is dropped. So are tools other than
-    functions, and the choice of such a tool: with one warning for each name.
+    Fields that chat does not have (`truncation`, `include`, `conversation`, ...), tools other than functions and the
+    choice of such a tool are dropped, with one warning for each name.
 
     Raises:
         Unsupported: it chooses one function, which the peer refuses too.
@@ -55,14 +55,14 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     elif not params.get("tools") and tool_choice == "required":
         raise InvalidRequest("tool_choice", "a tool call is required, but no tools are given")
     else:
-        # Endpoints refuse these two beside an absent list of tools.
+        # Endpoints refuse these two fields without a list of tools.
         settings.pop("tool_choice", None)
         settings.pop("parallel_tool_calls", None)
     return settings
 
 
 def _text(text: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how the reply should look; free text, the default, says nothing."""
+    """Return the fields for the format of the reply; none for free text, the default."""
     settings: dict[str, Any] = {}
     if text.get("verbosity") is not None:
         settings["verbosity"] = text["verbosity"]
@@ -95,7 +95,7 @@ def _is_function(tool: Item) -> bool:
 
 
 def _tool_choice(choice: Mapping[str, Any]) -> str:
-    """Return what remains of the choice of a tool that is not a function."""
+    """Replace the choice of a tool other than a function with `auto`."""
     if choice.get("type") == "function":
         raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
     warn_once(

@@ -1,4 +1,4 @@
-"""A Responses object as an answer of Gemini's generateContent.
+"""From a Responses object to an answer of Gemini's generateContent.
 
 Source of the fields: https://ai.google.dev/api/generate-content#v1beta.GenerateContentResponse.
 """
@@ -26,8 +26,8 @@ _FINISH_REASONS = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"
 def to_gemini_answer(response: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Convert a Responses object (as `validate_response` returns it) into an answer with one candidate.
 
-    Texts of reasoning become thoughts. Arguments of a call that are not a JSON object stand as text in the field
-    `UNPARSED_ARGUMENTS`, so that `from_gemini_request` finds them again. Token fields have no place in this dialect.
+    Texts of reasoning become thoughts; token fields are left out. Arguments of a call that are not a JSON object become
+    text in the field `UNPARSED_ARGUMENTS`, from which `from_gemini_request` restores them.
 
     Args:
         model: the name that the caller knows the model by.

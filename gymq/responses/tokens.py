@@ -1,4 +1,4 @@
-"""Token fields of items and messages: the engine's input, its samples, and how likely they were.
+"""Token fields of items and messages: prompt, sampled tokens, and their log probs.
 
 The three fields belong together. They are lists or packed arrays (`array.array`); packed ones are never unpacked.
 """
@@ -6,27 +6,25 @@ The three fields belong together. They are lists or packed arrays (`array.array`
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from gymq.protocol.tokens import (
+    GENERATION_FIELD,
+    LOG_PROB_FIELD,
+    PROMPT_FIELD,
+    VERSIONS_FIELD,
+    ContinuedPrompt,
+)
 from gymq.responses.errors import InvalidRequest, checked
 
-PROMPT_TOKEN_IDS = "prompt_token_ids"
-GENERATION_TOKEN_IDS = "generation_token_ids"
-GENERATION_LOG_PROBS = "generation_log_probs"
 ROUTED_EXPERTS = "routed_experts"
 """Routing of a mixture-of-experts model. Optional; opaque here."""
-GENERATION_POLICY_VERSIONS = "generation_policy_versions"
-"""Which policy sampled the generated tokens, see `gymq.protocol.tokens.VERSIONS_FIELD`. Optional; opaque here."""
-OPTIONAL_TOKEN_FIELDS = (ROUTED_EXPERTS, GENERATION_POLICY_VERSIONS)
+OPTIONAL_TOKEN_FIELDS = (ROUTED_EXPERTS, VERSIONS_FIELD)
 
-_TYPES: dict[str, Any] = {
-    PROMPT_TOKEN_IDS: list[int],
-    GENERATION_TOKEN_IDS: list[int],
-    GENERATION_LOG_PROBS: list[float],
-}
+_TYPES: dict[str, Any] = {PROMPT_FIELD: list[int], GENERATION_FIELD: list[int], LOG_PROB_FIELD: list[float]}
 
 
 def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -41,7 +39,8 @@ def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
     for name, expected in _TYPES.items():
         value = holder.get(name)
         if value is not None:
-            fields[name] = _packed(value, name) if _is_packed(value) else _numbers(value, expected, name)
+            is_packed = isinstance(value, array | ContinuedPrompt)
+            fields[name] = _packed(value, name) if is_packed else _numbers(value, expected, name)
     if not fields:
         return None
     for name in _TYPES:
@@ -54,13 +53,8 @@ def token_fields(holder: Mapping[str, Any]) -> dict[str, Any] | None:
     return fields
 
 
-def _is_packed(value: object) -> bool:
-    """Return whether a value is an array, or a sequence of another kind than JSON has."""
-    return isinstance(value, array) or (isinstance(value, Sequence) and not isinstance(value, str | list))
-
-
 def _packed(value: Any, name: str) -> Any:
-    if isinstance(value, array) and (value.typecode in "fd") != (name == GENERATION_LOG_PROBS):
+    if isinstance(value, array) and (value.typecode in "fd") != (name == LOG_PROB_FIELD):
         raise InvalidRequest(name, f"an array of typecode {value.typecode!r} cannot hold them")
     return value
 

@@ -54,14 +54,14 @@ class FunctionCallOutput(TypedDict):
 
 
 class SummaryText(TypedDict):
-    """A part of the summary of a reasoning."""
+    """A part of the summary in a reasoning item."""
 
     type: Literal["summary_text"]
     text: str
 
 
 class Reasoning(TypedDict):
-    """Thoughts of the model."""
+    """Reasoning of the model."""
 
     type: Literal["reasoning"]
     summary: list[SummaryText]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gymq import responses
-from gymq.responses.tokens import GENERATION_TOKEN_IDS
+from gymq.protocol.tokens import GENERATION_FIELD
 
 Row = dict[str, Any]
 
@@ -18,7 +18,7 @@ def turns(items: Sequence[Row]) -> Iterator[list[Row]]:
     """Yield the items of each message. A message of the model has the tokens of one call at most."""
     turn: list[Row] = []
     for item in items:
-        begins_call = item.get(GENERATION_TOKEN_IDS) and any(one.get(GENERATION_TOKEN_IDS) for one in turn)
+        begins_call = item.get(GENERATION_FIELD) and any(one.get(GENERATION_FIELD) for one in turn)
         if turn and (begins_call or not (is_models(item) and is_models(turn[0]))):
             yield turn
             turn = []

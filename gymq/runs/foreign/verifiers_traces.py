@@ -15,8 +15,8 @@ from typing import Any
 
 from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
+from gymq.protocol.tokens import GENERATION_FIELD
 from gymq.responses.items import incomplete_reason
-from gymq.responses.tokens import GENERATION_TOKEN_IDS
 from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, split_chat
 from gymq.runs.foreign.verifiers_messages import chat_message, is_models, message, turns
 
@@ -92,7 +92,7 @@ class _Graph:
         self._ended_at = ended_at
         self._response = result["response"]
         output: list[Row] = self._response["output"]
-        has_tokens = any(item.get(GENERATION_TOKEN_IDS) for item in output)
+        has_tokens = any(item.get(GENERATION_FIELD) for item in output)
         self._add_conversation(result[PARAMS], output, _tokens(Record.of(result)) if has_tokens else iter(()))
         for record in Record.branches_of(result):
             self._add_branch(record)
@@ -109,7 +109,7 @@ class _Graph:
             if not is_models(turn[0]):
                 parent = self._add(parent, message(turn))
                 continue
-            has_tokens = any(item.get(GENERATION_TOKEN_IDS) for item in turn)
+            has_tokens = any(item.get(GENERATION_FIELD) for item in turn)
             parent = self._add(parent, message(turn), next(tokens) if has_tokens else {"usage": None})
         if self.calls and self.calls[-1]["usage"] is None:
             self.calls[-1]["usage"] = _usage(self._response.get("usage"))
