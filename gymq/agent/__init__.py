@@ -1,7 +1,7 @@
 """Agent: the loop that turns a task into a verified rollout, as an author writes it.
 
 A loop takes everything that can differ between two runs (model replies, tool results, verdicts) from `Rollout` and
-`Session`; these give every effect a key, so that the same loop can be run again over recorded effects.
+`Session`. They give every effect a key, so that the loop can be replayed over recorded effects.
 """
 
 from gymq.agent.agent import Agent, OwnVerifier, run_to_verdict

@@ -19,31 +19,31 @@ from gymq.resources import Verdict
 
 
 class OwnVerifier(NamedTuple):
-    """A resources worker that belongs to an agent: it is started where the configuration names none."""
+    """The resources worker of an agent, started if the configuration names none."""
 
     implementation: str
     options: dict[str, Any]
 
 
 class Agent(Worker):
-    """Turns a task into a verified rollout. Most agents define `converse`; one with another order defines `run`."""
+    """Turns a task into a verified rollout. Most agents define `converse`; for another order define `run`."""
 
     Options = AgentOptions
     max_concurrency = 16_384  # rollouts in flight in one process; most of them wait
 
     @classmethod
     def own_verifier(cls, options: Mapping[str, Any]) -> OwnVerifier | None:
-        """Return the resources worker that verifies where the configuration names none; None: there need not be one.
+        """Return the resources worker to use if the configuration names none; None: the agent works without one.
 
         Args:
-            options: those of the instance, as the configuration has them, unchecked.
+            options: the unchecked options of the instance, as configured.
         """
         return None
 
     def journals(self, rollout: Rollout) -> bool:
-        """Return whether the rollout's effects are recorded, so that it resumes where it was if this process dies.
+        """Return whether to record the rollout's effects, so that it resumes if this process dies.
 
-        It costs one stored message for each model call; without it an interrupted rollout starts over.
+        A journal costs one stored message for each model call; without it an interrupted rollout starts over.
         """
         return True
 
@@ -67,13 +67,13 @@ class Agent(Worker):
             session: the environment of this rollout, seeded: `call` runs a tool.
 
         Raises:
-            RolloutError: a call failed for good, which ends the rollout; let it pass.
+            RolloutError: a call failed finally, which ends the rollout; do not catch it.
         """
         raise NotImplementedError
 
 
 async def run_to_verdict(agent: Agent, rollout: Rollout) -> Verdict:
-    """Run an agent's loop over a rollout, and end the calls that it leaves in flight.
+    """Run an agent's loop over a rollout, and cancel the calls that it leaves in flight.
 
     Raises:
         RolloutError: the rollout has no valid verdict.
@@ -101,7 +101,7 @@ async def run_to_verdict(agent: Agent, rollout: Rollout) -> Verdict:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """Return what a group of errors comes to: the one that decides on the attempt, or else the first."""
+    """Return the error that decides about the attempt: of a group, a BusError, else a RolloutError, else the first."""
     if not isinstance(error, BaseExceptionGroup):
         return error
     deciding = error.subgroup(BusError) or error.subgroup(RolloutError) or error

@@ -21,7 +21,7 @@ MAX_TIMINGS = 4096  # calls of a rollout whose times are stored with it
 
 
 class Caller(Protocol):
-    """Sends one request and gives the reply."""
+    """Sends one request and returns the reply."""
 
     async def call(self, subject: str, request: Call) -> Message:
         """Return the reply to a request.
@@ -32,12 +32,12 @@ class Caller(Protocol):
         ...
 
     async def send(self, subject: str, request: Call) -> None:
-        """Send without waiting for an answer."""
+        """Send a request without waiting for a reply."""
         ...
 
 
 class Recorder(Protocol):
-    """Remembers the effects of a rollout beyond the life of this process."""
+    """Records the effects of a rollout, so that another process can replay them."""
 
     session: str | None  # where the rollout's session was moved to
 
@@ -47,7 +47,7 @@ class Recorder(Protocol):
 
 
 class RolloutCalls:
-    """A rollout as its session sees it: its task, its deadline and its calls."""
+    """The part of a rollout that its session needs: task, deadline and calls."""
 
     def __init__(
         self,
@@ -98,18 +98,17 @@ class RolloutCalls:
         return self._deadline - asyncio.get_running_loop().time()
 
     def offer(self, tools: list[dict[str, Any]]) -> None:
-        """Offer other tools to the model than the row lists; they are stored as the row's."""
+        """Replace the tools of the row by these; they are stored with the row."""
         self.params = {**self.params, "tools": tools}
         self.row = offered_tools.row_with(self.row, tools)
 
     async def call(
         self, subject: str, request: Call, stage: Stage, *, key: str | None = None, in_session: bool = False
     ) -> Message:
-        """Send a request; the agent's effects all come here.
+        """Send a request; all effects of an agent pass through here.
 
         Args:
-            key: what is asked, in short, for the journal; no other call of the rollout has it. None: the call is not
-                recorded.
+            key: identifies the call in the journal, unique in the rollout; None: the call is not recorded.
             in_session: whether the worker answers a repeated call from memory.
         """
         if self._is_over:

@@ -10,7 +10,7 @@ from gymq.authoring import Reference, WorkerOptions
 
 
 class AgentOptions(WorkerOptions):
-    """Options every agent has."""
+    """Options that every agent has."""
 
     without_meaning: ClassVar = WorkerOptions.without_meaning | {"judge_model_server"}
 

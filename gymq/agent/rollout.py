@@ -1,4 +1,4 @@
-"""A rollout in progress: the conversation with the model, and what the loop of an agent is written against."""
+"""A rollout in progress: the interface for the loop of an agent, and the conversation with the model."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ _canonical = msgspec.json.Encoder(enc_hook=encode_json, order="sorted").encode
 
 
 class StalenessCheck(Protocol):
-    """Knows how many updates the policy is ahead."""
+    """Limits how many updates the policy may be ahead of a rollout."""
 
     def check(self, policy_versions: Sequence[str]) -> None:
-        """Check the versions that answered so far, the first one first.
+        """Check the versions that answered so far, in order.
 
         Raises:
-            RolloutError: STALE; the first of them is too many updates behind the newest, or was replaced by an update
-                with which rollouts start over.
+            RolloutError: STALE; the first version is too many updates behind the newest, or an update that makes
+                rollouts start over came after it.
         """
         ...
 
     async def until_free(self, patience_s: float) -> None:
-        """Wait until no update holds rollouts back that have not begun, for so many seconds at most."""
+        """Wait while an update holds back new rollouts, for at most `patience_s` seconds."""
         ...
 
 
@@ -82,7 +82,7 @@ class Reply:
 
 
 class Rollout(RolloutCalls):
-    """One rollout in progress: what an agent's loop is written against."""
+    """One rollout in progress: the interface for an agent's loop."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Rollout(RolloutCalls):
         self._envelope: Mapping[str, Any] | None = None
         self._response: dict[str, Any] | None = None
         self._usage: dict[str, Any] | None = None
-        self._num_asked: dict[str, int] = {}  # by what the model is asked, in short
+        self._num_asked: dict[str, int] = {}  # by key
         self._is_responding = False
 
     def session(self) -> Session:
@@ -178,11 +178,11 @@ class Rollout(RolloutCalls):
         return reply
 
     async def ask(self, params: dict[str, Any], *, key: str | None = None) -> Reply:
-        """Ask the model anything, in the rollout's name. Its output is not recorded. Several may be in flight.
+        """Ask the model with any parameters. Its output is not recorded; several calls may be in flight.
 
         Args:
             params: checked parameters of a Responses request, `input` a list of items.
-            key: what is asked, in short, for the journal; default: a digest of all of it. Those with the same key are
+            key: identifies the call in the journal; default: a digest of the parameters. Calls with the same key are
                 numbered in the order in which they start.
 
         Raises:
@@ -196,7 +196,7 @@ class Rollout(RolloutCalls):
         if self._staleness is not None and not self.has_begun:
             await self._staleness.until_free(self.time_left())
         self.has_begun = True
-        self.check_staleness()  # before more is spent on it
+        self.check_staleness()
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
         subject = subjects.model(self.options.model_server.name)
@@ -206,7 +206,7 @@ class Rollout(RolloutCalls):
             generated = await self.call(subject, request, Stage.MODEL, key=f"#{number} {key}" if number else key)
         except BaseException:
             if self._num_asked[key] == number + 1:
-                self._num_asked[key] = number  # nothing was recorded: who asks again asks the same
+                self._num_asked[key] = number  # nothing was recorded, so a repeated call gets the same number
             raise
         assert isinstance(generated, Generated)
         for version in generated.policy_versions or [""]:
@@ -227,7 +227,7 @@ class Rollout(RolloutCalls):
 
     @property
     def policy_versions(self) -> list[str]:
-        """The policy versions that answered, each once, the first one first; empty if the model has none."""
+        """The policy versions that answered, in order, without repetitions; empty if the model has no versions."""
         return [] if self._policy_versions == [""] else list(self._policy_versions)
 
     def check_staleness(self) -> None:
@@ -250,9 +250,9 @@ class Rollout(RolloutCalls):
 
     @property
     def response(self) -> dict[str, Any]:
-        """Return what is verified and stored: the last reply's envelope around the output and the usage of all turns.
+        """Return the response to verify and store: the last reply with the output and the usage of all turns.
 
-        An agent whose rollouts have another form sets it.
+        An agent may set it to another one.
         """
         if self._response is not None:
             return self._response
@@ -269,12 +269,12 @@ class Rollout(RolloutCalls):
 
     @property
     def has_response(self) -> bool:
-        """Whether the model has replied, so that there is something to verify."""
+        """Whether there is a response to verify."""
         return self._response is not None or self._envelope is not None
 
 
 def _digest(params: dict[str, Any]) -> str:
-    """Return a digest of the model's input, without the ids of items: a dialect without ids gets new ones each time."""
+    """Return a digest of the parameters without ids of items, which are new each time in dialects without ids."""
     messages = [{name: value for name, value in item.items() if name != "id"} for item in params["input"]]
     return hashlib.blake2b(_canonical({**params, "input": messages}), digest_size=12).hexdigest()
 
@@ -283,7 +283,7 @@ def checked_response(response: Any, conversation: Sequence[object] = ()) -> dict
     """Return a model's reply, checked to be a Responses object whose tokens fit.
 
     Args:
-        conversation: the items that it answers; a prompt may continue the last call among them.
+        conversation: the items before the reply, whose last call its prompt may continue.
 
     Raises:
         RolloutError: MODEL_FAILED; the reply is not a Responses object.

@@ -30,14 +30,14 @@ from gymq.protocol.messages import (
 from gymq.resources import Verdict
 
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
-"""Names that a model cannot call although a session understands them."""
+"""Names of a session's own requests, which a model cannot call as tools."""
 
 
 class Session(AbstractAsyncContextManager["Session"]):
     """The rollout's side of a session: seeded on entry, closed on exit. Its calls run one after the other.
 
-    The number of a call depends on what is called and on how often it was before, not on the calls in between: when the
-    loop is run again and calls overtake each other, a call keeps its number, and the worker answers it from memory.
+    The number of a call depends on the tool, its arguments and how often this call was made before, not on other calls.
+    So a call keeps its number if calls overtake each other in a replay, and the worker answers it from memory.
     """
 
     def __init__(self, rollout: RolloutCalls, resources: str, *, seeded: bool = True) -> None:
@@ -47,9 +47,9 @@ class Session(AbstractAsyncContextManager["Session"]):
         self._address: str | None = None
         self._replayable = False
         self._done: list[tuple[ToolCall, str]] = []  # the tool calls so far, and their outputs
-        self._num_called: dict[bytes, int] = {}  # by digest of what is called
+        self._num_called: dict[bytes, int] = {}  # by digest of tool and arguments
         self._rebuilding = asyncio.Lock()
-        self._of_session = ""  # part of the keys of its effects
+        self._of_session = ""  # suffix of the keys of its effects
 
     async def __aenter__(self) -> Session:
         rollout = self._rollout
@@ -71,10 +71,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         return self
 
     async def _reply_to_seed(self, wants_tools: bool) -> Seeded | None:
-        """Return what the worker replies to a seed; None if it keeps no state and nothing else is of interest.
+        """Return the worker's reply to a seed; None if it keeps no state and its tools are not needed.
 
-        The tools are part of what the model is asked. So a rollout with a journal finds those it had before in it, even
-        if the environment offers others by now.
+        The tools are part of the model's input, so a replayed rollout takes them from its journal, even if the
+        environment now offers others.
         """
         rollout, key = self._rollout, f"seed{self._of_session}"
         known = rollout.stateless.get(self._resources)
@@ -139,10 +139,10 @@ class Session(AbstractAsyncContextManager["Session"]):
         return result.output
 
     async def verify(self, response: Mapping[str, Any], row: bytes | None = None) -> Verdict:
-        """Return the verifier's verdict on the response. A failed call is retried, since the response is paid for.
+        """Return the verdict on the response. A failed call is retried, as the response was expensive to generate.
 
         Args:
-            row: what the verifier gets as the row, JSON text; default: the rollout's.
+            row: the row for the verifier, JSON text; default: the rollout's.
 
         Raises:
             RolloutError: there is no verdict.
@@ -177,10 +177,10 @@ class Session(AbstractAsyncContextManager["Session"]):
             if error.failure_class is not FailureClass.SESSION_LOST:
                 raise
             if self._address is None:
-                # It keeps state by now; the next attempt seeds it.
+                # The worker keeps state now; the next attempt seeds it.
                 self._rollout.stateless.pop(self._resources, None)
             if not self._replayable or (self._of_session and self._rollout.recorder is not None):
-                raise  # a journal has room for the new place of one session
+                raise  # a journal records the move of one session only
         async with self._rebuilding:
             if self._address == address:
                 await self._rebuild()
@@ -192,7 +192,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return await self._rollout.call(subject, request, stage, key=self._key(request), in_session=in_session)
 
     async def _rebuild(self) -> None:
-        """Bring a session of another worker to the state of the one that was lost."""
+        """Restore the lost session on another worker by repeating its calls."""
         address = (await self._seed(key=None)).session
         if address is None:
             raise RolloutError(FailureClass.SESSION_LOST, f"{self._resources} no longer keeps state")
@@ -211,7 +211,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return (int.from_bytes(digest) + number) % subjects.MAX_INDEX
 
     def _key(self, request: ToolCall | Verify) -> str:
-        """Return what a journal knows a call by."""
+        """Return the key of a call in the journal."""
         if isinstance(request, Verify):
             return f"verify {request.number}{self._of_session}"
         return f"tool {request.number} {request.name}{self._of_session}"
