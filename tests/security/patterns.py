@@ -45,16 +45,19 @@ def uses_in_code() -> list[Use]:
 
 
 def uses_in(file: Path) -> list[Use]:
-    tree = ast.parse(file.read_text())
+    text = file.read_text()
+    if "import re" not in text:
+        return []
+    tree = ast.parse(text)
     known = _constants(tree)
     names = {id(node.value): node.targets[0] for node in ast.walk(tree) if isinstance(node, ast.Assign)}
     found = []
     for node in ast.walk(tree):
-        if not (isinstance(node, ast.Call) and ast.unparse(node.func).startswith("re.")):
-            continue
-        method = ast.unparse(node.func).removeprefix("re.")
-        if method not in FUNCTIONS or not node.args:
-            continue
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[_, *_]) if method in FUNCTIONS:
+                pass
+            case _:
+                continue
         methods = frozenset({method})
         if method == "compile":
             target = names.get(id(node))
