@@ -54,8 +54,9 @@ def uses_in(file: Path) -> list[Use]:
     found = []
     for node in ast.walk(tree):
         match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[_, *_]) if method in FUNCTIONS:
-                pass
+            case ast.Call(func=ast.Attribute(value=ast.Name(id="re"), attr=method), args=[_, *_]):
+                if method not in FUNCTIONS:
+                    continue
             case _:
                 continue
         methods = frozenset({method})
