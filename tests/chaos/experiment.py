@@ -52,7 +52,7 @@ class Remains:
     faults: list[Fault]
     outcomes: list[Outcome]  # every one that is stored
     rewards: list[tuple[Key, float]]  # every line of the output file
-    failures: Counter[str]  # lines of the failures file, by class and stage
+    failures: list[tuple[Key, str]]  # every line of the failures file: the rollout, class and stage
     collector_exits: Counter[int]
     collector_said: str
     queued: int
@@ -129,7 +129,7 @@ async def run(
         faults=injector.faults,
         outcomes=outcomes,
         rewards=[_reward(line) for line in output.read_bytes().splitlines()],
-        failures=Counter(_failure(line) for line in RunFiles(output).failures.read_bytes().splitlines()),
+        failures=[_failure(line) for line in RunFiles(output).failures.read_bytes().splitlines()],
         collector_exits=collector.exits,
         collector_said=collector.log.read_text(),
         queued=queued,
@@ -255,9 +255,12 @@ def _reward(line: bytes) -> tuple[Key, float]:
     return (row["_ng_task_index"], row["_ng_rollout_index"]), row["reward"]
 
 
-def _failure(line: bytes) -> str:
+def _failure(line: bytes) -> tuple[Key, str]:
     row = msgspec.json.decode(line)
-    return f"{row['_ng_failure_class']} at {row['_ng_failure_stage']}"
+    return (
+        row["_ng_task_index"],
+        row["_ng_rollout_index"],
+    ), f"{row['_ng_failure_class']} at {row['_ng_failure_stage']}"
 
 
 def _calls(log: Path) -> list[Call]:

@@ -74,11 +74,11 @@ def judge(scenario: Scenario, remains: Remains) -> Verdict:
         wrong=sum(expected.get(key) != reward for key, reward in [*rewards, *remains.rewards]),
         wrong_tokens=sum(not _has_its_tokens(outcome, rows[outcome.task_index]) for outcome in remains.outcomes),
         executed_twice=sum(count - 1 for count in remains.tools.values()),
-        repeated=sum(_repeated(remains.calls).values()),
+        repeated=sum(_repeated(_by_try(remains)).values()),
         unexplained=_unexplained(remains),
         left_over=remains.queued,
         misprofiled=abs(len(expected) - remains.profiled),
-        failures=remains.failures,
+        failures=Counter(what for _, what in remains.failures),
     )
 
 
@@ -97,23 +97,37 @@ def _has_its_tokens(outcome: Outcome, row: dict[str, Any]) -> bool:
     return found == expected
 
 
-def _repeated(calls: list[Call]) -> Counter[Key]:
-    """Model calls of each rollout that were made before, in the same attempt and turn."""
-    counts = Counter((call.rollout, call.attempt, call.turn) for call in calls)
-    repeated: Counter[Key] = Counter()
-    for (rollout, _, _), count in counts.items():
-        repeated[rollout] += count - 1
-    return +repeated
+def _by_try(remains: Remains) -> dict[tuple[Key, int], list[Call]]:
+    """Return the model calls of each rollout and each time it was tried: after a failure it starts over, on purpose."""
+    failed = Counter(rollout for rollout, _ in remains.failures)
+    of_rollout: dict[Key, list[Call]] = {}
+    for call in remains.calls:
+        of_rollout.setdefault(call.rollout, []).append(call)
+    tries: dict[tuple[Key, int], list[Call]] = {}
+    for rollout, calls in of_rollout.items():
+        number, before = 0, calls[0]
+        for call in calls:
+            starts_over = (call.attempt, call.turn) == (0, 0) != (before.attempt, before.turn)
+            number += starts_over and number < failed[rollout]
+            tries.setdefault((rollout, number), []).append(call)
+            before = call
+    return tries
+
+
+def _repeated(tries: dict[tuple[Key, int], list[Call]]) -> Counter[tuple[Key, int]]:
+    """Return how many model calls of each try had been made before, in the same attempt and turn."""
+    repeated = {
+        which: len(calls) - len({(call.attempt, call.turn) for call in calls}) for which, calls in tries.items()
+    }
+    return +Counter(repeated)
 
 
 def _unexplained(remains: Remains) -> int:
     """A fault may cost a rollout the one call in flight; a process that repeats more has forgotten something."""
-    of_rollout: dict[Key, list[Call]] = {}
-    for call in remains.calls:
-        of_rollout.setdefault(call.rollout, []).append(call)
+    tries = _by_try(remains)
     unexplained = 0
-    for rollout, count in _repeated(remains.calls).items():
-        first, last = of_rollout[rollout][0].begin, of_rollout[rollout][-1].begin
+    for which, count in _repeated(tries).items():
+        first, last = tries[which][0].begin, tries[which][-1].begin
         hits = sum(first - LONGEST_FREEZE_S - 0.5 <= fault.at <= last for fault in remains.faults)
         unexplained += max(0, count - hits)
     return unexplained

@@ -3,6 +3,7 @@
 `make chaos` does the same with any number of seeds.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -50,3 +51,10 @@ async def test_a_promise_that_is_broken_is_noticed(tmp_path: Path) -> None:
     assert counts == (1, 1, 1, 1, 1)
     assert verdict.wrong_tokens == 1
     assert verdict.unexplained == 1
+    last = remains.calls[-1].begin
+    stateful = next(call.rollout for call in remains.calls if call.turn and call.rollout != remains.calls[0].rollout)
+    again = [replace(call, begin=last + call.begin) for call in remains.calls if call.rollout == stateful]
+    remains.calls += again
+    assert judge(scenario, remains).unexplained == 1 + len(again)
+    remains.failures.append((stateful, "redelivered_too_often at queue"))  # the collector tried it again
+    assert judge(scenario, remains).unexplained == 1
