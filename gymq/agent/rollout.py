@@ -124,7 +124,7 @@ class Rollout(RolloutCalls):
             stateless=stateless,
         )
         self.attempt = attempt
-        self.has_begun = False  # the model was asked
+        self.has_begun = False  # the model was asked, or an earlier process recorded effects
         given = params["input"]
         self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
         self.output: list[Mapping[str, Any]] = []

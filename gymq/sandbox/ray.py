@@ -206,6 +206,7 @@ class Ray(Workspace):
         memory_mib: taken like cores, and the limit of a program with all that it starts.
         resources: others that the node must have, as Ray names them.
         env: variables of its programs.
+        name, resumes: as for `Subprocess`, on whatever node it is.
     """
 
     def __init__(
@@ -216,7 +217,10 @@ class Ray(Workspace):
         memory_mib: int | None = None,
         resources: Mapping[str, float] | None = None,
         env: Mapping[str, str] | None = None,
+        name: str | None = None,
+        resumes: bool = False,
     ) -> None:
+        self._folder: dict[str, Any] = {"name": name, "resumes": resumes}
         self._cluster = _Cluster(address)
         self._num_cpus = num_cpus
         self._memory_mib = memory_mib
@@ -235,7 +239,7 @@ class Ray(Workspace):
         if self._memory_mib is not None:
             needs["memory"] = self._memory_mib * MIB
         actor = ray.remote(**needs, max_restarts=0, scheduling_strategy="SPREAD")(_Node)
-        self._actor = actor.remote(self._env, self._memory_mib)
+        self._actor = actor.remote(self._env, self._memory_mib, self._folder)
         wanted = f"{self._num_cpus:g} free CPUs" + (f" and {self._memory_mib} MiB" if self._memory_mib else "")
         try:
             await self._answer(self._actor.open.remote(), START_S, f"Ray has no node with {wanted}")
@@ -278,13 +282,13 @@ class Ray(Workspace):
 class _Node:
     """Runs as an actor: a `Subprocess`."""
 
-    def __init__(self, env: dict[str, str], memory_mib: int | None) -> None:
-        self._place = Subprocess(env, memory_mib=memory_mib)
+    def __init__(self, env: dict[str, str], memory_mib: int | None, folder: dict[str, Any]) -> None:
+        self._place = Subprocess(env, memory_mib=memory_mib, **folder)
         self._program: asyncio.Task[ProgramResult] | None = None
         self._num_ended = 0
 
-    async def open(self) -> None:
-        await self._place.start()
+    async def open(self) -> Any:
+        return await _outcome(self._place.start())
 
     async def run(self, number: int, script: str, wall_s: float, env: dict[str, str], stdin: bytes) -> Any:
         if number > self._num_ended:

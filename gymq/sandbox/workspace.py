@@ -6,7 +6,6 @@ import contextlib
 import os
 import shlex
 import socket
-import tempfile
 from abc import abstractmethod
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gymq.failures import ComponentFailed
+from gymq.sandbox.held_folder import PATIENCE_S, HeldFolder
 from gymq.sandbox.interface import MIB, ProgramResult, Runtime
 from gymq.sandbox.isolation import command_inside
 from gymq.sandbox.process import finish_process, start_process
@@ -66,40 +66,53 @@ class Subprocess(Workspace):
     Args:
         env: variables of its programs; nothing else of this process's environment but PATH.
         memory_mib: limit for a program with all that it starts; needs Linux.
+        name: what the path of the folder follows from, such as the id of a rollout: programs that put it into their
+            prompts ask the same when they are run again. While another process has that folder, the path is a new
+            one; as always without a name.
+        resumes: whether an earlier process had the folder, and was lost: its programs are given 10 s to end.
     """
 
-    def __init__(self, env: Mapping[str, str] | None = None, *, memory_mib: int | None = None) -> None:
+    def __init__(
+        self,
+        env: Mapping[str, str] | None = None,
+        *,
+        memory_mib: int | None = None,
+        name: str | None = None,
+        resumes: bool = False,
+    ) -> None:
+        self._name = name
+        self._patience_s = PATIENCE_S if resumes else 0.0
         self._env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **(env or {})}
         self._memory_bytes = (memory_mib or 0) * MIB
 
     async def start(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="gymq-harness-", ignore_cleanup_errors=True)
+        self._held = await HeldFolder.take(self._name, self._patience_s)
 
     async def stop(self) -> None:
-        self._folder.cleanup()
+        await self._held.release()
 
     @property
     def folder(self) -> Path:
         """The working directory of the programs."""
-        return Path(self._folder.name)
+        return Path(self._held.path)
 
     async def run(
         self, script: str, *, wall_s: float, env: Mapping[str, str] | None = None, stdin: bytes = b""
     ) -> ProgramResult:
-        variables = {**self._env, "HOME": self._folder.name, **(env or {})}
+        variables = {**self._env, "HOME": self._held.path, **(env or {})}
         ours, theirs = socket.socketpair()
 
         def end() -> None:
             ours.send(b"end")
 
         with ours, theirs:
-            words = [str(theirs.fileno()), str(self._memory_bytes), self._folder.name, "/bin/sh", "-c", script]
+            words = [str(theirs.fileno()), str(self._memory_bytes), self._held.path, "/bin/sh", "-c", script]
             process = await start_process(
                 [*command_inside("keeper"), *words],
                 env=variables,
                 stdin=PIPE if stdin else DEVNULL,
-                cwd=self._folder.name,
-                pass_fds=(theirs.fileno(),),
+                cwd=self._held.path,
+                pass_fds=(theirs.fileno(), self._held.lock),
             )
             ended = await finish_process(process, end, wall_s=wall_s, stdin=stdin)
             ours.setblocking(False)

@@ -1,9 +1,10 @@
-"""Coding agents by their names: the real programs of npm in containers, with a model that follows a script."""
+"""Coding agents by their names: real programs of npm, in containers and as processes; the model follows a script."""
 
 import asyncio
 import json
 import os
 import shutil
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,13 @@ class PatchSeen(gymq.Resources[gymq.Row]):
         patch = request.response["output"][-1].get("content")
         row: Any = request.row
         return gymq.Verdict(float(patch == row.patch), metadata={"eval_report": {}} if patch else None)
+
+
+class AnythingSaid(gymq.Resources[gymq.Row]):
+    """Reward 1 for any response."""
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        return gymq.Verdict(1.0)
 
 
 def in_shell(tools: dict[str, dict[str, Any]], command: str, call_id: str) -> FunctionCall:
@@ -128,6 +136,22 @@ async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
     record(
         "Coding agents by name: `swe_agents`", version, "its package in Docker, a model that follows a script", result
     )
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("installed", ["claude_code", "pi"], indirect=True)
+async def test_a_real_program_on_a_plain_row_as_a_process_is_killed_and_pays_no_call_twice(
+    installed: HarnessName, bus: Any, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    row = {"responses_create_params": {"input": "Write a file in the shell."}}
+    model = plays("pwd", "echo forty-two > file", "cat file")
+    async with AgentHarness(ProgramAgent, AnythingSaid, model, {"harness": installed}) as harness:
+        expected, num_effects = await uninterrupted(harness, row)
+        killed = await with_a_crash(bus, run, harness, row, num_effects - 2, hears_last=True)
+    assert killed.num_model_calls == expected.num_model_calls
+    assert killed.response["output"] == expected.response["output"]
+    assert "forty-two" in json.dumps(killed.response["output"])
 
 
 @pytest.mark.timeout(900)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -95,6 +96,19 @@ async def test_a_rollout_is_continued_after_a_crash_at_any_call_and_pays_none_tw
             done = await with_a_crash(bus, run, harness, rows()[0], at, hears_last=True)
             assert (done.verdict.reward, done.response) == (1.0, expected.response)
             assert done.num_model_calls == expected.num_model_calls == 2
+
+
+async def test_a_program_that_puts_its_folder_into_its_prompts_pays_none_twice_either(
+    bus: Any, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    options = program(tmp_path, "ask(os.getcwd()); ask(os.environ['HOME']); ask(ask(os.getcwd()))")
+    async with AgentHarness(ProgramAgent, Echo, echo, options) as harness:
+        expected, num_effects = await uninterrupted(harness, prompt("Where are you?"))
+        for at in range(2, num_effects):
+            done = await with_a_crash(bus, run, harness, prompt("Where are you?"), at, hears_last=True)
+            assert done.num_model_calls == expected.num_model_calls == 4
+            assert done.response == expected.response
 
 
 async def test_the_prompt_is_on_standard_input_and_in_a_file(tmp_path: Path) -> None:

@@ -2,8 +2,8 @@
 
 `LINE_FD MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]`; the exit status, or the signal, is the program's. The line is one
 end of a pair of sockets. The owner writes on it when the program has to end. It closes when the owner dies; then the
-keeper also removes the folder, since no other process is left to do it. The keeper writes on it if memory ended the
-program.
+keeper, which works in the folder, also removes it, since no other process is left to do it. The keeper writes on the
+line if memory ended the program.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> NoReturn:
         if line in ready or memory:
             break
     _end(child)
-    if orphaned:
+    if orphaned and _has_path(folder):
         shutil.rmtree(folder, ignore_errors=True)
     if memory and status is None:
         os.write(line, b"memory")
@@ -105,6 +105,13 @@ def _read(line: int) -> bytes:
         return os.read(line, 1)
     except ConnectionError:
         return b""
+
+
+def _has_path(folder: str) -> bool:
+    """Return whether the path is still that of the folder in which this process works."""
+    with contextlib.suppress(OSError):
+        return os.path.samestat(os.lstat(folder), os.stat("."))
+    return False
 
 
 def _end(child: int) -> None:

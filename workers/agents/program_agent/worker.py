@@ -146,7 +146,9 @@ class ProgramAgent(gymq.Agent):
 
     def _place(self, rollout: gymq.Rollout) -> Workspace:
         if self.options.runtime == "process":
-            return Subprocess(memory_mib=self.options.memory_mib)
+            # With the row, since clusters that share a machine may have runs of the same name.
+            name = f"{self.name}\n{rollout.id}\n{rollout.row!r}"
+            return Subprocess(memory_mib=self.options.memory_mib, name=name, resumes=rollout.has_begun)
         assert self.options.image is not None  # as the options were checked
         kind = Docker if self.options.runtime == "docker" else Apptainer
         life_s = rollout.time_left() + 60.0
