@@ -32,7 +32,7 @@ class Settings:
         return [text for name in of_command for text in (f"--{name.replace('_', '-')}", str(getattr(self, name)))]
 
 
-SMALL = Settings(20, 12, tasks=24, ahead=2, learning_rate=1e-3, killed_worker_at=4, killed_trainer_at=8)
+SMALL = Settings(20, 12, tasks=12, ahead=2, learning_rate=1e-3, killed_worker_at=4, killed_trainer_at=8)
 LARGE = Settings(40, 24, tasks=0, ahead=4, learning_rate=4e-4, killed_worker_at=6, killed_trainer_at=12)
 
 pytestmark = pytest.mark.vllm
