@@ -1,4 +1,4 @@
-"""Prints the tools of an MCP server as members of `responses_create_params.tools`.
+"""Prints the tools of an MCP server as entries of `responses_create_params.tools`.
 
 python -m gymq.mcp COMMAND [ARGUMENT ...]
 python -m gymq.mcp URL

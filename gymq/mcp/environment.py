@@ -1,4 +1,4 @@
-"""Environments whose tools are those of MCP servers: each session has connections of its own."""
+"""Environments with the tools of MCP servers; each session has its own connections."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RowT = TypeVar("RowT", bound=Row)
 
 
 class McpOptions(WorkerOptions):
-    servers: dict[str, ServerOptions] = pydantic.Field(min_length=1)  # each tool may be in one of them only
+    servers: dict[str, ServerOptions] = pydantic.Field(min_length=1)  # names of tools must not repeat
     open_timeout_s: pydantic.PositiveFloat = 60.0  # until a server is ready
     call_timeout_s: pydantic.PositiveFloat = 60.0  # for one call; then it is cancelled, and the model gets an error
 
@@ -32,11 +32,11 @@ class McpTools:
         self.offered = offered  # to the model, by the row
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> str:
-        """Call any tool of the servers; a verifier may use those that the model does not see.
+        """Call any tool of the servers; a verifier may also use tools that the model does not see.
 
         Raises:
-            ToolError: the tool returned an error, or there is none with that name.
-            RolloutError: SESSION_LOST, the server is gone.
+            ToolError: the tool returned an error, or does not exist.
+            RolloutError: SESSION_LOST; the server ended.
         """
         connection = self._at.get(tool)
         if connection is None:
@@ -53,7 +53,7 @@ class McpTools:
 class McpResources(Resources[RowT, McpTools]):
     """An environment with the tools of MCP servers. Subclass it, and write `verify`.
 
-    Each session starts its own processes of the servers that are commands, and stops them when it ends.
+    A server that is a command is started for each session and stopped when the session ends.
     """
 
     deterministic = False

@@ -1,11 +1,11 @@
-"""The tools of a rollout's session, for programs that speak MCP and know nothing of gymq.
+"""The tools of a rollout's session, for programs that speak MCP.
 
-An agent that drives such a program opens a gateway in its own process, beside the one for model calls:
+An agent that runs such a program opens a gateway in its own process, in addition to the one for model calls:
 
     async with ToolGateway() as gateway, gateway.offer(rollout, session) as offer:
         settings = {"type": "http", "url": offer.url, "headers": offer.headers}
 
-Its calls are calls of the session: numbered, within the deadline, in the journal.
+The program's calls are calls of the session: they are numbered, have its deadline and are in the journal.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class Offer:
 
     @property
     def headers(self) -> dict[str, str]:
-        """Return what the program has to send."""
+        """The headers that the program has to send."""
         return {"Authorization": f"Bearer {self.api_key}"}
 
     @property
     def settings(self) -> bytes:
-        """A file as many programs read it, `.mcp.json` for one: JSON text with the servers under `mcpServers`."""
+        """The content of a configuration file such as `.mcp.json`: JSON text with the servers under `mcpServers`."""
         server = {"type": "http", "url": self.url, "headers": self.headers}
         return json.dumps({"mcpServers": {"gymq": server}}).encode()
 
@@ -64,7 +64,7 @@ class ToolGateway:
     """An MCP server (streamable HTTP) on the loopback address, used with `async with`."""
 
     def __init__(self, host: str = "127.0.0.1") -> None:
-        """Prepare a gateway; it does not listen yet, and will at any free port."""
+        """Prepare a gateway, which will listen on a free port."""
         self._host = host
         self._port = 0
         self._offered: dict[str, tuple[Offer, StreamableHTTPSessionManager]] = {}
@@ -118,7 +118,7 @@ class ToolGateway:
                 program.
 
         Raises:
-            Exception: at the end of the block, the failure of a call; a rollout that lost its session has no result.
+            Exception: at the end of the block, the failure of a call: a rollout without its session has no result.
         """
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
         from mcp.server.transport_security import TransportSecuritySettings
@@ -150,7 +150,7 @@ class ToolGateway:
         place, _, rest = scope["path"].lstrip("/").partition("/")
         offer, manager = self._offered.get(place, (None, None))
         given = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
-        # Without the key, it cannot be learned which sessions there are.
+        # A caller without the key cannot find out which sessions exist.
         expected = f"Bearer {offer.api_key if offer else secrets.token_hex()}"
         if not hmac.compare_digest(given, expected.encode()):
             await _refuse(send, 401, "this needs the headers of the offer")
@@ -161,7 +161,7 @@ class ToolGateway:
 
 
 async def _run(manager: StreamableHTTPSessionManager, ready: asyncio.Event, over: asyncio.Event) -> None:
-    """Run the manager in a task of its own, since its task group would wrap the exceptions of an agent's code."""
+    """Run the manager in a separate task, since its task group would wrap exceptions of an agent's code."""
     async with manager.run():
         ready.set()
         await over.wait()
@@ -180,7 +180,7 @@ def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> S
     from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
     functions = {tool["name"]: tool for tool in tools if tool.get("type") == "function"}
-    turn = asyncio.Lock()  # a replay has to find the calls in the same order
+    turn = asyncio.Lock()  # calls must have the same order in a replay
 
     async def list_tools(_context: Any, _params: Any) -> ListToolsResult:
         return ListToolsResult(
@@ -201,7 +201,7 @@ def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> S
     async def call_tool(_context: Any, params: CallToolRequestParams) -> CallToolResult:
         text, failed = f"there is no tool named {params.name!r}", True
         if params.name in functions:
-            # A program that hangs up has made its call all the same: to stop it would leave an unknown state behind.
+            # The call continues if the program hangs up: a cancelled call would leave an unknown state.
             task = asyncio.create_task(call_in_turn(params.name, params.arguments or {}))
             offer.in_flight.add(task)
             task.add_done_callback(offer.in_flight.discard)
@@ -218,7 +218,7 @@ async def _call(session: Session, offer: Offer, name: str, arguments: dict[str, 
     call = function_call(name, arguments, f"mcp_{len(offer.items) // 2}")
     try:
         output = await session.call(call)
-    except Exception as error:  # one that is not the tool's: also of the connection, or of the journal
+    except Exception as error:  # not an error of the tool: of the connection, or of the journal, too
         offer.failure = error
         if offer.on_failure is not None:
             offer.on_failure(error)

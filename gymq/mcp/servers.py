@@ -1,4 +1,4 @@
-"""One connection to one MCP server: a process of its own, or an address."""
+"""A connection to an MCP server, which is a process or a URL."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from gymq.redaction import redact
 if TYPE_CHECKING:
     import mcp
 
-CONNECT_S = 30.0  # how long a call may take is said where it is made
-CLOSE_S = 15.0  # until a server is left alone that does not end; its process is killed before that
+CONNECT_S = 30.0  # calls have their own limits
+CLOSE_S = 15.0  # wait for the end of a server; its process is killed before that
 
 
 class ServerOptions(pydantic.BaseModel):
@@ -33,8 +33,8 @@ class ServerOptions(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
-    command: list[str] | None = pydantic.Field(default=None, min_length=1)  # `python` stands for the worker's own
-    env: dict[str, pydantic.SecretStr] = {}  # all that its process has beside HOME, PATH and the like
+    command: list[str] | None = pydantic.Field(default=None, min_length=1)  # `python`: the interpreter of the worker
+    env: dict[str, pydantic.SecretStr] = {}  # in addition to HOME, PATH and the like
     cwd: Path | None = None  # None: an empty folder for each session, deleted with it
     url: str | None = pydantic.Field(default=None, pattern=r"^https?://")
     headers: dict[str, pydantic.SecretStr] = {}
@@ -50,7 +50,7 @@ class ServerOptions(pydantic.BaseModel):
         return self
 
     def problem(self) -> str | None:
-        """Return why the command cannot be run on this machine, if so."""
+        """Return why the command cannot run on this machine; None if it can."""
         if self.command and self.command[0] != "python" and shutil.which(self.command[0]) is None:
             return f"there is no program {self.command[0]!r}"
         return None
@@ -67,13 +67,13 @@ def require_library() -> None:
 
 
 class ConnectionLost(GymqError):
-    """The server ended, or cannot be reached; one sentence."""
+    """The server ended or cannot be reached; one sentence."""
 
 
 class McpConnection:
-    """A connection that is open. Its calls may be made from any task.
+    """A connection to a server. Calls may be made from any task.
 
-    The protocol's library binds a connection to the task that opened it, so it lives in a task of its own.
+    The library binds a connection to the task that opened it, so each connection has a separate task.
     """
 
     def __init__(self, name: str, options: ServerOptions) -> None:
@@ -86,7 +86,7 @@ class McpConnection:
         self._life: asyncio.Task[None] | None = None
 
     async def open(self, timeout_s: float) -> None:
-        """Connect, and ask which tools there are.
+        """Connect, and list the tools.
 
         Raises:
             ConnectionLost
@@ -111,7 +111,7 @@ class McpConnection:
 
         Raises:
             ToolError: the server answered with an error, or not in time.
-            ConnectionLost: whether the tool ran is unknown.
+            ConnectionLost: it is unknown whether the tool ran.
         """
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
@@ -132,7 +132,7 @@ class McpConnection:
             refused = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
             raise ToolError(422 if refused else 500, redact(error.message)) from None
         except (RuntimeError, ValueError) as error:
-            # The library's words for an answer that is none, or does not fit the tool's own schema.
+            # The library raises these for an answer that is invalid or does not fit the tool's schema.
             raise ToolError(500, redact(f"{tool} gave an invalid answer: {error}")) from None
         finally:
             calling.cancel()
@@ -154,7 +154,7 @@ class McpConnection:
         from mcp import Client
 
         async with contextlib.AsyncExitStack() as stack:
-            # Its log messages are not read, so a server that logs much does not fill the memory.
+            # Log messages are not read, so a server that logs much does not fill the memory.
             client = await stack.enter_async_context(Client(await self._transport(stack), cache=None))
             cursor = None
             while True:
@@ -209,7 +209,7 @@ def lost(error: ConnectionLost) -> RolloutError:
 
 
 def _text_of(result: mcp.types.CallToolResult) -> str:
-    """Return what a model reads of an answer: texts as they are, other content as JSON without its bytes."""
+    """Return the text of an answer for a model: other content becomes JSON without its bytes."""
     if not result.content and result.structured_content is not None:
         return json.dumps(result.structured_content, ensure_ascii=False)
     parts = []

@@ -1,4 +1,4 @@
-"""Processes: computations that can be killed at a time limit, and what holds for every process that gymq starts.
+"""Processes: computations that can be killed at a time limit, and common properties of all processes of gymq.
 
 The names here are for authors. They load on first use, since Pebble is slow to import.
 """

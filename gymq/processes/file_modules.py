@@ -30,13 +30,13 @@ class _Finder(MetaPathFinder):
 
 
 def install() -> None:
-    """Let such modules be imported in this process."""
+    """Let this process import modules by such names."""
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.append(_Finder())
 
 
 def load(file: Path) -> ModuleType:
-    """Return the module in a file, which is loaded only once and may import modules beside it.
+    """Return the module in a file; it is loaded only once and may import modules from its folder.
 
     Raises:
         Exception: any exception that the file raises.
@@ -46,7 +46,7 @@ def load(file: Path) -> ModuleType:
 
 
 def look_in(folder: Path) -> None:
-    """Let modules in a folder be imported."""
-    # At the end, so that a file there cannot stand for a module of somebody else.
+    """Let this process import the modules of a folder."""
+    # At the end, so that a file there cannot shadow an installed module.
     if str(folder) not in sys.path:
         sys.path.append(str(folder))

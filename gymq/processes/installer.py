@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from gymq.errors import GymqError
 
-_LAST_LINES = 5  # of what an installer says
+_LAST_LINES = 5  # of the output of an installer
 _WARNINGS = ("warning", "npm warn")
 
 
 class InstallFailed(GymqError):
-    """Packages were not installed; one sentence with the last words of the installer."""
+    """Packages were not installed; one sentence with the last lines of the installer's output."""
 
 
 def install(
@@ -24,7 +24,7 @@ def install(
     Args:
         shown: the command as errors show it, such as `pip install regex`.
         timeout_s: limit on its run, in seconds.
-        variables: of its environment, beside those of this process.
+        variables: environment variables in addition to those of this process.
 
     Raises:
         InstallFailed: it failed, or took too long.
@@ -39,5 +39,4 @@ def install(
     if done.returncode != 0:
         lines = done.stderr.strip().splitlines()[-_LAST_LINES:]
         errors = [line for line in lines if not line.lower().startswith(_WARNINGS)] or lines
-        said = " ".join(" ".join(errors).split())
-        raise InstallFailed(f"`{shown}` failed: {said}")
+        raise InstallFailed(f"`{shown}` failed: {' '.join(' '.join(errors).split())}")

@@ -29,32 +29,32 @@ from gymq.processes import file_modules, memory, parent_death
 NICE = 5
 
 PROCESSES_TRIED = 3
-"""How many processes a computation is given to, if they die before they begin with it."""
+"""Processes to which a computation is given, if they die before it starts."""
 
 HEALTH_CHECK_S = 5.0
-"""Seconds between checks, while a result is awaited, that the process which owes it can still be reached."""
+"""Seconds between checks that the process of an awaited result is alive."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 class CpuTimeUsedUp(GymqError):
-    """A computation needed more processor time than it is given. Unlike a timeout this says something about it."""
+    """A computation used up its processor time: unlike a timeout, this is not the fault of a busy machine."""
 
 
 @dataclass(frozen=True)
 class ComputeLimits:
-    """Limits of a computation, such as one about a reply.
+    """Limits of a computation, such as the check of a reply.
 
-    A computation that uses up its processor time is too much for the reply's own sake. One that the machine did not
-    finish in the time on the clock says nothing about the reply, so that time is much longer.
+    If it uses up its processor time, the reply is to blame. If it does not finish in the time on the clock, the machine
+    may have been busy, so that limit should be much longer.
 
     Attributes:
         cpu_s: seconds of processor time.
         timeout_s: seconds until it is killed; waiting for a free process does not count.
         max_memory_bytes: address space of its process, beyond which it gets a MemoryError; None: no limit.
         prepare: run once in each new process, outside of the limits; for example a heavy import.
-        max_workers: processes at a time; default: one per core.
+        max_workers: concurrent processes; default: one per core.
     """
 
     cpu_s: float
@@ -68,11 +68,11 @@ class KillableProcesses:
     """A bounded pool of processes; started at the first use.
 
     Args:
-        max_workers: processes at a time; default: one per core.
+        max_workers: concurrent processes; default: one per core.
         prepare: run once in each new process, outside of any time limit; for example a heavy import.
-        cpu_s: seconds of processor time for one computation, rounded up; None: no limit but that on the time it takes.
+        cpu_s: seconds of processor time for one computation, rounded up; None: no such limit.
         max_memory_bytes: address space of each process, beyond which it gets a MemoryError; None: no limit. Systems
-            that have no such limit, like macOS, set none.
+            without such a limit, like macOS, ignore it.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class KillableProcesses:
         self._max_memory_bytes = max_memory_bytes
         self._free = asyncio.Semaphore(self._max_workers)
         self._calls = 0
-        # Each process is a pool of its own: one that is killed may hold the locks of its pool, which then stays silent.
+        # One pool for each process: a killed process may hold the locks of its pool, which then never answers.
         self._idle: list[ProcessPool] = []
         self._in_use: set[ProcessPool] = set()
         self._futures: set[Any] = set()
@@ -109,7 +109,7 @@ class KillableProcesses:
             Exception: any error that the function raised.
         """
         work = _Work(cloudpickle.dumps((function, args, kwargs)))
-        if not self._calls:  # a semaphore belongs to the event loop of those that wait for it
+        if not self._calls:  # a semaphore belongs to the event loop of its waiters
             self._free = asyncio.Semaphore(self._max_workers)
         self._calls += 1
         try:
@@ -130,7 +130,7 @@ class KillableProcesses:
         return await self._limited[settings].run(limits.timeout_s, function, *args, **kwargs)
 
     async def _computed(self, work: _Work, timeout_s: float) -> bytes:
-        """Return what `_answer` returns in a process that is free.
+        """Return the result of `_answer` in a free process.
 
         Raises:
             TimeoutError, CpuTimeUsedUp, ChildProcessError: see `run`.
@@ -162,11 +162,11 @@ class KillableProcesses:
         return ProcessPool(1, initializer=_begin, initargs=(self._prepare, self._max_memory_bytes), context=_Context())
 
     async def _result(self, pool: ProcessPool, work: _Work, timeout_s: float) -> bytes:
-        """Wait for what `_answer` returns.
+        """Wait for the result of `_answer`.
 
         Raises:
-            BrokenProcessPool: the process died before it began with this.
-            ProcessExpired: the process died of it.
+            BrokenProcessPool: the process died before the computation started.
+            ProcessExpired: the process died during the computation.
         """
         try:
             future: Any = pool.schedule(_answer, args=[work, self._cpu_s], timeout=timeout_s)
@@ -242,8 +242,8 @@ def _without_main() -> Iterator[None]:
 class _Work:
     """A function and its arguments.
 
-    They are unpickled as this is, before the time limit begins, since that may import much. What goes wrong there is
-    kept for later: it would end the process, and with enough processes the pool.
+    They are unpickled together with this object, before the time limit begins, since that may import much. An exception
+    there is raised later, by `do`: it would end the process, and with enough processes the pool.
     """
 
     def __init__(self, body: bytes) -> None:
@@ -284,7 +284,7 @@ def _answer(work: _Work, cpu_s: float | None) -> bytes:
 
 @contextmanager
 def _cpu_limit(cpu_s: float | None) -> Iterator[None]:
-    """Limit the processor time of what is done here; the kernel ends this process when it is used up."""
+    """Limit the processor time of the block; the kernel ends this process when it is used up."""
     if cpu_s is None:
         yield
         return
@@ -308,14 +308,14 @@ def _portable(error: Exception) -> bytes:
 
 def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> None:
     """Initialise a process of the pool."""
-    # A caller that waits for a result can wait; the event loops that answer calls cannot.
+    # Computations may be slow; event loops that answer calls may not.
     os.nice(NICE)
     file_modules.install()
     # A computation must not outlive its caller. The parent is the fork server, which ends with its owner as soon as no
     # other process holds the pipe by which it notices; each process inherits an end of it.
     os.close(forkserver._forkserver._forkserver_alive_fd)  # type: ignore[attr-defined]
     parent_death.die_with_parent(os.getppid())
-    memory.hide_memory()  # it is handed rows with their answers
+    memory.hide_memory()  # it receives rows with their answers
     if max_memory_bytes is not None:
         with suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, (max_memory_bytes, resource.RLIM_INFINITY))

@@ -1,4 +1,4 @@
-"""Ends a process when the process that started it ends, however that one ended.
+"""Ends a process when its parent ends, in whatever way.
 
 Run as a program, it binds itself to its parent and then becomes another program:
 `python -I -S parent_death.py PARENT_PID PROGRAM [ARGUMENT ...]`. A program that is started this way needs no code of
@@ -26,7 +26,7 @@ def die_with_parent(parent_pid: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    # The parent may have ended before the request: then no signal comes, but we have another parent by now.
+    # The parent may have ended before the request: then there is no signal, but this process has another parent now.
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
 

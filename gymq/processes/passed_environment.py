@@ -1,8 +1,7 @@
-"""Which environment variables a worker process is given: named ones, by what its kind needs.
+"""The environment variables that are passed to a worker process: an allowlist for each kind.
 
-The environment of `gymq up` is that of a person, with the keys of everything they use. A verifier that runs what a
-model wrote must not hold them. Secrets that a configuration refers to (`${oc.env:NAME}`) are resolved before, and
-travel with the options.
+The environment of `gymq up` belongs to a person and may contain keys. A verifier that runs code of a model must not see
+them. Secrets that a configuration refers to (`${oc.env:NAME}`) are resolved before and travel with the options.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _BEGINNINGS: tuple[str, ...] = (
     *("LC_", "PYTHON", "OMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "MALLOC_", "XDG_"),
     *("OTEL_", "RAY_", "COVERAGE_", "COV_CORE_"),
 )
-# Engines run in model workers: their hardware, their libraries, and where they get weights from.
+# Engines run in model workers: settings of their hardware and libraries, and sources of weights.
 _NAMES_OF_MODELS = frozenset(("LIBRARY_PATH", "CPATH", "CC", "CXX", "HUGGING_FACE_HUB_TOKEN"))
 _BEGINNINGS_OF_MODELS = (
     *("CUDA_", "CUDNN_", "NVIDIA_", "NCCL_", "GLOO_", "UCX_", "ROCM_", "ROCR_", "RCCL_", "HIP_", "HSA_", "AMD_"),
@@ -41,7 +40,7 @@ _NEVER = frozenset({"GYMQ_AUTH", "GYMQ_NATS"})
 
 
 def check_name(name: str) -> str:
-    """Return the name of a variable that an instance asks for, as it is.
+    """Return the name of a variable that an instance asks for, unchanged.
 
     Raises:
         ValueError: the name is not valid, or the variable is withheld from every worker.
@@ -57,12 +56,12 @@ def passed(role: str, present: Mapping[str, str], asked: Iterable[str] = ()) -> 
     """Return the environment of a worker process.
 
     Args:
-        role: as which it connects.
+        role: the role as which it connects.
         present: the environment to take from.
         asked: names that its instances ask for.
 
     Raises:
-        LookupError: a variable that is asked for is not there; the sentence names it.
+        LookupError: a variable that an instance asks for is not set; the sentence names it.
     """
     names, beginnings = _NAMES, _BEGINNINGS
     if role == "model":

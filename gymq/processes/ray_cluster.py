@@ -9,7 +9,7 @@ from gymq.errors import GymqError
 
 
 class NoCluster(GymqError):
-    """Ray is not installed, or there is no cluster; one sentence."""
+    """Ray is not installed, or no cluster was found; one sentence."""
 
 
 def join(address: str) -> Any:
@@ -21,7 +21,7 @@ def join(address: str) -> Any:
         address: address of the cluster, as `ray.init` takes it.
 
     Raises:
-        NoCluster: Ray is not installed, or there is no cluster at this address.
+        NoCluster: Ray is not installed, or no cluster is at this address.
     """
     try:
         ray: Any = importlib.import_module("ray")

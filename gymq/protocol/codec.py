@@ -62,7 +62,7 @@ def encode(message: Message) -> bytes:
 
 
 def compressed(body: bytes) -> bytes:
-    """Return a body as it is stored: compressed if it is large. What is read once, a call, is not worth it."""
+    """Compress a large body for storage. Calls are read once, so they are not compressed."""
     return _compressor.compress(body) if len(body) > COMPRESS_ABOVE_BYTES else body
 
 
@@ -99,7 +99,7 @@ def _items(message: Message) -> list[Any] | None:
 
 
 def check_encodable(fields: dict[str, Any], path: str) -> None:
-    """Check that an author's own fields can travel in a message, and be written to a JSON file in the end.
+    """Check that an author's fields can be encoded in a message and in a JSON file.
 
     Args:
         path: of the fields, for the message.
@@ -154,7 +154,7 @@ class Decoder:
         """Decode the body of a message.
 
         Raises:
-            BadMessage: the body is not valid; the error names the path of what is wrong.
+            BadMessage: the body is not valid; the error names the path of the wrong field.
         """
         try:
             if body[:4] == _ZSTD_MAGIC:
@@ -192,7 +192,7 @@ def decompressed(
     """Return the body in a frame of zstd.
 
     Args:
-        decompressor: one that has what the body was compressed after, if it was.
+        decompressor: one with the dictionary that the body was compressed with, if any.
 
     Raises:
         BadMessage: the frame is damaged, or the body larger than `most_bytes`.

@@ -1,4 +1,4 @@
-"""The items of a conversation on the side that sends them, and what a worker keeps of them."""
+"""The items of a conversation as the caller has them, and how many of them a worker keeps."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ Item = Mapping[str, Any]
 
 
 class HeldConversation(NamedTuple):
-    """What a worker of a model keeps of a conversation."""
+    """The part of a conversation that a worker of a model keeps."""
 
     model: str
     worker: str
@@ -18,9 +18,9 @@ class HeldConversation(NamedTuple):
 
 
 class ConversationItems(list[Item]):
-    """The whole of a conversation as its next model call sees it.
+    """All items of a conversation, for its next model call.
 
-    An item that was sent is not changed in place: one that differs takes its place in the list.
+    An item that was sent is never changed in place, only replaced in the list.
     """
 
     def __init__(self, items: Iterable[Item] = (), held: HeldConversation | None = None) -> None:
@@ -33,5 +33,5 @@ class ConversationItems(list[Item]):
         if held is None or held.model != model:
             return 0
         num = len(held.items)
-        # Equal lists of the very same items are compared without a look into them.
+        # Lists of identical objects are compared without looking into them.
         return num if len(self) >= num and self[:num] == held.items else 0

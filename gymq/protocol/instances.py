@@ -1,4 +1,4 @@
-"""The workers of a configuration, as processes are given them, and the names of their kinds."""
+"""The workers of a configuration in the form that is passed to processes, and the names of their kinds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ KIND_OF: dict[str, Kind] = {
 }
 SERVER_TYPE_OF = {kind: server_type for server_type, kind in KIND_OF.items()}
 ROLE_OF = {"agents": "agent", "models": "model", "resources": "resources", "services": "services"}
-"""As which role a process with workers of a kind connects; `services` are intake, janitor and profiler."""
+"""The role as which a process with workers of a kind connects; `services` are intake, janitor and profiler."""
 
 PROFILES_VARIABLE = "GYMQ_PROFILES"
 """The environment variable with the folder into which a worker process writes its profile when it ends."""

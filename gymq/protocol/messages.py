@@ -1,4 +1,4 @@
-"""Every message that travels between gymq processes; `gymq.protocol.codec` makes bodies of them.
+"""Every message between gymq processes; `gymq.protocol.codec` encodes and decodes them.
 
 Token ids and log probs are `array.array` objects ('i' int32, 'f' float32, 'd' float64) inside otherwise plain dicts.
 """
@@ -19,7 +19,7 @@ MAX_BODY_BYTES = 256 * 1024 * 1024  # before compression
 MAX_TEXT_CHARS = 4000  # of the text of a failure or a dead letter
 
 Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_INDEX)]
-# What becomes part of a subject is checked where it is read. `\Z`, since `$` lets a line break pass.
+# Parts of subjects are checked when a message is decoded. `\Z`, because `$` allows a line break at the end.
 _TOKEN = r"[A-Za-z0-9_-]{1,64}"
 Token = Annotated[str, msgspec.Meta(pattern=rf"\A{_TOKEN}\Z")]
 InstanceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{1,256}\Z")]  # see `subjects.instance`
@@ -34,15 +34,15 @@ Finite = Annotated[float, msgspec.Meta(ge=-sys.float_info.max, le=sys.float_info
 
 
 class BadMessage(GymqError, ValueError):
-    """A body that is not the message it should be. The text names the path of the wrong field."""
+    """A body that is not a valid message. The text names the path of the wrong field."""
 
 
 class FailureClass(StrEnum):
     """Why a rollout, or a call inside one, has no result."""
 
-    INVALID_TASK = "invalid_task"  # the row or its parameters do not fit; trying again cannot help
-    MODEL_FAILED = "model_failed"  # the model answered with an error or with nonsense
-    VERIFIER_FAILED = "verifier_failed"  # the verifier raised, or answered with nonsense
+    INVALID_TASK = "invalid_task"  # the row or its parameters do not fit; a retry cannot help
+    MODEL_FAILED = "model_failed"  # the model returned an error or an invalid reply
+    VERIFIER_FAILED = "verifier_failed"  # the verifier raised, or returned an invalid verdict
     JUDGE_FAILED = "judge_failed"  # the verifier's judge model could not be asked
     COMPONENT_FAILED = "component_failed"  # another service the verifier needs could not be asked
     SESSION_LOST = "session_lost"  # the worker that held the session's state is gone
@@ -51,7 +51,7 @@ class FailureClass(StrEnum):
     SATURATED = "saturated"  # the worker is full; a retry may find room
     DEADLINE_EXCEEDED = "deadline_exceeded"
     AGENT_FAILED = "agent_failed"  # the agent's own code raised
-    STALE = "stale"  # the policy moved on too far while the rollout was made
+    STALE = "stale"  # the policy was updated too often during the rollout
     BAD_REQUEST = "bad_request"  # a body that could not be read
     NOT_STORABLE = "not_storable"  # the result could not be stored
     REDELIVERED_TOO_OFTEN = "redelivered_too_often"  # every delivery of the task ended without an outcome
@@ -171,7 +171,7 @@ Outcome = VerifiedRollout | Failure | Unresolved
 
 
 class GroupedOutcome(Message, tag="grouped.v1", kw_only=True):
-    """An outcome, compressed after what the rollouts of its task share, see `gymq.bus.queue.group_prefixes`."""
+    """An outcome, compressed with the prefix that its task shares, see `gymq.bus.queue.group_prefixes`."""
 
     run: Token
     task_index: Index
@@ -197,16 +197,16 @@ class Run(Message, tag="run.v1", kw_only=True):
     run: Token
     created_at: float
     fingerprint: str = ""  # of the input and the configuration
-    models: list[str] = []  # what answers behind the policy, for table headers
+    models: list[str] = []  # names of the models behind the policy, for table headers
     num_rollouts: Index | None = None
-    extended_to: Index | None = None  # rollouts of a task at most, where tasks were given more; outcomes may say less
-    note: str = ""  # what people say about it
+    extended_to: Index | None = None  # if the run was extended: the most rollouts of a task; older outcomes have fewer
+    note: str = ""  # written by a person
     tags: list[str] = []
     configuration: bytes = b""  # JSON, without secrets; see `gymq.data.run_configuration`
 
 
 class Cancellation(Message, tag="cancellation.v1", kw_only=True):
-    """A run, or one task of it, that shall stop."""
+    """Stop a run, or one task of it."""
 
     run: Token
     task_index: Index | None = None  # None: the whole run
@@ -214,11 +214,11 @@ class Cancellation(Message, tag="cancellation.v1", kw_only=True):
 
 
 class Priority(StrEnum):
-    """The class of a run among those that wait for the same agents."""
+    """The priority class of a run among the runs that use the same agents."""
 
     URGENT = "urgent"  # gets the next slot, and has a few that no other class may use
     NORMAL = "normal"
-    BACKGROUND = "background"  # what the others leave
+    BACKGROUND = "background"  # gets the slots that the others leave
 
 
 class Steering(Message, tag="steering.v1", kw_only=True):
@@ -234,7 +234,7 @@ class Steering(Message, tag="steering.v1", kw_only=True):
 
 
 class ServedAgent(Message, tag="served_agent.v1", kw_only=True):
-    """An agent instance that some cluster serves, or served."""
+    """An agent instance that a cluster serves or served."""
 
     agent: InstanceName
     ack_wait_s: Seconds  # of silence, after which its tasks are delivered again
@@ -263,7 +263,7 @@ class Call(Message, kw_only=True):
 
 
 class Seed(Call, tag="seed.v1", kw_only=True):
-    """Open a session. `row` is the JSON text of the row; None opens one that is not seeded yet."""
+    """Open a session. `row` is the JSON text of the row; None: the session is seeded later."""
 
     row: bytes | None
     with_tools: bool = False  # whether the reply carries the tools' schemas
@@ -304,7 +304,7 @@ class Verified(Message, tag="verified.v1", kw_only=True):
 
 
 class Close(Call, tag="close.v1", kw_only=True):
-    """The session is not needed any more."""
+    """Close a session."""
 
 
 class Closed(Message, tag="closed.v1", kw_only=True):
@@ -319,7 +319,7 @@ class Generate(Call, tag="generate.v1", kw_only=True):
 
 
 class GenerateNext(Call, tag="generate.v2", kw_only=True):
-    """The next model call of a conversation: only what is new in it, for a worker that keeps what came before.
+    """The next model call of a conversation: only its new items, for a worker that keeps the earlier ones.
 
     `after` is the `state` of the reply that the items follow; None: the items are the whole conversation.
     """
@@ -334,12 +334,12 @@ class GenerateNext(Call, tag="generate.v2", kw_only=True):
 class Generated(Message, tag="generated.v1", kw_only=True):
     response: dict[str, Any]
     worker: str = ""  # that answered
-    policy_versions: list[str] = []  # that answered: one, or more if the weights changed meanwhile
+    policy_versions: list[str] = []  # that answered: more than one if the weights changed during the call
     state: Token | None = None  # names the conversation up to this reply; only in answer to GenerateNext
 
 
 class NeedsPrefix(Message, tag="needs_prefix.v1", kw_only=True):
-    """The worker does not keep the conversation in the state that was named: all of it has to be sent."""
+    """The worker does not have the named state of the conversation; send all items."""
 
     worker: Token
 
@@ -354,7 +354,7 @@ class Load(Message, tag="load.v1", kw_only=True):
     running: Index
     waiting: Index
     kv_cache_use: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    kv_cache_tokens: Index = 0  # that its cache holds between calls; 0: it does not say, or keeps none
+    kv_cache_tokens: Index = 0  # that its cache holds between calls; 0: unknown, or none
     num_callers: Index = 0  # processes that asked it lately
 
 
@@ -383,10 +383,10 @@ class Hold(Message, tag="hold.v1", kw_only=True):
 
 
 class Effect(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
-    """One thing an agent had done, and what came of it."""
+    """One call of an agent and its reply."""
 
     number: int  # position among the effects of the attempt
-    key: str  # what was asked, in short; a replay must ask the same. No other effect of the attempt has it
+    key: str  # identifies the call, unique in the attempt; a replay makes the same call
     reply: bytes  # the encoded reply
     alone: bool = True  # no other effect was in flight at the same time
 
@@ -406,7 +406,7 @@ class JournalEntry(Message, tag="journal_entry.v2", kw_only=True):
 
 
 class Accepted(Message, tag="accepted.v2", kw_only=True):
-    """The worker has the call; `worker` of `role` can be pinged and asked to cancel it."""
+    """The worker has the call; pings and cancellations go to `worker` of `role`."""
 
     role: Token
     worker: Token
@@ -426,13 +426,13 @@ class Cancel(Message, tag="cancel.v2", kw_only=True):
 
 
 class Ping(Message, tag="ping.v2", kw_only=True):
-    """Does the worker live, and does it still work on the calls of these ids?"""
+    """Ask a worker whether it is alive and which of these calls are in flight."""
 
     calls: list[str]
 
 
 class Pong(Message, tag="pong.v2", kw_only=True):
-    """The ids of those calls that are not (any more) in flight at the worker."""
+    """The ids of the calls that are not in flight at the worker."""
 
     gone: list[str] = []
 

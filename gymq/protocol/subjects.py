@@ -1,4 +1,4 @@
-"""Every subject and queue group. No other module spells one out.
+"""Every subject and queue group; other modules use these names.
 
 The table `SUBJECTS` is the contract that `subjects.md` shows; a test compares the two.
 """
@@ -13,7 +13,7 @@ from typing import NamedTuple
 from gymq.errors import GymqError
 
 MAX_TOKEN = 64  # characters
-_DIGEST_LENGTH = 16  # of those that stand for the rest of a long name
+_DIGEST_LENGTH = 16  # characters of the digest in a shortened name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONG_NAME = re.compile(r"[A-Za-z0-9_-]{65,256}")
 _TASK_KINDS = ("tasks", "urgent")  # of queues, as in their subjects
@@ -23,7 +23,7 @@ _ROLLOUT_ID = re.compile(r"([A-Za-z0-9_-]{1,64})/([0-9]{1,16})/([0-9]{1,16})")
 MAX_INDEX = 2**53  # of tasks and rollouts: above it JSON readers that use doubles lose digits
 
 INBOX_PREFIX = "_INBOX_"
-SERVER = "server"  # answers for what is stored and for JetStream's API; no process may
+SERVER = "server"  # the server itself answers: JetStream, and acknowledgements of what is stored
 ANY_ROLE = "any"  # answers where people ask by hand
 ALL_ROLLOUTS = "gym.rollouts.>"
 ALL_DEAD_LETTERS = "gym.dead.>"
@@ -32,7 +32,7 @@ ALL_DONE = "gym.done.>"  # the outcomes of ALL_ROLLOUTS again, as the stream rep
 PUSHED_AGAIN = "gym.pushed.$1"  # the weights of ALL_WEIGHTS again; $1 stands for the model
 
 SERVICES = "$SRV"  # the services protocol of NATS: $SRV.<verb>[.<name>[.<id>]]
-SEEDS = "gym.seed."  # what the subjects of one kind begin with
+SEEDS = "gym.seed."  # prefixes of subjects
 SESSIONS = "gym.session."
 
 MODEL_GROUP = "model"
@@ -84,7 +84,7 @@ def token(value: str, what: str = "name") -> str:
 
 
 def instance(name: str, what: str = "instance") -> str:
-    """Return the token that stands for an instance in subjects.
+    """Return the token of an instance in subjects.
 
     It is the name itself if that can be a token. A longer name, up to 256 characters, is represented by its beginning
     and the start of its SHA-256.
@@ -96,12 +96,12 @@ def instance(name: str, what: str = "instance") -> str:
 
 
 def is_token(value: str) -> bool:
-    """Return whether a text can be one token of a subject, as `token` says."""
+    """Return whether a string can be one token of a subject, see `token`."""
     return _TOKEN.fullmatch(value) is not None
 
 
 class TaskQueueName(NamedTuple):
-    """The queue of one run's tasks for one agent: those of one subject."""
+    """The queue of one run's tasks for one agent; each queue has its own subject."""
 
     kind: str  # "tasks" or "urgent"
     run: str  # as in the subject
@@ -109,7 +109,7 @@ class TaskQueueName(NamedTuple):
 
     @classmethod
     def of_subject(cls, subject: str) -> TaskQueueName | None:
-        """Return the queue of a task's subject; None: there is none, as it is not the subject of a task."""
+        """Return the queue of a task's subject; None if it is not the subject of a task."""
         gym, *name = subject.split(".")
         if gym != "gym" or len(name) != 3 or name[0] not in _TASK_KINDS or not is_token(name[2]):
             return None
@@ -129,7 +129,7 @@ class TaskQueueName(NamedTuple):
 
     @property
     def opened(self) -> str:
-        """Return the subject on which agents hear that there is such a queue now."""
+        """Return the subject on which agents are notified that the queue exists."""
         return f"gym.opened.{self.run}.{self.agent}"
 
     @property
@@ -278,7 +278,7 @@ def rollout_parts_of_run(run: str) -> str:
 
 
 def group_prefix(run: str, task_index: int) -> str:
-    """Return where the prefix is that the outcomes of a task share."""
+    """Return the subject of the prefix that the outcomes of a task share."""
     return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.group.prefix.0"
 
 
@@ -329,12 +329,12 @@ def answered_by(subject: str) -> str:
     if first != "gym":
         return SERVER if first == "$JS" else ANY_ROLE
     kind, _, rest = rest.partition(".")
-    # Whatever else can be asked below `gym` is stored, and the server acknowledges it.
+    # Every other request below `gym` is a message to store, which the server acknowledges.
     return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
 
 
 def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
-    """Return a reply subject. A role may publish to those alone that name it as the one who answers."""
+    """Return a reply subject. A role may publish only to those that name it in `answered_by`."""
     return f"{INBOX_PREFIX}{asked_by}.{answered_by}.{box}.{name}"
 
 

@@ -21,15 +21,15 @@ Item = dict[str, Any]
 
 
 def written(response: dict[str, Any], form: TokenForm) -> dict[str, Any]:
-    """Return a response with its token ids in the form in which they are written."""
+    """Return a response with its token ids in the form for a file."""
     return response if form == "full" else _converted(response, _chained if form == "chain" else _without)
 
 
 def read(response: dict[str, Any]) -> dict[str, Any]:
-    """Return a response of a file, in whatever form it is, with whole prompts.
+    """Return a response of a file, in any form, with whole prompts.
 
     Raises:
-        ValueError: a prompt continues what is not there, or its fields are not numbers.
+        ValueError: a prompt continues a call that is missing, or its fields are not numbers.
     """
     converted = _converted(response, _continued)
     if converted is not response:
@@ -41,7 +41,7 @@ def read(response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _converted(response: dict[str, Any], convert: Callable[[Item], Item]) -> dict[str, Any]:
-    """Return a response whose items are converted; itself if that changes nothing."""
+    """Return a response with converted items; the same object if nothing changes."""
     output = response.get("output")
     if not isinstance(output, list):
         return response

@@ -1,10 +1,10 @@
 """Token ids and log probs as packed arrays.
 
-In memory they are `array.array`: 'i' for ids (int32), 'f' or 'd' for log probs. float32 is used where it holds every
-value exactly, which is so for what an engine samples; anything else keeps float64, so packing never changes a number.
+In memory they are `array.array`: 'i' for ids (int32), 'f' or 'd' for log probs. float32 is used if it represents every
+value exactly, as it does for values of an engine; otherwise float64, so packing never changes a number.
 
-The prompt of a later call of a conversation is a `ContinuedPrompt`: in memory and on the wire it takes the room of what
-is new in it.
+The prompt of a later call of a conversation is a `ContinuedPrompt`: in memory and on the wire it takes the space of its
+new tokens.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ID_FIELDS = (PROMPT_FIELD, GENERATION_FIELD)
 LOG_PROB_FIELD = "generation_log_probs"
 TOKEN_FIELDS = (*ID_FIELDS, LOG_PROB_FIELD)
 VERSIONS_FIELD = "generation_policy_versions"
-"""Which policy sampled the generated tokens: `[version, number of tokens]` for each stretch. Optional."""
+"""The policy versions that sampled the generated tokens: `[version, number of tokens]` pairs in order. Optional."""
 
 _EXT_OF_TYPECODE = {"i": 1, "f": 2, "d": 3}
 _TYPECODE_OF_EXT = {code: typecode for typecode, code in _EXT_OF_TYPECODE.items()}
@@ -42,7 +42,7 @@ class ContinuedPrompt(Sequence[int]):
     """The prompt of a model call that begins with the tokens of the call before it.
 
     Attributes:
-        prefix_length: tokens of the call before: its prompt and what was generated.
+        prefix_length: number of tokens of the call before: its prompt and its generation.
         suffix: the tokens after them.
     """
 
@@ -56,10 +56,10 @@ class ContinuedPrompt(Sequence[int]):
             self.follow(before)
 
     def follow(self, before: CallTokens) -> None:
-        """Set the call that this one continues.
+        """Set the call that this prompt continues.
 
         Raises:
-            ValueError: it has another number of tokens.
+            ValueError: its number of tokens is not `prefix_length`.
         """
         num_tokens = len(before.prompt) + len(before.generation)
         if num_tokens != self.prefix_length:
@@ -67,7 +67,7 @@ class ContinuedPrompt(Sequence[int]):
         self._before = before
 
     def follows(self, before: CallTokens | None) -> bool:
-        """Return whether this is the call that was set."""
+        """Return whether this prompt continues that call, as set by `follow`."""
         known = self._before
         return (
             known is not None
@@ -123,7 +123,7 @@ class ContinuedPrompt(Sequence[int]):
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return array, ("i", self.tolist())  # a copy for another process has what it continues in itself
+        return array, ("i", self.tolist())  # a copy for another process contains the whole prompt
 
     def __repr__(self) -> str:
         return f"ContinuedPrompt({self.prefix_length}, {self.suffix!r})"
@@ -141,20 +141,20 @@ def tokens_of(item: object) -> CallTokens | None:
 
 
 def last_tokens(items: Sequence[object]) -> CallTokens | None:
-    """Return the tokens of the last item that has some; None if there is none."""
+    """Return the tokens of the last item with tokens; None without such an item."""
     return next((found for item in reversed(items) if (found := tokens_of(item)) is not None), None)
 
 
 def link(items: Sequence[object], after: Sequence[object] = ()) -> None:
-    """Set for each continued prompt the call before it: that of the item before which has tokens.
+    """Set for each continued prompt the call before it: that of the previous item with tokens.
 
-    An item may be a list of items, the state of an environment; it is linked by itself.
+    An item may be a list of items, the state of an environment; such a list is linked separately.
 
     Args:
         after: the items before the first one.
 
     Raises:
-        ValueError: a prompt continues what is not there.
+        ValueError: a prompt continues a call that is missing.
     """
     before: CallTokens | None = None
     for position, item in enumerate(items):
@@ -176,7 +176,7 @@ def link(items: Sequence[object], after: Sequence[object] = ()) -> None:
 
 
 def linked(items: list[Any]) -> list[Any]:
-    """Return items whose continued prompts all continue an item of the list; one that does not becomes whole."""
+    """Return items whose continued prompts all continue an item of the list; other prompts become whole."""
     before: CallTokens | None = None
     result = items
     for position, item in enumerate(items):
@@ -192,7 +192,7 @@ def linked(items: list[Any]) -> list[Any]:
 
 
 class TokenChain:
-    """The tokens of a conversation so far, to find out which prompts continue them. It copies none."""
+    """The tokens of a conversation so far, to detect prompts that continue them. No tokens are copied."""
 
     def __init__(self, last: CallTokens | None) -> None:
         """Begin with the last call of a conversation."""
@@ -204,7 +204,7 @@ class TokenChain:
         self._num_pieces = len(self._pieces)  # of this chain: replies to the same call share the beginning
 
     def after(self, output: list[Any]) -> tuple[TokenChain, list[Any]]:
-        """Return the chain after a reply, and the reply's items: prompts that continue the chain are continued ones."""
+        """Return the chain after a reply, and the reply's items; prompts that continue the chain refer to it."""
         chain = TokenChain(None)
         chain._last, chain._pieces, chain._num_pieces = self._last, self._pieces, self._num_pieces
         items = list(output)  # a model may give the same items in another reply
@@ -236,7 +236,7 @@ class TokenChain:
         """Return whether a prompt begins with the tokens so far; each piece is compared as bytes."""
         data, position = prompt.tobytes(), 0
         for piece in self._pieces:
-            if not data.startswith(piece, position):  # it takes whatever has bytes
+            if not data.startswith(piece, position):  # works with any buffer
                 return False
             position += len(piece) * piece.itemsize
         return True
@@ -277,15 +277,15 @@ def pack_fields(holder: dict[str, Any], where: str) -> None:
 
 
 def label(response: dict[str, Any], versions: Sequence[str]) -> list[str]:
-    """Note on each item with tokens which policy sampled them; return the versions that answered.
+    """Set on each item with tokens the policy versions that sampled them; return all versions that answered.
 
     Args:
-        versions: that answered, as far as the worker knows: one, or that before and that after an update. Of a model
-            that notes the versions itself, its notes count. Otherwise all tokens of a call during which the weights
-            changed are noted under None: it is not known which policy sampled them.
+        versions: the versions that the worker knows: one, or those before and after an update. If the model set the
+            versions itself, they are kept. Otherwise the version of all tokens of a call during which the weights
+            changed is None: it is unknown which policy sampled them.
 
     Raises:
-        ValueError: a model's notes are not of the form of `VERSIONS_FIELD`, or do not cover the tokens.
+        ValueError: versions that the model set do not have the form of `VERSIONS_FIELD`, or do not cover the tokens.
     """
     noted: list[str] = []
     for position, item in enumerate(response.get("output") or ()):
@@ -311,7 +311,7 @@ def _checked_stretches(given: Any, num_tokens: int, where: str) -> list[str]:
 
 
 def count(response: dict[str, Any]) -> int:
-    """Return how many tokens the items of a Responses object carry, those of prompts included."""
+    """Return how many tokens the items of a Responses object have, including prompts."""
     items = response.get("output") or ()
     return sum(len(item.get(field) or ()) for item in items for field in ID_FIELDS)
 
@@ -346,7 +346,7 @@ def _doubles(values: list[Any]) -> array[float]:
 
 
 def encode_ext(value: Any) -> Any:
-    """Turn packed arrays into extension values; msgspec's `enc_hook` for msgpack."""
+    """Encode packed arrays as extension values; msgspec's `enc_hook` for msgpack."""
     if isinstance(value, ContinuedPrompt):
         length = value.prefix_length.to_bytes(_LENGTH_BYTES, "little")
         return msgspec.msgpack.Ext(_CONTINUED_EXT, length + encode_ext(value.suffix).data)
@@ -359,7 +359,7 @@ def encode_ext(value: Any) -> Any:
 
 
 def decode_ext(code: int, data: memoryview) -> array[Any] | ContinuedPrompt:
-    """Turn an extension value back into a packed array; msgspec's `ext_hook`, the reverse of `encode_ext`."""
+    """Decode an extension value to a packed array; msgspec's `ext_hook`, the reverse of `encode_ext`."""
     if code == _CONTINUED_EXT:
         if len(data) < _LENGTH_BYTES:
             raise ValueError("a continued prompt without the length of what it continues")
@@ -377,7 +377,7 @@ def decode_ext(code: int, data: memoryview) -> array[Any] | ContinuedPrompt:
 
 
 def encode_json(value: Any) -> Any:
-    """Turn packed arrays into lists of numbers; msgspec's `enc_hook` for JSON."""
+    """Convert packed arrays to lists of numbers; msgspec's `enc_hook` for JSON."""
     if isinstance(value, array | ContinuedPrompt):
         return value.tolist()
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")

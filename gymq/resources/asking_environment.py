@@ -1,4 +1,4 @@
-"""AskingEnvironment: an environment that holds the conversation itself, as a program that asks a model."""
+"""AskingEnvironment: an environment that holds the conversation itself, like a program that asks a model."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ CLOSE_S = 30.0
 
 
 class Policy:
-    """The model that a rollout is about, as `AskingEnvironment.play` asks it."""
+    """The model of a rollout, as `AskingEnvironment.play` asks it."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[_Call] = asyncio.Queue()
 
     async def ask(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the model; its reply is a Responses object. Calls made at the same time are answered one by one.
+        """Ask the model; its reply is a Responses object. Concurrent calls are answered one after the other.
 
         Args:
             params: parameters of a Responses request.
@@ -61,7 +61,7 @@ class Play:
     """One rollout in an `AskingEnvironment`, the state of its session.
 
     Attributes:
-        replies: of the model, so far.
+        replies: replies of the model so far.
         is_begun: an agent has asked for the first call, or the replies came from a stored response.
         failure_reported: `play` ended with an error, and `result` raised it.
     """
@@ -95,7 +95,7 @@ class Play:
     async def next_call(self) -> dict[str, Any] | None:
         """Return the parameters of the next call to the model; None if `play` has ended."""
         self.is_begun = True
-        # What `play` asks judges belongs to the request that is being handled now.
+        # Calls of `play` to judges belong to the request that is handled now.
         self._context.run(current_call.set, current_call.get())
         waiting = asyncio.ensure_future(self._policy.next_call())
         try:
@@ -108,7 +108,7 @@ class Play:
             waiting.cancel()
 
     def answer(self, reply: dict[str, Any]) -> None:
-        """Give the model's reply to the call that waits for it."""
+        """Pass the model's reply to the waiting call."""
         assert self._open is not None
         self._conversation = [*self._open.params["input"], *reply["output"]]
         if not self._open.reply.done():
@@ -116,7 +116,7 @@ class Play:
         self._open = None
 
     def num_kept(self, params: Mapping[str, Any]) -> int:
-        """Return how many items of the last call and its reply a call begins with."""
+        """Return how many items at the start of a call repeat the last call and its reply."""
         kept = 0
         for had, has in zip(self._conversation, params["input"], strict=False):
             if not responses.asks_the_same(had, has):
@@ -125,10 +125,10 @@ class Play:
         return kept
 
     async def result(self) -> Judged:
-        """Return what `play` returns. If it failed before, it runs again over the same replies, without a model call.
+        """Return the result of `play`. If it failed before, run it again over the same replies, without model calls.
 
         Raises:
-            InvalidTask: it waits for a reply that is not there.
+            InvalidTask: it waits for another reply.
             Exception: as `play` raised it.
         """
         if self.failure_reported:
@@ -154,16 +154,16 @@ class Play:
 
         Args:
             prompt: items before the first reply; empty: any.
-            output: replies, and what stood between them.
+            output: replies, and the items between them.
 
         Raises:
-            InvalidTask: the response is not one conversation with it, or it asks something else by now.
+            InvalidTask: the response is not one conversation with the environment, or `play` now asks differently.
         """
         for number, (between, said) in enumerate(_turns(output)):
             call = await self.next_call()
             if call is None:
                 if self._failed:
-                    return  # `result` says how
+                    return  # `result` raises the error
                 raise InvalidTask(f"{self._environment.name}: the response has more replies than were asked for")
             kept = self.num_kept(call)
             expected = [*prompt, *between] if number == 0 else between
@@ -174,17 +174,17 @@ class Play:
             self.answer(self.replies[-1])
 
     async def close(self) -> None:
-        """Stop it; what does not end when it is cancelled is left alone after a while."""
+        """Cancel `play`, and wait up to `CLOSE_S` for its end."""
         self._running.cancel()
         await asyncio.wait([self._running], timeout=CLOSE_S)
         if self._running.done() and not self._running.cancelled():
-            self._running.exception()  # raised where it was wanted
+            self._running.exception()  # mark it as retrieved
 
 
 async def _next(worker: AskingEnvironment[Any], state: Play, reply: dict[str, Any] | None) -> dict[str, Any]:
     """Take the reply to the last call, and return the next call, for the agent; none if the environment has finished.
 
-    Of the call's input only those items are returned that do not repeat the last call and its reply.
+    The input of the returned call lacks the items that repeat the last call and its reply; `keep` is their number.
     """
     if state.waits_for_reply != (reply is not None):
         raise ToolError(400, "reply: expected with every request but the first")
@@ -197,7 +197,7 @@ async def _next(worker: AskingEnvironment[Any], state: Play, reply: dict[str, An
     call = await state.next_call()
     if call is None:
         if not state.replies:
-            await worker.verdict_of(state)  # an environment that asks nothing fails here, or has nothing to roll out
+            await worker.verdict_of(state)  # `play` ended without a model call: report its error
         return {"call": None}
     kept = state.num_kept(call)
     return {"call": {**call, "input": call["input"][kept:]}, "keep": kept}
@@ -206,9 +206,9 @@ async def _next(worker: AskingEnvironment[Any], state: Play, reply: dict[str, An
 class AskingEnvironment(Resources[RowT, Play]):
     """An environment that asks the model itself: define `play`; `answering_agent` brings the model's replies.
 
-    For programs and libraries that have the loop of a rollout in them. The model is asked through the queue, by the
-    agent: with tokens, journal and deadline. When a worker dies, `play` runs again over the replies that are there; it
-    must ask the same again.
+    For programs and libraries that contain the loop of a rollout. The agent asks the model through the queue, with
+    tokens, journal and deadline. When a worker dies, `play` runs again over the replies so far, and must make the same
+    calls.
     """
 
     replayable = True
@@ -221,9 +221,9 @@ class AskingEnvironment(Resources[RowT, Play]):
     }
 
     async def play(self, row: RowT, policy: Policy) -> Judged:
-        """Hold the conversation with the model, and return the verdict on it.
+        """Hold the conversation with the model and return the verdict.
 
-        If it fails once it has all replies, as when a judge does not answer, it runs again over the same replies.
+        If it fails after the last reply, as when a judge does not answer, it runs again over the same replies.
 
         Raises:
             ComponentFailed: a service that the environment needs did not answer.
@@ -256,7 +256,7 @@ class AskingEnvironment(Resources[RowT, Play]):
         """Return the verdict of a conversation.
 
         Raises:
-            RolloutError: there is none.
+            RolloutError: `play` failed.
         """
         try:
             return await play.result()
@@ -277,14 +277,14 @@ def _reply(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _fits(expected: Sequence[Item], asked: Sequence[Item], *, is_first: bool) -> bool:
-    """Return whether a call added what a stored response has; a row may leave the first prompt to the environment."""
+    """Return whether a call added the stored items; the first prompt may be left to the environment."""
     if is_first and not expected:
         return True
     return len(expected) == len(asked) and all(map(responses.asks_the_same, expected, asked))
 
 
 def _turns(output: Sequence[Mapping[str, Any]]) -> Iterator[tuple[list[Item], list[Item]]]:
-    """Yield each reply, behind the items between it and the one before."""
+    """Yield each reply together with the items between it and the previous reply."""
     between: list[Item] = []
     said: list[Item] = []
     for item in output:

@@ -1,4 +1,4 @@
-"""Resources: an environment's tools, its state and its verifier, as an author writes them."""
+"""Resources: the base class of environments, with tools, state and verifier."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ StateT = TypeVar("StateT", default=Any)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-Need = Literal["judge", "sandbox", "network"]  # a model to ask, a place to run a model's code, the internet
+Need = Literal["judge", "sandbox", "network"]  # a judge model, a sandbox for code of models, the internet
 
 
 class ModelCaller(Protocol):
@@ -34,7 +34,7 @@ class ModelCaller(Protocol):
 class Resources(Worker, Generic[RowT, StateT]):
     """Tools, state and verifier of one environment. `Resources[MyRow]` names the row type.
 
-    Defining `open` makes it stateful: each rollout then has a session with a state of its own, which `verify` and tools
+    Defining `open` makes it stateful: each rollout then has a session with its own state, which `verify` and tools
     receive. `Resources[MyRow, MyState]` names its type.
 
     Define `verify`, or `verify_in_process` for a verifier that computes for long.
@@ -49,7 +49,7 @@ class Resources(Worker, Generic[RowT, StateT]):
     tools: ClassVar[dict[str, Tool]] = {}
     stateful: ClassVar[bool] = False
     replayable: ClassVar[bool] = False  # the same calls always lead to the same state and answers
-    played_by: ClassVar[str] = "simple_agent"  # agent that plays it where no configuration names one
+    played_by: ClassVar[str] = "simple_agent"  # agent to use if no configuration names one
     row_kinds: ClassVar[tuple[str, ...]] = ()  # of the rows that `make_rows` can make
     session_ttl_s: float = 900.0  # an idle session is closed after this many seconds
     max_sessions: int = 100_000  # in one process
@@ -71,15 +71,15 @@ class Resources(Worker, Generic[RowT, StateT]):
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what a process gets to run `verify`: everything but connections and processes."""
+        """Return the state for a process that runs `verify`: all attributes except connections and processes."""
         return {name: value for name, value in vars(self).items() if name not in ("models", "processes")}
 
     @classmethod
     def make_rows(cls, wanted: RowsWanted) -> Iterator[dict[str, Any]]:
-        """Make rows, for `gymq data make`. Import what only this needs inside.
+        """Make rows, for `gymq data make`. Import modules that only this method needs inside it.
 
         Raises:
-            OptionsError: there are no rows as they are wanted.
+            OptionsError: such rows cannot be made.
         """
         raise NotImplementedError
 
@@ -109,9 +109,9 @@ class Resources(Worker, Generic[RowT, StateT]):
 
         Raises:
             CpuTimeUsedUp: it used up its processor time; the reply is to blame.
-            MemoryError: it took too much memory; so is the reply.
-            TimeoutError: the machine did not finish it in time; nothing is known about the reply.
-            ChildProcessError: its process died; the same.
+            MemoryError: it used too much memory; the reply is to blame.
+            TimeoutError: it did not finish in time; the reply may be fine.
+            ChildProcessError: its process died; the reply may be fine.
             Exception: any error that the function raised.
         """
         return await self.processes.compute(self.compute_limits, function, *args, **kwargs)
@@ -126,22 +126,22 @@ class Resources(Worker, Generic[RowT, StateT]):
         raise NotImplementedError
 
     async def open_unseeded(self) -> StateT:
-        """Return the state of a session that is used before it was seeded. By default that is refused."""
+        """Return the state of a session that is used before it is seeded. By default such calls are refused."""
         raise ToolError(400, "the session is not seeded")
 
     async def reseed(self, state: StateT, row: Any) -> StateT:
-        """Return the state after a session was seeded again. By default the session starts over.
+        """Return the state after a session is seeded again. By default the session starts over.
 
         Args:
-            state: of the session until now.
-            row: as that of `open`.
+            state: the previous state.
+            row: as in `open`.
         """
         await awaited(self.close(state))
         opened: StateT = await awaited(self.open(row))
         return opened
 
     async def close(self, state: StateT) -> None:
-        """Release what a session's state holds."""
+        """Release the resources of a session's state."""
 
     async def call_tool(self, state: StateT, name: str, arguments: Any) -> Any:
         """Run one tool. Override it to dispatch tools that are not methods.
@@ -183,7 +183,7 @@ class Resources(Worker, Generic[RowT, StateT]):
 
         Args:
             row: its JSON text, or an object.
-            row_type: what to parse it as; None: the class's row type.
+            row_type: its type; None: the class's row type.
 
         Raises:
             InvalidTask: a field is not valid; the error names it.
@@ -200,7 +200,7 @@ class Resources(Worker, Generic[RowT, StateT]):
 
 
 Environment = Resources
-"""Another name for it: a class of this kind is an environment."""
+"""Alias of `Resources`."""
 
 
 async def awaited(result: Any) -> Any:
@@ -221,7 +221,7 @@ def verify_takes_state(resources: Resources[Any, Any] | type[Resources[Any, Any]
 
 
 def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:
-    """Return the row type in the signature of `open`, or the class's row type if it has none."""
+    """Return the row type in the signature of `open`, else the class's row type."""
     if resources.stateful:
         for hint in get_type_hints(resources.open).values():
             if isinstance(hint, type) and issubclass(hint, Row):

@@ -1,4 +1,4 @@
-"""The rows of an environment: what a line of its data set holds, and rows that its class is asked to make."""
+"""The rows of an environment: the lines of its data set, and requests for rows to generate."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gymq import responses
 class Row(pydantic.BaseModel):
     """One line of a data set. Subclass it to name the fields the verifier needs; others are kept.
 
-    Types are read leniently in one direction: numeric text is taken for a number, a number is not taken for text.
+    Types are converted in one direction: numeric text is accepted as a number, but not a number as text.
     """
 
     model_config = pydantic.ConfigDict(extra="allow")
@@ -33,14 +33,14 @@ RowT = TypeVar("RowT", bound=Row, default=Row)
 
 @dataclass(frozen=True)
 class RowsWanted:
-    """Rows that a class is asked to make.
+    """A request to a class for rows.
 
     Attributes:
-        count: how many.
+        count: the number of rows.
         seed: the same seed gives the same rows, on any machine.
-        tokens: how long each prompt may be, as `count_tokens` counts; None: as long as the class likes.
-        kinds: names of the class's `row_kinds`, for the rows in turn.
-        count_tokens: returns the tokens of a text.
+        tokens: limit on the length of each prompt, as `count_tokens` counts; None: the class decides.
+        kinds: names of the class's `row_kinds`, used in turn.
+        count_tokens: returns the number of tokens of a text.
     """
 
     count: int

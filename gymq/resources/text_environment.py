@@ -28,14 +28,14 @@ class Episode:
     """One rollout in a `TextEnvironment`, the state of its session.
 
     Attributes:
-        environment: a copy of the worker's object, with attributes of its own; `reset` and `step` run on it.
-        observation: what `reset` returned.
-        is_begun: an agent has read that observation.
+        environment: a copy of the worker's object, on which `reset` and `step` run.
+        observation: the result of `reset`.
+        is_begun: whether an agent has read that observation.
         reward: the sum of the rewards of all steps.
-        num_steps: actions so far, without those that were refused.
-        terminated: the environment has reached its end.
-        truncated: it was cut off before.
-        info: of the last step.
+        num_steps: number of accepted actions so far.
+        terminated: whether the environment has reached its end.
+        truncated: whether the episode was cut off before.
+        info: the info of the last step.
     """
 
     environment: TextEnvironment[Any]
@@ -81,7 +81,7 @@ async def _replay(worker: TextEnvironment[Any], episode: Episode, output: list[A
         if said != observation:
             text = "the response is not a conversation with it, or it answers differently by now"
             raise InvalidTask(f"{worker.name}: {text}; `gymnasium_agent` plays it")
-        if number < len(turns):  # a last message without an observation was cut short, and no action
+        if number < len(turns):  # a last message without an observation was cut short, so it is not an action
             observation = (await _act(worker, episode, action))["observation"]
 
 
@@ -94,17 +94,17 @@ class TextEnvironment(Resources[RowT, Episode]):
     The reward of a rollout is the sum of the rewards of its steps.
 
     Attributes:
-        random: draws at random, for each episode from the beginning; rollouts of the same row draw the same.
+        random: generator for the episode; rollouts of the same row draw the same numbers.
     """
 
-    # The same actions lead to the same observations, if all chance comes from `self.random`. An environment that draws
-    # elsewhere sets False: its rollouts then start over when their worker dies.
+    # The same actions lead to the same observations if `self.random` is the only source of randomness. An environment
+    # with others sets False: its rollouts then start over when their worker dies.
     replayable = True
     played_by = "gymnasium_agent"
 
     random: random.Random
 
-    # The interface of `gymnasium_agent`. An author's methods of these names are others.
+    # The interface of `gymnasium_agent`, distinct from the author's methods `reset` and `step`.
     tools: ClassVar[dict[str, Tool]] = {
         "reset": Tool("reset", _first, True, pydantic.create_model("reset_arguments"), offered=False),
         "step": Tool("step", _act, True, pydantic.create_model("step_arguments", action=(str, ...)), offered=False),
@@ -118,11 +118,11 @@ class TextEnvironment(Resources[RowT, Episode]):
         """Take the model's message as an action. It may be `async`.
 
         Returns:
-            The next observation; the reward of this step; whether the episode has reached its end; whether it is cut
-            off before its end; further facts with a JSON form, which the verdict shows as `info`.
+            The next observation; the reward of this step; whether the episode has reached its end; whether it was cut
+            off before; further JSON values, which become the field `info` of the verdict.
 
         Raises:
-            ToolError: the action counts as none; the model reads the message and may act again.
+            ToolError: the action is not counted; the model reads the message and may act again.
             ComponentFailed: a service that the environment needs did not answer.
         """
         raise NotImplementedError
@@ -183,7 +183,7 @@ def _checked(result: Any) -> StepResult:
 
 
 def _seed_of(row: Any) -> int:
-    """Return the same number for all rollouts of a row."""
+    """Return a number that is the same for all rollouts of a row."""
     fields = row.model_dump(mode="json")
     task = {name: value for name, value in fields.items() if not name.startswith("_ng_")}
     text = json.dumps(task, sort_keys=True).encode(errors="surrogatepass")
@@ -191,7 +191,7 @@ def _seed_of(row: Any) -> int:
 
 
 def _turns(output: list[Any]) -> list[tuple[str, str]]:
-    """Return what the environment said each time, and what the model answered."""
+    """Return pairs of an observation and the model's answer."""
     turns = [("", "")]
     for position, item in enumerate(output):
         if not responses.is_message(item):

@@ -23,14 +23,14 @@ class Tool:
     function: Callable[..., Any]
     takes_state: bool
     arguments: type[pydantic.BaseModel]
-    offered: bool = True  # to rows that list no tools
+    offered: bool = True  # to rows without `tools`
 
     def schema(self) -> dict[str, Any]:
         """Return the tool as an element of `responses_create_params.tools`."""
         parameters = self.arguments.model_json_schema()
         parameters.pop("title", None)
-        for member in parameters.get("properties", {}).values():
-            member.pop("title", None)
+        for field in parameters.get("properties", {}).values():
+            field.pop("title", None)
         parameters.setdefault("properties", {})
         parameters.setdefault("required", [])
         parameters["additionalProperties"] = False
@@ -47,7 +47,7 @@ class Tool:
         """Return the keyword arguments for the function.
 
         Raises:
-            ToolError: 422; its message names the argument that is wrong.
+            ToolError: 422; its message names the wrong argument.
         """
         if not self.arguments.model_fields:
             return {}
@@ -76,8 +76,7 @@ def tool(function: FunctionT | None = None, *, offered: bool = True) -> Function
     return at once.
 
     Args:
-        offered: whether a row that lists no tools offers it; False: it is there for rows that name it, and for agents
-            that call it themselves.
+        offered: whether rows without `tools` offer it; False: only rows that name it do, and agents may call it.
     """
 
     def marked(function: FunctionT) -> FunctionT:
@@ -89,7 +88,7 @@ def tool(function: FunctionT | None = None, *, offered: bool = True) -> Function
 
 
 def tool_of(function: Callable[..., Any]) -> Tool:
-    """Return the tool that a marked method is."""
+    """Return the tool of a marked method."""
     hints = get_type_hints(function, include_extras=True)
     fields: dict[str, Any] = {}
     parameters = list(inspect.signature(function).parameters.values())[1:]
@@ -107,12 +106,12 @@ def tool_of(function: Callable[..., Any]) -> Tool:
 
 
 def tool_output(result: Any) -> str:
-    """Return what the model reads: text as it is, anything else as JSON without blanks, as NeMo Gym writes it."""
+    """Return the text that the model reads: other values become JSON without blanks, as in NeMo Gym."""
     if isinstance(result, str):
         text = result
     elif isinstance(result, pydantic.BaseModel):
         text = result.model_dump_json()
     else:
         text = json.dumps(result, ensure_ascii=False, separators=(",", ":"))
-    # Arguments of a model can hold half of a surrogate pair, which no message can carry.
+    # Arguments of a model can contain half of a surrogate pair, which cannot be encoded in a message.
     return text.encode(errors="replace").decode()

@@ -1,4 +1,4 @@
-"""What a verifier is given and what it returns."""
+"""The input and the output of a verifier."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class VerifyRequest(Generic[RowT_co, StateT_co]):
     Attributes:
         row: the row of the data set, as the class's row type.
         response: the Responses object of the whole rollout, with the items of all turns.
-        state: the session's; None in one that was never seeded and never called.
+        state: the state of the session; None if the session was never seeded and never called.
     """
 
     row: RowT_co
@@ -31,7 +31,7 @@ class VerifyRequest(Generic[RowT_co, StateT_co]):
 
     @property
     def reply_text(self) -> str:
-        """All output texts of all messages, joined with nothing in between."""
+        """All output texts of all messages, concatenated."""
         return responses.output_text(self.response)
 
     @property
@@ -41,16 +41,16 @@ class VerifyRequest(Generic[RowT_co, StateT_co]):
 
 
 class Verdict:
-    """A reward, and further fields of the verifier, which are stored in the result row."""
+    """A reward, and further fields, which are stored in the result row."""
 
     __slots__ = ("fields", "reward")
 
     def __init__(self, reward: float, **fields: Any) -> None:
-        """Give a reward.
+        """Set the reward.
 
         Args:
             reward: within the `reward_range` of the environment.
-            fields: whatever explains it, as values of JSON; statistics are kept of those that are numbers.
+            fields: details that explain it, as JSON values; numbers are included in statistics.
 
         Raises:
             TypeError, ValueError: the reward is not a number.
@@ -72,4 +72,4 @@ class Verdict:
 
 
 Judged = Verdict | SupportsFloat
-"""What `verify` may return: a verdict, or a number that is the reward."""
+"""The return type of `verify`: a verdict, or a number that is the reward."""
