@@ -34,15 +34,19 @@ def record_instances(instances: Iterable[Instance]) -> dict[str, RecordedInstanc
     """
     return {
         found.name: RecordedInstance(
-            found.kind, found.implementation, _recorded(worker_options(found)), _source_digest(found.implementation)
+            found.kind,
+            found.implementation,
+            record_options(worker_options(found)),
+            _source_digest(found.implementation),
         )
         for found in instances
     }
 
 
 def record_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the options of a run by path, as they are kept with it; hidden is what `record_instances` hides."""
-    return _recorded(options)
+    """Return the options of a run by path, as they are stored with it; secrets are hidden as in `record_instances`."""
+    kept = {key: _replaced(key, value, _kept, _hides_all_below) for key, value in options.items()}
+    return dict(flattened(kept))
 
 
 def _source_digest(implementation: str) -> str:
@@ -52,11 +56,6 @@ def _source_digest(implementation: str) -> str:
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" else ""
     except OSError:
         return ""
-
-
-def _recorded(options: dict[str, Any]) -> dict[str, Any]:
-    kept = {key: _replaced(key, value, _kept, _hides_all_below) for key, value in options.items()}
-    return dict(flattened(kept))
 
 
 def fingerprint(tree: dict[str, Any]) -> str:

@@ -12,10 +12,10 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -232,27 +232,25 @@ def choose(name: HubName, paths: Sequence[str], card: dict[str, Any]) -> list[st
             "files that the Hub makes of public data sets"
         )
     by_configuration = _of_card(card, readable) or _of_folders(name, readable)
-    configuration = _one("configuration", name.configuration, by_configuration, name, default="default")
+    configuration = _one("configuration", by_configuration, name)
     splits = by_configuration[configuration]
-    return splits[_one("split", name.split, splits, name)]
+    return splits[_one("split", splits, name)]
 
 
-def _one(what: str, wanted: str | None, found: dict[str, Any], name: HubName, default: str | None = None) -> str:
+def _one(what: Literal["configuration", "split"], found: dict[str, Any], name: HubName) -> str:
+    """Return the configuration or split that is named, or else the only one or the default."""
     there = ", ".join(sorted(found)) or "none"
+    wanted: str | None = getattr(name, what)
     if wanted is not None:
         if wanted not in found:
             raise HubError(f"{name}: there is no {what} {wanted}; there are: {there}")
         return wanted
     if len(found) == 1:
         return next(iter(found))
-    if default in found:
-        return str(default)
+    if what == "configuration" and "default" in found:
+        return "default"
     first = sorted(found)[0] if found else "..."
-    example = (
-        HubName(name.repository, first, name.revision, name.split)
-        if what == "configuration"
-        else HubName(name.repository, name.configuration, name.revision, first)
-    )
+    example = replace(name, **{what: first})
     raise HubError(f"{name} has several {what}s: {there}; name one, as in {example}")
 
 

@@ -1,4 +1,4 @@
-"""The files of a run beside its output, and the rows that go into them."""
+"""The files of a run, and the lines that are written to them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, Self
 
 import msgspec
 
@@ -32,25 +32,45 @@ from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, Ver
 from gymq.protocol.token_forms import written
 from gymq.protocol.tokens import to_json
 
-BUFFER_BYTES = 1 << 20  # of lines that are not handed to the operating system yet
+BUFFER_BYTES = 1 << 20  # of lines that are not yet passed to the operating system
+_COMPRESSED = (".gz", ".zst")
 
 
 class RunFileError(GymqError):
-    """A file of a run that cannot be used; one sentence naming it."""
+    """A file of a run cannot be used; one sentence naming it."""
 
 
 class Manifest(msgspec.Struct, forbid_unknown_fields=True):
-    """The content of `<stem>_run.json`: the run that the files beside it belong to."""
+    """The content of `<stem>_run.json`: the run that the other files belong to."""
 
     run: str
     input: str  # path, for messages
     input_digest: str
-    settings: dict[str, Any]  # what else decides the rows; compared on resume
+    settings: dict[str, Any]  # other settings that affect the rows; compared on resume
     config_digest: str
     num_rollouts: int
     config: dict[str, RecordedInstance] = {}  # the workers as configured, without secrets; compared on resume
-    extended_to: int | None = None  # rollouts of a task at most, where tasks were given more after a first start
+    extended_to: int | None = None  # if the run was extended: the most rollouts of a task
     num_refused: int = 0  # rows of the input that cannot be used; they are in the failures file
+
+
+class ReportFiles(NamedTuple):
+    """The files of the report of a run."""
+
+    reward_profiling: Path  # per task, JSONL
+    agent_metrics: Path  # per agent, JSON
+
+    @classmethod
+    def at(cls, stem: Path) -> Self:
+        """Return the files `<stem>_reward_profiling.jsonl` and `<stem>_agent_metrics.json`."""
+        names = (f"{stem.name}_reward_profiling.jsonl", f"{stem.name}_agent_metrics.json")
+        return cls(*(stem.with_name(name) for name in names))
+
+    @classmethod
+    def beside(cls, results: Path) -> Self:
+        """Return the files in the folder of an output file, which may be compressed."""
+        plain = results.with_suffix("") if results.suffix in _COMPRESSED else results
+        return cls.at(plain.with_suffix(""))
 
 
 class RunFiles:
@@ -62,21 +82,13 @@ class RunFiles:
         self.materialised = stem.with_name(f"{stem.name}_materialized_inputs.jsonl")
         self.failures = stem.with_name(f"{stem.name}_failures.jsonl")
         self.manifest = stem.with_name(f"{stem.name}_run.json")
-        self.reward_profiling = stem.with_name(f"{stem.name}_reward_profiling.jsonl")
-        self.agent_metrics = stem.with_name(f"{stem.name}_agent_metrics.json")
+        self.report = ReportFiles.at(stem)
 
     def all(self) -> list[Path]:
-        return [
-            self.output,
-            self.materialised,
-            self.failures,
-            self.manifest,
-            self.reward_profiling,
-            self.agent_metrics,
-        ]
+        return [self.output, self.materialised, self.failures, self.manifest, *self.report]
 
     def read_manifest(self) -> Manifest | None:
-        """Return the manifest, or None if there is no run yet.
+        """Return the manifest; None before the first start.
 
         Raises:
             RunFileError: the file exists but cannot be read.
@@ -199,7 +211,7 @@ def failure_row(outcome: Failure | Unresolved, sequence: int, token_ids: TokenFo
 
 
 def refused_row(message: str) -> bytes:
-    """Return the line of an input row that cannot be used: a failure for good, of no rollout."""
+    """Return the line of an input row that cannot be used: a final failure without a rollout."""
     fields = {
         FAILURE_CLASS: FailureClass.INVALID_TASK,
         FAILURE_STAGE: Stage.QUEUE,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,37 +23,17 @@ from gymq.data.rows import (
     RowKey,
     read_rows,
 )
-from gymq.data.run_files import RunFiles
+from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.stats.outcome_feed import numbers_of
 from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row
 from gymq.stats.running import RunningProfile
 
-_COMPRESSED = (".gz", ".zst")
 _SCALAR_STARTS = b"-0123456789tfn"
 
 _encode = msgspec.json.Encoder().encode
 
 T = TypeVar("T")
-
-
-class ReportFiles(NamedTuple):
-    """Where the report of a run is written."""
-
-    reward_profiling: Path  # per task, JSONL
-    agent_metrics: Path  # per agent, JSON
-
-    @classmethod
-    def at(cls, stem: Path) -> Self:
-        """Return the files `<stem>_reward_profiling.jsonl` and `<stem>_agent_metrics.json`."""
-        names = (f"{stem.name}_reward_profiling.jsonl", f"{stem.name}_agent_metrics.json")
-        return cls(*(stem.with_name(name) for name in names))
-
-    @classmethod
-    def beside(cls, results: Path) -> Self:
-        """Return the files beside an output file, compressed or not."""
-        plain = results.with_suffix("") if results.suffix in _COMPRESSED else results
-        return cls.at(plain.with_suffix(""))
 
 
 class RunStatistics(NamedTuple):

@@ -292,14 +292,12 @@ def _mean_reward(reward: FieldTotals, totals: _TaskTotals) -> Estimate | None:
     """
     if not reward.count:
         return None
-    bounds = (0.0, 1.0) if reward.low >= 0 and reward.high <= 1 else None
-    return _clustered_mean(reward.sum(), reward.count, totals.clusters, totals.tasks, bounds)
+    return _clustered_mean(reward.sum(), reward.count, (reward.low, reward.high), totals.clusters, totals.tasks)
 
 
-def _clustered_mean(
-    total: float, count: int, clusters: Moments, tasks: int, bounds: tuple[float, float] | None
-) -> Estimate:
+def _clustered_mean(total: float, count: int, extremes: tuple[float, float], clusters: Moments, tasks: int) -> Estimate:
     mean = total / count
+    bounds = (0.0, 1.0) if extremes[0] >= 0 and extremes[1] <= 1 else None
     interval = None
     if tasks > 1:
         squares = clusters.squares + clusters.weight * (clusters.mean - mean) ** 2
@@ -341,9 +339,8 @@ class RunningReward:
         clusters = Moments(self._folded.weight, self._folded.mean, self._folded.squares)
         for count, total in self._open.values():
             clusters.add(total / count, count**2)
-        bounds = (0.0, 1.0) if self._low >= 0 and self._high <= 1 else None
         tasks = self._num_folded + len(self._open)
-        return _clustered_mean(self._total.value(), self._count, clusters, tasks, bounds)
+        return _clustered_mean(self._total.value(), self._count, (self._low, self._high), clusters, tasks)
 
     def _fold(self, task_index: int) -> None:
         count, total = self._open.pop(task_index)

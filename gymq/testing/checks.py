@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from gymq.testing.audited import CHECK_S, REFUSALS, UNDECIDED, AuditedEnvironment, Outcome
 from gymq.testing.behaviour import idle_session, malformed_rows, tools
@@ -18,8 +18,8 @@ from gymq.testing.hostile import hostile_replies, repeated, tokens_of
 from gymq.testing.load import LoopWatch, busy_neighbours, in_time
 from gymq.testing.report import REPLIES, AuditError, Check, checked
 
-MAX_HELD_S = 1.0  # how long one callback may hold the event loop
-HELD_TRIES = 3  # the first reply that needs a process waits for the start of all of them
+MAX_HELD_S = 1.0  # longest time that one callback may hold the event loop
+HELD_TRIES = 3  # the first computation in a process waits for its start
 REPEATED = "repeated text"
 HEAVY = frozenset({REPEATED, "huge", "deep"})  # only for the first row, and once
 AT_A_TIME = 16
@@ -28,13 +28,28 @@ REPEATED_CHARS = (4_000, 16_000, 64_000)  # each is four times the one before
 GROWTH_ENOUGH_S = 0.3  # longer replies are not tried
 GROWTH_TRIES = 3
 GROWTH_MIN_S = 0.1  # less is not worth a finding
-MAX_GROWTH = 10.0  # of the time, where the reply grows by 4: squared work gives 16
+MAX_GROWTH = 10.0  # of the time for a reply of 4 times the length: quadratic work gives 16
 
-Reply = dict[str, Any] | list[Action]
+Key = tuple[str, int, str]
+"""A reply: `gold` or one of `REPLIES`, the number of the gold row, and a label."""
+
+
+class Asked(NamedTuple):
+    """A reply to verify for a gold row."""
+
+    key: Key
+    row: GoldRow
+    reply: dict[str, Any] | list[Action]
+
+    @property
+    def where(self) -> str:
+        """Its place in reports."""
+        of, _, label = self.key
+        return f"{self.row.where}, {of} {label}".strip()
 
 
 class Checks:
-    """The checks of one environment; `run` gives the outcome of one by its name."""
+    """The checks of one environment; `run` runs one of them by its name."""
 
     def __init__(self, audited: AuditedEnvironment, chosen: Collection[str]) -> None:
         self._audited = audited
@@ -44,7 +59,7 @@ class Checks:
         self._held_by = ""
         self._growths: list[str] = []
         self._untried: Counter[str] = Counter()  # replies by their name, for which there was no time
-        self._outcomes: dict[tuple[str, int, str], Outcome] | None = None
+        self._outcomes: dict[Key, Outcome] | None = None
         self._by_name: dict[str, Callable[[], Awaitable[Check]]] = {
             "gold": self._gold,
             "malformed rows": partial(malformed_rows, audited),
@@ -110,18 +125,16 @@ class Checks:
         total = count + self._untried[name]
         return checked(name, problems, f"{_of(count, total, 'replies')}{shown}", list(allowed))
 
-    async def _all_outcomes(self) -> dict[tuple[str, int, str], Outcome]:
-        """Return the outcomes of the replies that were chosen, by name, number of the gold reply and label."""
+    async def _all_outcomes(self) -> dict[Key, Outcome]:
+        """Return the outcomes of the chosen replies."""
         if self._outcomes is None:
-            outcomes: dict[tuple[str, int, str], Outcome] = {}
+            outcomes: dict[Key, Outcome] = {}
             names = [name for name in REPLIES if name in self._chosen]
             if not names and "event loop" in self._chosen:
                 names = list(REPLIES)
             with self._watch.watching():
-                for of, number, label, said in self._in_turn(names):
-                    row = self._audited.gold[number]
-                    where = f"{row.where}, {of} {label}".strip()
-                    outcomes[of, number, label], _ = await self._watched(row, said, where)
+                for one in self._in_turn(names):
+                    outcomes[one.key], _ = await self._watched(one.row, one.reply, one.where)
                 if REPEATED in names or "growth" in self._chosen:
                     row = self._audited.gold[0]
                     for token in in_time(tokens_of(row), CHECK_S):
@@ -130,17 +143,16 @@ class Checks:
             self._outcomes = outcomes
         return self._outcomes
 
-    async def _watched(self, row: GoldRow, said: Reply, where: str) -> tuple[Outcome, float]:
-        """Return the outcome of a reply, and the seconds that this thread computed for it.
-
-        How long it holds the event loop is noted.
-        """
+    async def _watched(
+        self, row: GoldRow, response: dict[str, Any] | list[Action], where: str
+    ) -> tuple[Outcome, float]:
+        """Return the outcome of a reply, and the processor seconds of this thread; note how long the loop is held."""
         held_s = spent_s = math.inf
         for _ in range(HELD_TRIES):
             self._watch.lap_s()
             before = time.thread_time()
-            # A task of its own, so that its callbacks are its own and not those of the audit.
-            outcome = await asyncio.create_task(self._audited.outcome(row.row, said, where, timed=True))
+            # In a separate task, so that callbacks of the audit are not measured.
+            outcome = await asyncio.create_task(self._audited.outcome(row.row, response, where, timed=True))
             spent_s = min(spent_s, time.thread_time() - before)
             held_s = min(held_s, self._watch.lap_s())
             if held_s <= MAX_HELD_S:
@@ -149,84 +161,78 @@ class Checks:
             self._held_s, self._held_by = held_s, where
         return outcome, spent_s
 
-    def _asked(self, names: Collection[str]) -> Iterator[tuple[str, int, str, Reply]]:
+    def _asked(self, names: Collection[str]) -> Iterator[Asked]:
         for number, row in enumerate(self._audited.gold):
-            yield "gold", number, "", row.gold.actions
+            yield Asked(("gold", number, ""), row, row.gold.actions)
             for name in names:
                 if name != REPEATED and (number == 0 or name not in HEAVY):
-                    for label, said in hostile_replies(name, row):
-                        yield name, number, label, said
+                    for label, response in hostile_replies(name, row):
+                        yield Asked((name, number, label), row, response)
 
-    def _in_turn(self, names: Collection[str]) -> Iterator[tuple[str, int, str, Reply]]:
-        """Yield one reply of each name for each row, and then the others, as long as there is time."""
-        first, others = {}, []
+    def _in_turn(self, names: Collection[str]) -> Iterator[Asked]:
+        """Yield one reply of each name for each row, and then the others until the time is over."""
+        first: dict[tuple[str, int], Asked] = {}
+        others = []
         for one in self._asked(names):
-            if one[:2] in first:
+            if first.setdefault(one.key[:2], one) is not one:
                 others.append(one)
-            else:
-                first[one[:2]] = one
         yield from first.values()
-        self._untried = Counter(name for name, *_ in others)
+        self._untried = Counter(one.key[0] for one in others)
         for one in in_time(others, CHECK_S):
-            self._untried[one[0]] -= 1
+            self._untried[one.key[0]] -= 1
             yield one
 
     # Verdicts that agree ----------------------------------------------------------------------------------------------
 
-    def _light(self) -> list[tuple[str, int, str, Reply]]:
-        """Return the replies that are quickly verified: first those that have an outcome, in the order of rows."""
-        known = self._outcomes or {}
-        light = self._asked([name for name in REPLIES if name not in HEAVY])
-        return sorted(light, key=lambda one: one[:3] not in known)
+    async def _light(self) -> list[Asked]:
+        """Return the replies that are quickly verified, those with an outcome first.
 
-    async def _first(self, asked: tuple[str, int, str, Reply]) -> Outcome:
+        Of an environment that is not deterministic only gold replies must have the same reward each time.
+        """
+        known = await self._all_outcomes()
+        names = [name for name in REPLIES if name not in HEAVY] if self._audited.author.deterministic else []
+        return sorted(self._asked(names), key=lambda one: one.key not in known)
+
+    async def _verified(self, one: Asked) -> Outcome:
+        return await self._audited.outcome(one.row.row, one.reply, one.where)
+
+    async def _first(self, one: Asked) -> Outcome:
         outcomes = await self._all_outcomes()
-        of, number, label, said = asked
-        key = of, number, label
-        if key not in outcomes:
-            outcomes[key] = await self._audited.outcome(self._audited.gold[number].row, said, self._where(asked))
-        return outcomes[key]
-
-    def _where(self, asked: tuple[str, int, str, Reply]) -> str:
-        of, number, label, _ = asked
-        return f"{self._audited.gold[number].where}, {of} {label}".strip()
+        if one.key not in outcomes:
+            outcomes[one.key] = await self._verified(one)
+        return outcomes[one.key]
 
     async def _same_twice(self) -> Check:
-        await self._all_outcomes()
-        asked = self._light()
-        if not self._audited.author.deterministic:
-            # What it says of itself; its gold replies still have to be right each time.
-            asked = [one for one in asked if one[0] == "gold"]
+        asked = await self._light()
         problems = []
         count = 0
-        # In another order than before: what was verified before must not matter.
+        # In another order than before, because earlier verifications must not matter.
         for one in in_time(reversed(asked), CHECK_S):
             count += 1
             before = await self._first(one)
-            again = await self._audited.outcome(self._audited.gold[one[1]].row, one[3], self._where(one))
+            again = await self._verified(one)
             if again.reward != before.reward:
-                problems.append(f"{self._where(one)}: first {before}, then {again}")
+                problems.append(f"{one.where}: first {before}, then {again}")
         return checked("same twice", problems, f"{_of(count, len(asked), 'verdicts')} are the same when asked again")
 
     async def _under_load(self) -> Check:
-        await self._all_outcomes()
-        asked = self._light()
+        asked = await self._light()
         if not self._audited.author.deterministic:
-            asked = [one for one in asked if one[0] == "gold"] * 4
+            asked *= 4
         count = len(asked)
         before = [await self._first(one) for one in in_time(asked, CHECK_S)]
         asked = asked[: len(before)]
         slots = asyncio.Semaphore(AT_A_TIME)
 
-        async def again(one: tuple[str, int, str, Reply]) -> Outcome:
+        async def again(one: Asked) -> Outcome:
             async with slots:
-                return await self._audited.outcome(self._audited.gold[one[1]].row, one[3], self._where(one))
+                return await self._verified(one)
 
         neighbours = os.cpu_count() or 1
         with busy_neighbours(neighbours):
             after = await asyncio.gather(*map(again, asked))
         problems = [
-            f"{self._where(one)}: alone {first}, under load {second}"
+            f"{one.where}: alone {first}, under load {second}"
             for one, first, second in zip(asked, before, after, strict=True)
             if first.reward != second.reward
         ]
@@ -255,7 +261,7 @@ class Checks:
         return checked("growth", self._growths, f"work grows with the reply, up to {REPEATED_CHARS[-1]:,} characters")
 
     async def _repeat(self, token: str, row: GoldRow) -> AsyncIterator[tuple[int, Outcome]]:
-        """Verify longer and longer replies that repeat a token, as long as they are quickly verified.
+        """Verify longer and longer replies that repeat a token, until one takes too long.
 
         Yields:
             The length of a reply in characters, and its outcome.
@@ -269,9 +275,9 @@ class Checks:
                 break
 
     async def _measure_growth(self, token: str, chars: int, row: GoldRow) -> None:
-        """Note it if a reply takes far more time than one of a quarter of its length."""
-        # Neighbours can only make it slower, so the best of some tries is closest to the truth. Short ones cost little,
-        # and a single one is disturbed more easily.
+        """Note a reply that takes far more time than one of a quarter of its length."""
+        # Other processes can only slow it down, so the best of several tries is closest to the truth. Short replies are
+        # cheap, and a single one is disturbed more easily.
         long_s = min([(await self._repeated(token, chars, row))[1] for _ in range(GROWTH_TRIES)])
         short_s = min([(await self._repeated(token, chars // 4, row))[1] for _ in range(4 * GROWTH_TRIES)])
         if long_s > GROWTH_MIN_S and long_s > MAX_GROWTH * short_s:
@@ -281,7 +287,7 @@ class Checks:
             )
 
     async def _repeated(self, token: str, chars: int, row: GoldRow) -> tuple[Outcome, float]:
-        """Return the outcome of a reply that repeats a token, and the seconds that this thread computed for it."""
+        """Return the outcome of a reply that repeats a token, and the processor seconds of this thread."""
         return await self._watched(row, repeated(token, chars), f"{row.where}, {token!r} again and again")
 
     async def _time(self) -> Check:
@@ -303,5 +309,5 @@ class Checks:
 
 
 def _of(count: int, total: int, noun: str) -> str:
-    """Return how many there were, and of how many if there was no time for all."""
+    """Return a count, with the total if the time was not enough for all."""
     return f"{count:,} {noun}" if count == total else f"{count:,} of {total:,} {noun} (no time for more)"

@@ -25,10 +25,10 @@ from gymq.cli import COMMANDS, make_app
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import Materialisation, MaterialiseOptions
-from gymq.data.run_files import Manifest, RunFiles, failure_row, output_row, refused_row
+from gymq.data.run_files import Manifest, ReportFiles, RunFiles, failure_row, output_row, refused_row
 from gymq.protocol import messages, subjects
 from gymq.protocol.messages import Failure, FailureClass, Message, Stage, Unresolved, VerifiedRollout
-from gymq.stats.files import ReportFiles, read_statistics
+from gymq.stats.files import read_statistics
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import RunningProfile
 
@@ -193,8 +193,8 @@ def test_the_statistics_of_known_outcomes_are_as_recorded(tmp_path: Path) -> Non
         add_outcome(live, sequence, outcome)
     snapshot = msgspec.to_builtins(live.snapshot(range(1, 5)), str_keys=True)
     files = write_run(tmp_path)
-    groups = [json.loads(line) for line in files.reward_profiling.read_bytes().splitlines()]
-    agents = json.loads(files.agent_metrics.read_bytes())
+    groups = [json.loads(line) for line in files.report.reward_profiling.read_bytes().splitlines()]
+    agents = json.loads(files.report.agent_metrics.read_bytes())
     document = {
         "live": snapshot["agents"]["some_agent"],
         **{f"files: task {number}": group for number, group in enumerate(groups)},

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.data.rows import RowError
-from gymq.data.run_files import RunFiles
-from gymq.stats.files import ReportFiles, read_statistics
+from gymq.data.run_files import ReportFiles, RunFiles
+from gymq.stats.files import read_statistics
 from gymq.stats.report import ReportError, report
 
 ROWS: list[dict[str, Any]] = [

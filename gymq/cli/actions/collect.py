@@ -24,6 +24,7 @@ from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.run_files import ReportFiles
 from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
 from gymq.redaction import hide_options
@@ -34,7 +35,7 @@ from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
-from gymq.stats.files import ReportFiles, read_statistics
+from gymq.stats.files import read_statistics
 from gymq.stats.running import ProfileSnapshot
 
 FIND_TRIES = 10  # half a second each

@@ -20,14 +20,14 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, running_url, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.table import field_table, profile_table, rate_table
-from gymq.data.run_files import RunFiles
+from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.render import listing_console, shown_classes, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs
-from gymq.stats.files import ReportFiles, read_statistics
+from gymq.stats.files import read_statistics
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 
