@@ -22,11 +22,11 @@ from gymq.workers import SHIPPED
 ROWS_AT_ONCE = 64  # decoded to Python objects
 
 _COLUMNAR = (".parquet", ".arrow")
-_AS_JSON_TEXT = (PARAMS, AGENT_REF)  # objects that a table may hold as text
+_AS_JSON_TEXT = (PARAMS, AGENT_REF)  # objects that may be JSON text in a table
 
 
 class DatasetError(JsonlError):
-    """A data set that cannot be found or read. The text names file and row."""
+    """A data set cannot be found or read. The text names file and row."""
 
 
 class Dataset:
@@ -42,7 +42,7 @@ class Dataset:
                 files that gymq ships.
 
         Raises:
-            DatasetError, HubError: there is no data set, or there are several, or the Hub cannot be reached.
+            DatasetError, HubError: the data set does not exist or is ambiguous, or the Hub cannot be reached.
         """
         self.path = path
         self.name = str(path)
@@ -209,7 +209,7 @@ def _parsed(text: str, where: str) -> Any:
 def _plain(value: Any, where: str) -> Any:
     """Return the value without fields that are null.
 
-    A table gives each object the fields of all the others, as null.
+    In a table each object has the fields of all objects, with null for missing ones.
     """
     if isinstance(value, dict):
         return {name: _plain(entry, f"{where}.{name}") for name, entry in value.items() if not _is_missing(entry)}

@@ -1,7 +1,7 @@
 """Records of rollouts that stay flat in memory for millions of them: temporary SQLite databases on disk.
 
 An empty database name makes SQLite keep the database in a temporary file that only this process sees and that is
-gone when it is closed. Each record belongs to one thread at a time: it may be filled in one and read in another.
+gone when it is closed. A record may be filled in one thread and read in another, but not used in both at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class TemporaryDatabase:
         return self._execute(statement, values).fetchone()
 
     def close(self) -> None:
-        """Delete the record. Closing twice does no harm."""
+        """Delete the record. It may be closed twice."""
         self._database.close()
 
     def __enter__(self) -> Self:
@@ -72,7 +72,7 @@ class TaskCounts(TemporaryDatabase):
         super().__init__("counts (task INTEGER PRIMARY KEY, rollouts INTEGER)")
 
     def add(self, task_index: int, rollouts: int = 1) -> int:
-        """Count more rollouts of a task; how many there were before."""
+        """Count more rollouts of a task; return their number before."""
         values = (task_index, rollouts)
         if self._execute("INSERT OR IGNORE INTO counts VALUES (?, ?)", values).rowcount:
             return 0  # the usual case, and three times as fast as an upsert that returns the total
@@ -108,20 +108,20 @@ class FailedAttempts(TemporaryDatabase):
 
 
 class RowDigests(TemporaryDatabase):
-    """Digests of a run's rows by task and rollout, to find those that another pass over the input repeats."""
+    """Digests of a run's rows by task and rollout, to compare them with another pass over the input."""
 
     def __init__(self) -> None:
         super().__init__("rows (task INTEGER, rollout INTEGER, digest BLOB, PRIMARY KEY (task, rollout)) WITHOUT ROWID")
-        self.num_missing = 0  # rows that were added and not found again
-        self.grown_to = 0  # rollouts at most of a task that was there and has more in the other pass
+        self.num_missing = 0  # added rows that were not found
+        self.grown_to = 0  # if a known task has more rollouts in the other pass: the most rollouts of such a task
 
     def add(self, task_index: int, rollout_index: int, text: bytes) -> None:
-        """Add a row that is not there yet."""
+        """Add a new row."""
         self._execute("INSERT INTO rows VALUES (?, ?, ?)", (task_index, rollout_index, _digest(text)))
         self.num_missing += 1
 
     def find(self, task_index: int, rollout_index: int, text: bytes) -> bool:
-        """Look up a row of the other pass, once; return False if these indices have a row with another text."""
+        """Look up a row of the other pass, once; return False if the row with these indices has another text."""
         found = self._row("SELECT digest FROM rows WHERE task = ? AND rollout = ?", task_index, rollout_index)
         if found is None:
             if self._row("SELECT 1 FROM rows WHERE task = ? LIMIT 1", task_index) is not None:
@@ -136,7 +136,7 @@ def _digest(text: bytes) -> bytes:
 
 
 class RunningNumbers(TemporaryDatabase):
-    """Numbers distinct digests 0, 1, 2, … in the order they first come."""
+    """Numbers distinct digests 0, 1, 2, … in order of first appearance."""
 
     def __init__(self) -> None:
         super().__init__("numbers (digest BLOB PRIMARY KEY, number INTEGER) WITHOUT ROWID")

@@ -1,4 +1,4 @@
-"""Outcomes without a result, as those who asked for them see it: with a status that says whether to retry."""
+"""Outcomes without a result as errors for clients, with a status that tells whether to retry."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, FailureClass, Unresolved
 from gymq.redaction import redact
 
-# Trainers try again after 5xx and give the row up after 4xx. Where a class alone decides:
+# Trainers retry after 5xx and drop the row after 4xx. Classes that alone determine the status:
 _STATUS = {
     FailureClass.DEADLINE_EXCEEDED: 504,
     FailureClass.CANCELLED: 409,
-    # Not the row's fault, though trying again may not help.
+    # Not the fault of the row, though a retry may not help.
     FailureClass.NOT_STORABLE: 500,
     FailureClass.AGENT_FAILED: 500,
 }
@@ -22,8 +22,7 @@ _STATUS = {
 def status_of(failure_class: FailureClass, *, retryable: bool) -> int:
     """Return the HTTP status of a failure.
 
-    It is 500 if the failure says nothing about the row, 422 if a retry would fail the same way, and 409 or 504 for some
-    classes.
+    It is 500 if a retry may succeed, 422 if it would fail the same way, and 409, 500 or 504 for some classes.
     """
     return _STATUS.get(failure_class, 500 if retryable else 422)
 
@@ -34,7 +33,7 @@ class StatusError(GymqError):
     Attributes:
         status: of HTTP; trainers retry from 500 on.
         failure_class: a failure class of rollouts, or one that only trainers know.
-        details: what else is known, such as stage, task_id and attempts.
+        details: further fields, such as stage, task_id and attempts.
     """
 
     def __init__(self, status: int, failure_class: str, message: str, **details: Any) -> None:

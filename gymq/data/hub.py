@@ -1,7 +1,7 @@
-"""Data sets of the Hugging Face Hub: the files that a name stands for, fetched once, checked and kept.
+"""Data sets of the Hugging Face Hub: the files of a name, downloaded once, verified and cached.
 
-The library of the Hub (`gymq[hub]`) downloads, resumes and caches; here a name becomes files, and each file's checksum
-is compared with the Hub's.
+The library of the Hub (`gymq[hub]`) downloads, resumes and caches. This module finds the files of a name and compares
+each file's checksum with the Hub's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from gymq.data.run_files import file_digest
 
 PREFIX = "hf:"
 CONVERTED = "refs/convert/parquet"
-"""The branch on which the Hub keeps a data set as Parquet, whatever its own files are."""
+"""The branch with the Parquet files that the Hub makes of a data set."""
 
 READABLE = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
 SHARD = re.compile(r"(?P<split>.+)-[0-9]{3,6}-of-(?P<count>[0-9]{3,6})(-[0-9a-f]+)?")
@@ -40,14 +40,14 @@ _SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 _WORDS = re.compile(r"[A-Za-z0-9]+")
-_CHECKED = ".gymq-checked"  # end of a file beside one of the cache whose checksum was compared: it has its size
-_NOTES = ".gymq"  # folder in that of a repository: which commit a revision was, and its files
+_CHECKED = ".gymq-checked"  # suffix of a file that marks a cached file as verified; it contains its size
+_NOTES = ".gymq"  # folder in the folder of a repository, with the last known commit and files of each revision
 _MAX_CARD_BYTES = 4 << 20
 _PIECE_BYTES = 1 << 20
 
 
 class HubError(JsonlError):
-    """A data set of the Hub that cannot be named, found or fetched; one sentence."""
+    """A data set of the Hub cannot be found or downloaded, or its name is invalid; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +101,14 @@ class _Seen(msgspec.Struct):
 def fetch(name: HubName, token: str | None = None) -> list[Path]:
     """Return the files of a split, in the cache of the Hub's library; blocks.
 
-    What the cache has is not fetched again, and an interrupted download is resumed. Without a connection the newest
-    revision that was fetched before is used.
+    Cached files are not downloaded again, and an interrupted download is resumed. Without a connection the newest
+    revision that was downloaded before is used.
 
     Args:
         token: of a user of the Hub; None: `HF_TOKEN`, or that of `hf auth login`.
 
     Raises:
-        HubError: there is no such data set or split, the Hub cannot be reached, or a file arrived damaged.
+        HubError: the data set or split does not exist, the Hub cannot be reached, or a file is damaged.
     """
     api = _Api(name, token)
     with _sentences(name, api.library):
@@ -124,7 +124,7 @@ def fetch_file(repository: str, path: str) -> Path:
     """Return one file of a data set by its path, in the cache; blocks.
 
     Raises:
-        HubError: there is no such file, the Hub cannot be reached, or it arrived damaged.
+        HubError: the file does not exist, the Hub cannot be reached, or the file is damaged.
     """
     name = HubName.parse(f"{PREFIX}{repository}")
     api = _Api(name, None)
@@ -137,7 +137,7 @@ def fetch_file(repository: str, path: str) -> Path:
 
 
 class _Api:
-    """The Hub's library, asked about one repository."""
+    """The Hub's library for one repository."""
 
     def __init__(self, name: HubName, token: str | None) -> None:
         try:
@@ -150,7 +150,7 @@ class _Api:
         self._api = self.library.HfApi(endpoint=self._endpoint, **self._common)
 
     def files(self, revision: str | None) -> tuple[str, list[HubFile]]:
-        """Return a commit, and its files; without a connection those of the commit that was seen last."""
+        """Return a commit and its files; without a connection, the last known commit."""
         note = self._folder / _NOTES / f"{quote(revision or 'main', safe='')}.json"
         try:
             info = self._api.dataset_info(self._name.repository, revision=revision, files_metadata=True)
@@ -166,7 +166,7 @@ class _Api:
         return seen.commit, seen.files
 
     def _is_refusal(self, error: Exception) -> bool:
-        """Return whether the Hub answered: then what was fetched before does not stand for it."""
+        """Return whether the Hub answered with an error; then the cache must not be used instead."""
         status = getattr(getattr(error, "response", None), "status_code", None)
         return isinstance(status, int) and status < 500
 
@@ -176,7 +176,7 @@ class _Api:
         return Path(self.library.constants.HF_HUB_CACHE) / f"datasets--{self._name.repository.replace('/', '--')}"
 
     def card(self, commit: str, files: dict[str, HubFile]) -> dict[str, Any]:
-        """Return the settings at the head of README.md, which may say where configurations and splits lie."""
+        """Return the settings at the head of README.md, which may list the files of configurations and splits."""
         card = files.get("README.md")
         if card is None:
             return {}
@@ -217,13 +217,13 @@ class _Api:
 
 
 def choose(name: HubName, paths: Sequence[str], card: dict[str, Any]) -> list[str]:
-    """Return the files of the split that is meant.
+    """Return the files of the named split.
 
-    Where the head of the repository's README.md has `configs`, it says which files belong to a split; otherwise their
-    names and folders do, as the Hub reads them.
+    The files of a split are listed under `configs` at the head of the repository's README.md; without that they follow
+    from names and folders, as on the Hub.
 
     Raises:
-        HubError: there is none that can be read, or the name leaves several.
+        HubError: no file can be read, or the name is ambiguous.
     """
     readable = sorted(path for path in paths if path.endswith(READABLE))
     if not readable:
@@ -303,7 +303,7 @@ def _of_folders(name: HubName, paths: Sequence[str]) -> dict[str, dict[str, list
 
 
 def _split_of(parts: Sequence[str]) -> str:
-    """Return the split that a path names: by a word such as `train` in it, else by the name of a shard, else train."""
+    """Return the split in a path: a word such as `train`, else the name of a shard, else `train`."""
     stem = parts[-1].partition(".")[0]
     for part in (stem, *reversed(parts[:-1])):
         for word in _WORDS.findall(part.lower()):

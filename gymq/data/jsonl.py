@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 512 * 1024 * 1024
 
 
 class JsonlError(GymqError, ValueError):
-    """A file that cannot be read, or a line that is not what it should be. The text names file and line."""
+    """A file cannot be read, or a line is invalid. The text names file and line."""
 
 
 class LineSource(Protocol):
@@ -82,7 +82,7 @@ def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
     """Return the fields of the JSON object in a line, each as its raw JSON text.
 
     Raises:
-        JsonlError: the line is not a JSON object; the message says why, not where.
+        JsonlError: the line is not a JSON object; the message does not name the line.
     """
     try:
         line.decode("utf-8")
@@ -97,12 +97,12 @@ def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
 
 
 def truncate_torn_line(path: Path) -> int:
-    """Make a file that a killed process was appending to end with a whole line.
+    """Make a file end with a whole line after a process was killed while it appended.
 
     A last line without line end gets one if it is a JSON object, otherwise it is cut off.
 
     Returns:
-        How many bytes were cut off.
+        The number of bytes that were cut off.
     """
     with path.open("r+b") as file:
         end = file.seek(0, os.SEEK_END)
@@ -122,7 +122,7 @@ def truncate_torn_line(path: Path) -> int:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file to write that replaces `path` only if the block ends without an exception."""
+    """Open a file for writing that replaces `path` if the block ends without an exception."""
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:

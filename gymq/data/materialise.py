@@ -27,7 +27,7 @@ from gymq.data.rows import (
 )
 
 MAX_PROBLEMS = 20
-"""So many unusable rows are looked for and reported together."""
+"""Largest number of unusable rows that are reported together."""
 
 DEFAULT_REPEATS = "_default"
 
@@ -51,9 +51,9 @@ class MaterialiseOptions(BaseModel):
     num_repeats_add_seed: bool = False
     """Put the rollout index as `seed` into the JSON text `responses_create_params.metadata.extra_body`."""
     responses_create_params: dict[str, Any] = {}
-    """Fields that replace those of each row's `responses_create_params`."""
+    """Fields that replace fields of each row's `responses_create_params`."""
     prompt: RowPrompt | None = None
-    """Makes the `input` of each row, which then must have none of its own."""
+    """Template for the `input` of each row, which must then have none."""
 
     @field_validator("num_repeats", mode="before")
     @classmethod
@@ -75,7 +75,7 @@ class Materialisation:
     """One pass over a data set. Use it as a context manager.
 
     Attributes:
-        warnings: sentences about what looks wrong but can be used; complete after the pass.
+        warnings: sentences about likely mistakes; complete after the pass.
     """
 
     def __init__(self, options: MaterialiseOptions) -> None:
@@ -96,18 +96,17 @@ class Materialisation:
         self._rollouts.close()
 
     def num_rollouts(self, task_index: int) -> int:
-        """Return how many rollouts a task has. Final only after the pass: a line may come again at the very end."""
+        """Return how many rollouts a task has; final only after the pass, because a line may be repeated."""
         return self._rollouts[task_index]
 
     def rows(self, source: LineSource, refuse: Callable[[int, str], None] | None = None) -> Iterator[MaterialisedRow]:
-        """Yield the rows of the run, in order. Rows that were yielded before an error is raised are worthless.
+        """Yield the rows of the run, in order. If an error is raised, discard the rows before it.
 
         Args:
-            refuse: called with the line number of each line that cannot be used and one sentence why; None: they are
-                an error.
+            refuse: called with the number of each unusable line and one sentence why; None: they are an error.
 
         Raises:
-            RowError: lines that cannot be used; up to `MAX_PROBLEMS` of them are named.
+            RowError: lines cannot be used; up to `MAX_PROBLEMS` of them are named.
         """
         problems: list[str] = []
         for number, line in enumerate(islice(source, self._options.limit or None), 1):
@@ -161,7 +160,7 @@ class Materialisation:
         if self._options.prompt is not None or self._overrides:
             fields[PARAMS] = params
         if self._options.num_repeats_add_seed:
-            _with_seed(params, 0)  # refuses what cannot take a seed before any row is given out
+            _with_seed(params, 0)  # raises before any row is yielded
         return params
 
     def _agent(self, fields: Fields) -> str:
@@ -239,7 +238,7 @@ def _shown(raw: msgspec.Raw) -> str:
 
 
 def report(problems: list[str]) -> str:
-    """Return a text about lines that cannot be used, of which at most `MAX_PROBLEMS` were looked for."""
+    """Return a message about unusable lines, of which at most `MAX_PROBLEMS` are listed."""
     if len(problems) == 1:
         return problems[0]
     count = f"{len(problems)} rows" if len(problems) < MAX_PROBLEMS else f"At least {len(problems)} rows"

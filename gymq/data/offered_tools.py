@@ -1,7 +1,7 @@
 """The tools that a row offers to the model: its own schemas, the names of an environment's tools, or all of them.
 
-A row that has no `responses_create_params.tools` gets every tool of its environment, an entry that is a text picks one
-by name, and an empty list offers none. Entries that are schemas stay as they are.
+Without `responses_create_params.tools` a row offers every tool of its environment. An entry that is a string selects a
+tool by name, other entries are schemas and stay unchanged, and an empty list offers no tools.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Schema = dict[str, Any]
 
 
 def needs_schemas(params: dict[str, Any]) -> bool:
-    """Return whether the tools of a row are, all or in part, those of its environment."""
+    """Return whether a row needs the schemas of its environment's tools."""
     tools = params.get("tools")
     return tools is None or any(isinstance(tool, str) for tool in tools)
 
@@ -32,8 +32,8 @@ def offered(
     Args:
         params: the row's `responses_create_params`.
         schemas: the tools that the environment offers by default.
-        names_only: those that it offers to rows that name them.
-        resources: the environment's name, for the message.
+        names_only: further tools, for rows that name them.
+        resources: the environment's name, for errors.
 
     Raises:
         InvalidTask: the environment has no tool of a name.
@@ -51,7 +51,7 @@ def offered(
 
 
 def row_with(row: bytes, tools: list[Any]) -> bytes:
-    """Return a row, JSON text, with these tools; everything else in it stays byte for byte."""
+    """Return a row, JSON text, with these tools; all other fields keep their bytes."""
     fields = msgspec.json.decode(row, type=dict[str, msgspec.Raw])
     params = msgspec.json.decode(fields[PARAMS], type=dict[str, msgspec.Raw])
     return msgspec.json.encode(fields | {PARAMS: params | {"tools": tools}})

@@ -18,11 +18,11 @@ _KEY = re.compile(r"\[([^\[\]]+)\]")
 
 
 class PromptError(GymqError, ValueError):
-    """A prompt template that cannot be used, or that does not fit a row."""
+    """A prompt template cannot be used, or does not fit a row."""
 
 
 class RowPrompt(BaseModel):
-    """Texts with Python format fields: `{question}`, `{choices[0]}`, `{score:.2f}`; `{{` and `}}` stand for braces.
+    """Texts with Python format fields: `{question}`, `{choices[0]}`, `{score:.2f}`; `{{` and `}}` are braces.
 
     They name fields of the row, reach into JSON objects and arrays with `[key]`, and never read attributes.
     """
@@ -84,7 +84,7 @@ def _fill(template: str, row: Mapping[str, msgspec.Raw]) -> str:
 
 
 class _RowFormatter(string.Formatter):
-    """Formats values out of a row's JSON; the library's own formatter would also read attributes of them."""
+    """Formats values of a row's JSON; the standard formatter would also read their attributes."""
 
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         parts = _FIELD.fullmatch(field_name)

@@ -1,4 +1,4 @@
-"""A result as one sequence of tokens, and from there into the form of each trainer."""
+"""From a result to one sequence of tokens, and to the form of each trainer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Stretch = Sequence[Any]  # a policy version, or None, and a number of tokens
 
 
 class NotTrainable(GymqError, ValueError):
-    """A result without a sequence to train on."""
+    """A result has no sequence to train on."""
 
 
 @dataclass(frozen=True)
@@ -32,8 +32,8 @@ class Record:
     """One rollout as a trainer needs it.
 
     Attributes:
-        token_ids: prompt, generations, and what was put in between, in order.
-        spans: which stretch is what; they cover all tokens.
+        token_ids: prompt, generations and the tokens between them, in order.
+        spans: the kind of each stretch; they cover all tokens.
         log_probs: one for each token, of the sampled ones; 0.0 elsewhere.
         reward_components: parts of the reward by name; empty if the verifier names none.
         mask: keep the rollout in the baseline of its group, and out of the loss.
@@ -90,8 +90,8 @@ class Record:
     def branches_of(cls, result: Mapping[str, Any]) -> list[Record]:
         """Return a record for each chain of calls that `of` leaves out, with the reward of the rollout.
 
-        These are calls of sub-agents, calls after an edited history, replies beside the best of several. What a branch
-        shares with another sequence is part of its prompt, so that every sampled token is trained on once.
+        These are calls of sub-agents, calls after an edited history, and replies other than the best of several. Tokens
+        that a branch shares with another sequence are part of its prompt, so every sampled token is trained on once.
         """
         records = []
         for branch in (result.get("gymq") or {}).get("branches") or ():
@@ -130,7 +130,7 @@ class Record:
         return self.token_ids[: self.spans[0].end]
 
     def behind_prompt(self, values: Sequence[Any]) -> list[Any]:
-        """Return what stands behind the first prompt, of a list with one value for each token."""
+        """Return the values after the first prompt, of a list with one value for each token."""
         return list(values[self.spans[0].end :])
 
     def is_sampled(self) -> list[int]:
@@ -139,7 +139,7 @@ class Record:
 
 
 def _versions(spans: Sequence[Span], stretches: Sequence[Stretch]) -> list[str | None]:
-    """Return the version for each token: those of the stretches for what was sampled, in order."""
+    """Return the version for each token; sampled tokens have those of the stretches, in order."""
     if not any(version for version, _ in stretches):
         return []
     sampled = (version for version, count in stretches for _ in range(count))

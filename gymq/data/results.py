@@ -1,4 +1,4 @@
-"""Results: a stored outcome as the row that a trainer reads, or the error that it is."""
+"""Results: from a stored outcome to the row for a trainer, or to an error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Untrainable = Literal["error", "empty", "allow"]
 NO_TOKEN_IDS = "no_token_ids"
 """The failure class of a rollout that cannot be trained on."""
 
-# Where these do not fit the reward, trainers raise or drop the result.
+# If these do not fit the reward, trainers raise or drop the result.
 _FROM_VERIFIER = (FAILURE_CLASS, "reward_components")
 
 
@@ -29,11 +29,11 @@ def encode_result(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
     """Return the JSON text of a result; the same outcome always gives the same bytes.
 
     Args:
-        on_untrainable: what to do with a rollout that cannot be trained on. `error` raises; `empty` gives a masked
-            result with an empty output, also for a failed rollout; `allow` gives the result as it is.
+        on_untrainable: for a rollout that cannot be trained on, `error` raises; `empty` returns a masked result with an
+            empty output, also for a failed rollout; `allow` returns the result unchanged.
 
     Raises:
-        StatusError: there is no result.
+        StatusError: the outcome has no result.
     """
     try:
         if not isinstance(outcome, VerifiedRollout):
@@ -59,7 +59,7 @@ def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> bytes:
 
 
 def _empty_result(outcome: Outcome, error: StatusError) -> bytes:
-    """Return a masked sample that trainers must not learn from; its reward has no meaning."""
+    """Return a masked sample, which is not trained on; its reward has no meaning."""
     fields = _of_row(outcome)
     response = {} if isinstance(outcome, Failure) else outcome.response
     fields["response"] = {**response, "object": "response", "output": []}
@@ -120,8 +120,8 @@ def _is_masked(fields: dict[str, Any]) -> bool:
 
 
 def _labelled(fields: dict[str, Any], outcome: Outcome, trainable: Trainable, *, masked: bool) -> dict[str, Any]:
-    """Add the mask where each trainer looks for it, and what we know of the rollout, below one key."""
-    fields["mask_sample"] = masked  # always: a key that comes and goes shifts the means of those who average it
+    """Add the mask in the places where trainers read it, and the field `gymq` with facts about the rollout."""
+    fields["mask_sample"] = masked  # always set, since trainers average it over the rows that have it
     if masked:
         config = _plain(fields.get("instance_config"))
         fields["instance_config"] = {**(config if isinstance(config, dict) else {}), "mask_sample": True}

@@ -1,4 +1,4 @@
-"""The remaining work of an interrupted run: the rows without a result that may be attempted (again)."""
+"""The remaining work of an interrupted run: rows without a result that may still be attempted."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from gymq.data.rows import (
 )
 
 MAX_ATTEMPTS = 3
-"""Failed attempts after which a rollout is given up, unless the run says otherwise."""
+"""Default limit on failed attempts at a rollout."""
 
 
 class _FailureRow(msgspec.Struct, frozen=True, gc=False):
-    """A row of the failures file; one without indices says nothing of any rollout."""
+    """A row of the failures file; a row without indices belongs to no rollout."""
 
     task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
     rollout_index: Index | None = msgspec.field(default=None, name=ROLLOUT_INDEX)
@@ -42,11 +42,11 @@ class _FailureRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class FailureGroup(NamedTuple):
-    """The rollouts of a run that failed for the same class of reasons and have no result."""
+    """The rollouts of a run without a result whose last failure has the same class."""
 
     failure_class: str
     num_rollouts: int
-    message: str  # of the first of them
+    message: str  # of the first one
     task_index: int | None
     rollout_index: int | None
 
@@ -56,7 +56,7 @@ class Resume:
 
     Attributes:
         done: keys of the rollouts that have a result.
-        failed_before: keys of the rollouts that have a failure, with a result or without.
+        failed_before: keys of the rollouts that have a failure, even if they have a result.
         num_rows: rows of the materialised file.
     """
 
@@ -68,10 +68,10 @@ class Resume:
         *,
         max_attempts: int = MAX_ATTEMPTS,
     ) -> None:
-        """Read the three files, each once. A `max_attempts` below 1 stands for the default.
+        """Read each of the three files once. A `max_attempts` below 1 means the default.
 
         Raises:
-            RowError: a line cannot be read, a row is there twice, or a result belongs to no row.
+            RowError: a line cannot be read, a row occurs twice, or a result belongs to no row.
         """
         self._materialised = materialised
         self._completed = completed
@@ -87,7 +87,7 @@ class Resume:
             raise
 
     def close(self) -> None:
-        """Delete what was read."""
+        """Release the temporary databases."""
         for record in (self.done, self._num_rollouts, self._attempts, self.failed_before):
             record.close()
 
@@ -102,7 +102,7 @@ class Resume:
         return self._num_rollouts[task_index]
 
     def num_failed(self) -> tuple[int, int]:
-        """Count the rollouts that failed before and have no result, and those of them that may not be tried again."""
+        """Return how many rollouts failed and have no result, and how many of these may not be retried."""
         left = [key for key in self.failed_before if key not in self.done]
         return len(left), sum(not self._may_run(*key) for key in left)
 
@@ -162,7 +162,7 @@ class Resume:
     def _read_failures(self, failures: LineSource) -> None:
         for key, row in _failures(failures):
             self.failed_before.add(*key)
-            if not row.curable:  # otherwise the set-up was wrong, and it was no attempt at the rollout
+            if not row.curable:  # otherwise the set-up was wrong, which does not count as an attempt
                 self._attempts.add(*key, terminal=bool(row.terminal))
 
 

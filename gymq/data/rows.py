@@ -1,4 +1,4 @@
-"""Rows of a run: one JSON object a rollout, with its task index, rollout index and agent."""
+"""Rows of a run: one JSON object for each rollout, with task index, rollout index and agent."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ RESULT_FIELDS = frozenset(
         *(FAILURE_CLASS, FAILURE_STAGE, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_CURABLE, FAILURE_SEQUENCE),
     }
 )
-"""What a line of results has beside the fields of its row, the indices, the attempt and those of its verdict."""
-ROW_NUMBER = "_rowidx"  # the place in the caller's list, which differs from call to call
+"""Fields of a line of results in addition to those of its row and verdict, the indices and the attempt."""
+ROW_NUMBER = "_rowidx"  # position in the list of a caller; differs between calls
 
 T = TypeVar("T")
 
@@ -39,11 +39,11 @@ Index = Annotated[int, msgspec.Meta(ge=0, le=MAX_INDEX)]
 
 
 class RowError(GymqError, ValueError):
-    """A row that cannot be used. The text names file, line and field."""
+    """A row cannot be used. The text names file, line and field."""
 
 
 class MaterialisedRow(msgspec.Struct, frozen=True, gc=False):
-    """One rollout to make: the row that its agent gets."""
+    """The row of one rollout, as its agent gets it."""
 
     line_number: int  # in the file it was read from, from 1
     task_index: int

@@ -1,4 +1,4 @@
-"""Differences between two starts of a run: settings, and options of its workers that may or may not be changed."""
+"""Differences between two starts of a run, in settings and in options of its workers."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _NOT_ASKED = frozenset(
         *("max_concurrent_requests", "num_concurrent_requests", "openai_default_headers", "show_vllm_engine_stats"),
     }
 )
-"""Options of models that do not change what is asked, nor of whom."""
+"""Options of models that affect neither requests nor which model answers."""
 
 _NOT_ASKED_WORD = re.compile(r"(?:^|_)(?:urls?|uri|host|port|timeouts?|timeout_s|retries|concurrency|ray)$")
 _OF_EVERY_WORKER = frozenset({"isolated", "max_concurrency", "num_workers", "pass_env", "verified_url"})
 
 
 class Change(NamedTuple):
-    """A setting that is another one than before."""
+    """A setting with another value than before."""
 
     name: str
     before: Any
@@ -49,13 +49,13 @@ class RecordedInstance(msgspec.Struct, frozen=True):
 def changed_options(
     before: Mapping[str, RecordedInstance], now: Mapping[str, RecordedInstance]
 ) -> tuple[list[Change], list[str]]:
-    """Return what differs between the workers that both configurations have.
+    """Return the differences between the workers that both configurations have.
 
-    A worker that only one of them has changes nothing by itself: a row or another worker's option has to name it.
+    A worker in only one of them does not count: it matters only if a row or another worker's option names it.
 
     Returns:
-        The changes that affect what is asked or which model is asked, and sentences about those that do not, such as
-        another URL of a model. Edited code is among the latter: after a verifier is fixed the run can be resumed.
+        The changes that affect requests or which model answers, and sentences about the others, such as another URL of
+        a model. Edited code is among the others, so that a run can be resumed after its verifier was fixed.
     """
     asked: list[Change] = []
     not_asked: list[str] = []
@@ -79,7 +79,7 @@ def changed_options(
 
 
 def changed_fields(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
-    """Return the differences between two mappings, those inside of mappings under their path."""
+    """Return the differences between two mappings, with nested ones under their path."""
     old, new = dict(flattened(before)), dict(flattened(now))
     names = sorted(old.keys() | new.keys())
     return [Change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
@@ -92,7 +92,7 @@ def _is_not_asked(kind: str, option: str) -> bool:
 
 
 def flattened(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield what is in a mapping and in mappings inside of it, by path."""
+    """Yield the values of nested mappings with their path."""
     for key, value in tree.items():
         if isinstance(value, Mapping):
             yield from flattened(value, f"{prefix}{key}.")

@@ -1,4 +1,4 @@
-"""The configuration of a run as it is stored with its record and shown: bounded in size, and without secrets."""
+"""The configuration of a run for its record: bounded in size and without secrets."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ class RunConfiguration(msgspec.Struct, frozen=True):
     """How a run was set up."""
 
     options: dict[str, Any] = {}  # of the collection, by path, such as `responses_create_params.temperature`
-    workers: dict[str, RecordedInstance] = {}  # by name; empty where the run used those of a running cluster
-    is_cut: bool = False  # whether something was too long to be kept
+    workers: dict[str, RecordedInstance] = {}  # by name; empty if the run used the workers of a running cluster
+    is_cut: bool = False  # whether a text was too long to be stored
 
 
 def encode_configuration(options: Mapping[str, Any], workers: Mapping[str, RecordedInstance]) -> bytes:
     """Return a configuration as JSON of at most `MAX_BYTES`.
 
-    `record_options` and `record_instances` of `gymq.config` have hidden what is below a name such as `api_key`. This
-    hides secrets wherever else they stand: in commands and their arguments, variables of programs, headers in texts,
-    URLs, keys of mappings, what looks like a provider's key, and the secrets of this process's own environment and
-    options (`hide_options`) in any text.
+    `record_options` and `record_instances` of `gymq.config` have hidden the values of names such as `api_key`. This
+    function hides secrets in other places: commands and their arguments, variables of programs, headers in texts, URLs,
+    keys of mappings, texts that look like a provider's key, and everywhere the secrets of this process's environment
+    and options (`hide_options`).
 
     Args:
-        options: those of the run, by path.
-        workers: those of the configuration; empty if it has none.
+        options: options of the run, by path.
+        workers: workers of the configuration.
     """
     for most in TEXT_LIMITS:
         text = _Text(most)
@@ -65,7 +65,7 @@ def encode_configuration(options: Mapping[str, Any], workers: Mapping[str, Recor
 
 
 def read_configuration(stored: bytes) -> RunConfiguration | None:
-    """Return a stored configuration; None if there is none, or if it cannot be read."""
+    """Return a stored configuration; None if it is missing or cannot be read."""
     if not stored or len(stored) > MAX_BYTES:
         return None
     try:
@@ -96,7 +96,7 @@ def _hidden(options: Mapping[str, Any], text: _Text) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for path, value in options.items():
         segments = path.split(".")
-        # What is below such a name may have a secret for a key, too.
+        # Keys below such a name may be secrets, too.
         secret = next((at for at, name in enumerate(segments[:-1], 1) if names_secret(name)), None)
         if secret is not None:
             kept[".".join(segments[:secret])] = MASK

@@ -1,4 +1,4 @@
-"""How many tokens a text has, by a tokenizer or by an estimate that needs none."""
+"""Counting the tokens of a text, with a tokenizer or by an estimate."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LETTERS_PER_TOKEN = 7
 
 
 class TokenizerNotFound(GymqError, ValueError):
-    """A tokenizer that cannot be loaded; one sentence with the reason."""
+    """A tokenizer cannot be loaded; one sentence with the reason."""
 
 
 def estimated_tokens(text: str) -> int:
-    """Return about the tokens of a text: a word of up to 7 letters, three digits and a mark are one each.
+    """Estimate the tokens of a text: a word of up to 7 letters, three digits and a mark are one each.
 
     It needs no files and gives the same number on every machine. A tokenizer may count a third more or fewer.
     """

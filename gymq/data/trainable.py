@@ -1,8 +1,8 @@
-"""The trainable items of a response: complete token triples, in one chain where each prompt continues the last.
+"""The trainable items of a response: one chain of calls in which each prompt continues the previous call.
 
-Trainers join the calls of a rollout into one sequence. A prompt that does not begin with everything before it would
-break theirs, so only the calls of one chain keep their tokens. The other chains, of sub-agents, edited histories and
-the best of several replies, become branches: sequences of their own.
+Trainers join the calls of a rollout into one sequence, so a prompt that does not begin with all previous tokens cannot
+be part of it. Only the calls of one chain keep their tokens; other chains, of sub-agents, edited histories and replies
+other than the best of several, become branches: separate sequences.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class _Chain:
 
 @dataclass(frozen=True)
 class Branch:
-    """Calls that continue one another, beside the chain that has its tokens in the output.
+    """Calls that continue one another, apart from the chain whose tokens are in the output.
 
-    What it shares with another chain is its prompt, so no sampled token is in two sequences as such.
+    Tokens that it shares with another chain are part of its prompt, so every token is sampled in one sequence only.
     """
 
     token_ids: array[int]
@@ -49,15 +49,15 @@ class Trainable:
 
     output: list[Item]
     num_calls: int  # with tokens
-    dropped_calls: int  # whose tokens were taken away
-    branches: list[Branch] = field(default_factory=list)  # of the calls whose tokens were taken away
+    dropped_calls: int  # whose tokens were removed
+    branches: list[Branch] = field(default_factory=list)  # of the dropped calls
 
 
 def one_chain(output: Sequence[Item]) -> Trainable:
     """Return the output with the tokens of its best chain only.
 
-    The best chain has the most generated tokens; of equals it is the first. An empty generation has no tokens to train
-    on and loses its token fields.
+    The best chain has the most generated tokens, and is the first such chain. Items with an empty generation lose their
+    token fields.
 
     Raises:
         StatusError: 500; an item has only some of its token fields, or not a log prob for each token.

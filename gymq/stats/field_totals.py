@@ -1,4 +1,4 @@
-"""Statistics of one numeric field over rollouts that come one by one and are not kept."""
+"""Statistics of a numeric field over rollouts that are added one by one and not kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX
 from gymq.stats.sums import ExactSum, Moments, exact_parts, is_usable
 
 MAX_DISTINCT_VALUES = 4096
-"""Different values of a field that are counted. With more of them its median is not known while the run runs."""
+"""Largest number of distinct values that are counted; with more, the median is unknown during the run."""
 
 
 class FieldStats(msgspec.Struct, frozen=True):
@@ -27,7 +27,7 @@ class FieldStats(msgspec.Struct, frozen=True):
 
 
 class FieldTotals(msgspec.Struct):
-    """How often each value of a field came; with too many different ones only sums are kept."""
+    """Counts of each value of a field; with too many distinct values only sums are kept."""
 
     count: int = 0
     low: float = math.inf
@@ -58,7 +58,7 @@ class FieldTotals(msgspec.Struct):
         """Return the statistics of at least one value.
 
         Args:
-            single: whether the group has one rollout only, whose deviation is written as 0.
+            single: whether the group has only one rollout; its deviation is reported as 0.
         """
         mean = self.sum() / self.count
         return FieldStats(self.count, mean, self.high, self.low, self._median(), 0.0 if single else self._std(mean))

@@ -56,7 +56,7 @@ class _Response(msgspec.Struct):
 class _ResultRow(RowKey, frozen=True, gc=False):
     reward: float
     response: _Response
-    agent_ref: AgentRef | None = None  # those of NeMo Gym's releases up to March 2026 have none; their rows do
+    agent_ref: AgentRef | None = None  # missing in results of NeMo Gym up to March 2026; their rows have it
     extracted_answer: Any = None
 
 
@@ -82,21 +82,21 @@ def read_statistics(
     report: ReportFiles | None = None,
     allow_partial: bool = False,
 ) -> RunStatistics:
-    """Return the statistics of a run from its files, each read once, and write its report if one is wanted.
+    """Return the statistics of a run from its files, each read once, and optionally write its report.
 
     Rows and results may be in any order; for the report they are sorted on disk, so a run of any length fits. Existing
     files of a report are replaced once everything is read and both new ones are complete.
 
     Args:
         files: of the run; its materialised rows and its failures may be missing.
-        rows: the materialised rows, where they are in another file.
+        rows: the materialised rows, if they are in another file.
         pass_threshold: the smallest reward with which a rollout passes.
-        pooled: a name for all agents taken together; None: each agent has statistics of its own.
+        pooled: a name for all agents together; None: separate statistics for each agent.
         report: the files to write.
         allow_partial: whether rows may lack a result in the report.
 
     Raises:
-        RowError, JsonlError: a line cannot be read, or nothing says which agent a result is of.
+        RowError, JsonlError: a line cannot be read, or a result has no agent.
         ReportError: rows and results do not belong together, see `gymq.stats.report.report`.
     """
     profile, truncated = RunningProfile(pass_threshold), 0
@@ -120,7 +120,7 @@ def read_statistics(
         for _, where, line in numbered_lines(JsonlFile(files.failures)) if files.failures.exists() else ():
             failure = _decoded(_decode_failure, where, line)
             if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
-                continue  # a row of the input that was refused: of no rollout
+                continue  # a refused row of the input, without a rollout
             profile.add_failure(
                 pooled or failure.agent_ref.name,
                 failure.task_index,

@@ -19,14 +19,14 @@ _EXACT_UP_TO = 200
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Bounds between which the true value lies with a confidence of 95 %."""
+    """A 95 % confidence interval."""
 
     low: float
     high: float
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over tasks with its 95 % confidence interval, where there are enough tasks for one."""
+    """A mean over tasks with its 95 % confidence interval; None with too few tasks."""
 
     value: float
     interval: Interval | None
@@ -48,7 +48,7 @@ def mean_interval(
         bounds: smallest and largest value the mean can have; the interval is clipped to them.
 
     Returns:
-        None for fewer than two tasks, and where all tasks agree: they then do not show how far others may differ.
+        None for fewer than two tasks, or if all values are equal: the deviation cannot be estimated then.
     """
     if num_tasks < 2 or std_error <= _ROUNDING * abs(mean):
         return None
@@ -60,11 +60,11 @@ def mean_interval(
 def paired_difference(differences: Sequence[float]) -> Estimate | None:
     """Return the mean of the differences that tasks show between two runs, with its interval.
 
-    What makes a task hard is in both of its values, so the interval is narrower than those of the two means would
-    suggest. Source: Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 4.2.
+    The difficulty of a task affects both values, so the interval is narrower than those of the two means suggest.
+    Source: Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 4.2.
 
     Args:
-        differences: of each task that both runs have; finite.
+        differences: one finite difference for each task that both runs have.
 
     Returns:
         None if there are no tasks.

@@ -1,4 +1,4 @@
-"""Tasks in progress: what is kept of their rollouts until all of them have arrived, and which tasks are complete."""
+"""Tasks in progress with their rollouts so far, and the indices of complete tasks."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Task(msgspec.Struct, array_like=True):
 
 
 class OpenTasks(msgspec.Struct):
-    """The rollouts of tasks that are not complete, and the indices of those that were."""
+    """The rollouts of incomplete tasks, and the indices of complete ones."""
 
     open: dict[int, _Task] = {}
     # By the number of rollouts with which they were complete: ascending, as first, behind-last, first, behind-last, …
@@ -63,7 +63,7 @@ class OpenTasks(msgspec.Struct):
             return False
         task = self.open.setdefault(task_index, _Task())
         if num_rollouts is not None:
-            # Those that were submitted before a run was extended say fewer.
+            # Rollouts that were submitted before the run was extended have a smaller number.
             task.num_rollouts = max(num_rollouts, task.num_rollouts or 0)
         if rollout_index in task.scored:
             return False
@@ -78,17 +78,16 @@ class OpenTasks(msgspec.Struct):
         return True
 
     def closed_with(self, task_index: int) -> int | None:
-        """Return the number of rollouts with which a task was complete; None: it was not yet."""
+        """Return the number of rollouts with which a task was complete; None if it is incomplete."""
         for num_rollouts, ranges in self.closed.items():
             if bisect_right(ranges, task_index) % 2:
                 return num_rollouts
         return None
 
     def close_if_complete(self, task_index: int) -> dict[str, list[Scored]]:
-        """Forget a task if nothing more of it can come; its rewarded rollouts by agent, in the order of their indices.
+        """Remove a complete task; return its rewarded rollouts by agent, in the order of their indices.
 
-        Rows that bring their own indices may share a task between agents. The dictionary is empty while the task is
-        not complete.
+        Rows with their own indices may share a task between agents. The result is empty if the task is incomplete.
         """
         task = self.open[task_index]
         if task.num_rollouts is None or not task.is_complete(self.at_least):

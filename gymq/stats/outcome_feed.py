@@ -1,4 +1,4 @@
-"""Stored outcomes as a profile counts them."""
+"""Adding stored outcomes to a profile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER_FIELD = "extracted_answer"  # what majority@k counts
 
 
 def add_outcome(profile: RunningProfile, sequence: int, outcome: Outcome) -> None:
-    """Count one stored outcome; one that was counted before changes nothing."""
+    """Add a stored outcome; adding it again changes nothing."""
     where = (outcome.agent, outcome.task_index, outcome.rollout_index)
     reward = None
     if isinstance(outcome, VerifiedRollout):
@@ -39,7 +39,7 @@ def add_outcome(profile: RunningProfile, sequence: int, outcome: Outcome) -> Non
 
 
 def numbers_of(fields: Mapping[str, Any], usage: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return the numbers that are profiled; none where one is too large, since the rollout itself counts."""
+    """Return the numbers to profile; none if one is too large, so that the rollout itself still counts."""
     try:
         return numeric_fields({**fields, **(usage or {})})
     except ValueError:

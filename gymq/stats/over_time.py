@@ -1,4 +1,4 @@
-"""Figures over the course of a run, and of what its rollouts differ in: from a few numbers of each rollout."""
+"""Statistics of the parts of a run, by time and by policy version."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NUM_BINS = 40
 
 
 class Measured(NamedTuple):
-    """What a rollout contributes.
+    """The numbers of one rollout.
 
     Attributes:
         ended_at: Unix time, seconds.
@@ -40,7 +40,7 @@ class Part(msgspec.Struct, frozen=True):
 
 
 class TimeBin(msgspec.Struct, frozen=True):
-    """The rollouts that ended between two moments, Unix time in seconds."""
+    """The rollouts that ended in a period; Unix time in seconds."""
 
     start: float
     end: float
@@ -48,14 +48,14 @@ class TimeBin(msgspec.Struct, frozen=True):
 
 
 class VersionPart(msgspec.Struct, frozen=True):
-    """The rollouts that one policy version answered last."""
+    """The rollouts whose last call one policy version answered."""
 
     version: str
     part: Part
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """How some values are spread."""
+    """The distribution of some values."""
 
     count: int
     mean: float
@@ -65,7 +65,7 @@ class Spread(msgspec.Struct, frozen=True):
 
 
 def over_time(rollouts: Sequence[Measured]) -> list[TimeBin]:
-    """Return rollouts by when they ended, in bins of equal width; no bins if all ended at one moment."""
+    """Return rollouts by their end, in bins of equal width; no bins if all ended at the same time."""
     times = [one.ended_at for one in rollouts]
     if not times or (width := (max(times) - (start := min(times))) / NUM_BINS) <= 0:
         return []
@@ -76,7 +76,7 @@ def over_time(rollouts: Sequence[Measured]) -> list[TimeBin]:
 
 
 def by_version(rollouts: Iterable[Measured]) -> list[VersionPart]:
-    """Return rollouts by the policy version that answered last, in the order in which versions came."""
+    """Return rollouts by the policy version that answered last, in order of first appearance."""
     found: dict[str, list[Measured]] = {}
     for one in sorted(rollouts, key=lambda one: one.ended_at):
         if one.version:
@@ -85,7 +85,7 @@ def by_version(rollouts: Iterable[Measured]) -> list[VersionPart]:
 
 
 def spread(values: Sequence[float]) -> Spread | None:
-    """Return how values are spread; quantiles are interpolated between the values beside them. None without values."""
+    """Return the distribution of values, with interpolated quantiles; None without values."""
     if not values:
         return None
     median, p90 = values[0], values[0]

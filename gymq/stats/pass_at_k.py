@@ -1,4 +1,4 @@
-"""Sums over tasks from which pass@k and its relatives follow for every k, without keeping the tasks."""
+"""pass@k, average@k and majority@k for every k, from sums over tasks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PERCENT = 100.0
 class PassTotals(msgspec.Struct):
     """Tasks by how many of their rollouts pass."""
 
-    # By (number of rollouts, those of them that do not pass); the key is that of states stored by earlier releases.
+    # By (number of rollouts, number that do not pass); the key `zero_one` is used in stored states.
     tasks: dict[tuple[int, int], int] = msgspec.field(name="zero_one", default_factory=dict)
 
     def add(self, passed: Sequence[bool]) -> None:
@@ -41,7 +41,7 @@ class PassTotals(msgspec.Struct):
 
 
 class Curve(msgspec.Struct, array_like=True):
-    """Means over tasks of a value for each k, where a task with n rollouts keeps its value at n for every larger k."""
+    """Means over tasks of a value for each k; a task with n rollouts keeps its value at n for larger k."""
 
     sums: list[ExactSum] = []  # at k - 1: over the tasks with at least k rollouts
     counts: list[int] = []
@@ -75,7 +75,7 @@ class Curve(msgspec.Struct, array_like=True):
 
 
 class RewardTotals(msgspec.Struct):
-    """The mean and the majority among the first k rollouts of each task, added up over tasks."""
+    """The mean and the majority among the first k rollouts of each task, summed over tasks."""
 
     max_k: int = 0  # largest number of rollouts of a task
     average: Curve = msgspec.field(default_factory=Curve)
@@ -85,8 +85,8 @@ class RewardTotals(msgspec.Struct):
         """Add a task.
 
         Args:
-            rewards: those of its rollouts, in the order of their indices.
-            answers: what each rollout answered; None where it gave no answer.
+            rewards: rewards of its rollouts, in the order of their indices.
+            answers: answers of its rollouts; None without an answer.
         """
         self.max_k = max(self.max_k, len(rewards))
         self.average.add([total / k for k, total in enumerate(accumulate(rewards), 1)])
@@ -97,7 +97,7 @@ class RewardTotals(msgspec.Struct):
 def pass_at_k(num_samples: int, num_correct: int) -> tuple[float, ...]:
     """Return unbiased estimates, for k = 1 to `num_samples`, that at least one of k samples is correct.
 
-    1 - C(n - c, k) / C(n, k), multiplied out factor by factor, so that no large number occurs.
+    1 - C(n - c, k) / C(n, k), computed factor by factor to avoid large numbers.
 
     Source: Chen et al., "Evaluating Large Language Models Trained on Code", arXiv:2107.03374.
     """

@@ -1,4 +1,4 @@
-"""The report of a run's results, per task and per agent, with the keys that NeMo Gym's report has."""
+"""The report of a run's results, per task and per agent, with the keys of NeMo Gym's report."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from gymq.errors import GymqError
 from gymq.stats.field_totals import FieldTotals, numeric_fields
 
 KEYS_SHOWN = 10
-"""So many rollouts are named in an error about rollouts that lack something."""
+"""Rollouts that are named in an error about missing rows or results."""
 
 Key = tuple[int, int]
 
 
 class ReportError(GymqError, ValueError):
-    """Rows and results of which no report can be made. The text names the rollout."""
+    """No report can be made of rows and results. The text names the rollout."""
 
 
 class InputRow(NamedTuple):
-    """A materialised row, as much as the report needs of it."""
+    """The part of a materialised row that the report needs."""
 
     key: Key  # task and rollout index
     agent: str
@@ -29,10 +29,10 @@ class InputRow(NamedTuple):
 
 
 class ResultRow(NamedTuple):
-    """A result, as much as the report needs of it."""
+    """The part of a result that the report needs."""
 
     key: Key
-    numbers: dict[str, float]  # what is profiled
+    numbers: dict[str, float]  # fields to profile
     info: dict[str, Any]  # its entry in `rollout_infos`
 
 
@@ -54,7 +54,7 @@ def report(
         allow_partial: whether rows may lack a result; tasks without any result are then left out.
 
     Raises:
-        ReportError: a row or result is there twice or has no usable indices, a result has no row, or a row no result.
+        ReportError: a row or result occurs twice or has invalid indices, a result has no row, or a row no result.
     """
     stream = ReportStream(allow_partial=allow_partial)
     by_key = sorted((input_row(row) for row in rows), key=_key), sorted((result_row(row) for row in results), key=_key)
@@ -71,7 +71,7 @@ class Aggregate(NamedTuple):
 
 
 def aggregate(verify_responses: Sequence[Mapping[str, Any]]) -> Aggregate:
-    """Compute statistics over the verify answers of one worker; the key metrics are all means.
+    """Compute statistics over the verify answers of one worker; the key metrics are the means.
 
     Args:
         verify_responses: answers with indices; those without `response` have no token usage.
@@ -88,7 +88,7 @@ def aggregate(verify_responses: Sequence[Mapping[str, Any]]) -> Aggregate:
 
 
 class ReportStream:
-    """Makes a report of rows and results that come in the order of their keys, task after task."""
+    """Makes a report of rows and results that are sorted by their keys, task after task."""
 
     def __init__(self, *, allow_partial: bool = False) -> None:
         self._allow_partial = allow_partial
@@ -98,7 +98,7 @@ class ReportStream:
         self._num_rows = 0
 
     def groups(self, rows: Iterable[InputRow], results: Iterable[ResultRow]) -> Iterator[dict[str, Any]]:
-        """Yield the statistics of each task that has a result. They count only if no error comes at the end.
+        """Yield the statistics of each task that has a result; discard them if an error is raised at the end.
 
         Raises:
             ReportError: as `report`; or rows or results are not in the order of their keys.
@@ -178,7 +178,7 @@ class ReportStream:
 
 
 def input_row(row: Mapping[str, Any]) -> InputRow:
-    """Take from a materialised row what the report needs.
+    """Return the part of a materialised row that the report needs.
 
     Raises:
         ReportError: it has no usable indices, or no agent.
@@ -192,7 +192,7 @@ def input_row(row: Mapping[str, Any]) -> InputRow:
 
 
 def result_row(result: Mapping[str, Any]) -> ResultRow:
-    """Take from a result what the report needs.
+    """Return the part of a result that the report needs.
 
     Raises:
         ReportError: it is a failure, it has no usable indices or no response, or a number of it is too large.
@@ -252,7 +252,7 @@ class _Group:
             totals.add(value, max_distinct=None)
 
     def statistics(self) -> dict[str, float]:
-        """Return the statistics of the fields that a rollout has; without an entry for what is undefined."""
+        """Return the statistics of all fields, without undefined ones."""
         single = self._num_rollouts == 1
         found = {name: totals.stats(single=single) for name, totals in self._fields.items()}
         return {
@@ -264,7 +264,7 @@ class _Group:
 
 
 class _Unmatched:
-    """Rollouts that lack their other half: how many, and the first of them."""
+    """Rollouts without a row or a result: their number, and the first of them."""
 
     def __init__(self) -> None:
         self.count = 0

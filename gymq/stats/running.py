@@ -22,7 +22,7 @@ from gymq.stats.pass_at_k import PERCENT, PassTotals, RewardTotals
 from gymq.stats.sums import ExactSum, Moments, is_usable
 
 MAX_FIELDS = 256
-"""Numeric fields profiled per agent; values of further ones are counted in `fields_left_out`."""
+"""Numeric fields profiled per agent; further ones are counted in `fields_left_out`."""
 
 MAX_SLOWEST = 20
 """Slowest rollouts that are remembered of a run."""
@@ -54,7 +54,7 @@ class ProfileSnapshot(msgspec.Struct, frozen=True):
 
 
 class Slow(msgspec.Struct, frozen=True, array_like=True):
-    """One of the rollouts of a run that took longest."""
+    """One of the slowest rollouts of a run."""
 
     duration_s: float
     task_index: int
@@ -97,15 +97,15 @@ class _State(msgspec.Struct):
 
 
 class RunningProfile:
-    """Statistics of one run, rollout by rollout. Messages that come twice count once."""
+    """Statistics of one run, rollout by rollout. Repeated messages count once."""
 
     def __init__(self, pass_threshold: float = PASS_THRESHOLD, extended_to: int | None = None) -> None:
         """Start an empty profile.
 
         Args:
             pass_threshold: the smallest reward with which a rollout passes, for pass@k.
-            extended_to: of a run that was extended, the largest number of rollouts that a task now has. Outcomes from
-                before report fewer, so no task with fewer rollouts is taken for complete.
+            extended_to: if the run was extended, the largest number of rollouts of a task. Earlier outcomes report
+                fewer, so a task with fewer rollouts is not complete.
         """
         self._state = _State(pass_threshold, tasks=OpenTasks(at_least=extended_to or 0))
 
@@ -155,7 +155,7 @@ class RunningProfile:
             reward: the verdict.
             num_rollouts: how many rollouts the task has in all. A task without this number stays open.
             answer: the rollout's answer, for the majority; None if it gave no answer.
-            numbers: numeric fields to profile beside the reward. Those that are not finite count as missing.
+            numbers: further numeric fields to profile. Values that are not finite count as missing.
 
         Returns:
             False if the rollout was there before or its task is folded already; then nothing is counted.
@@ -212,7 +212,7 @@ class RunningProfile:
         return True
 
     def note_duration(self, slow: Slow) -> None:
-        """Remember a rollout or a failed attempt if it is one of the slowest; of several attempts the slowest."""
+        """Keep a rollout or failed attempt if it is among the slowest; of several attempts, the slowest."""
         slowest = self._state.slowest
         if len(slowest) >= MAX_SLOWEST and slow.duration_s <= slowest[-1].duration_s:
             return
@@ -226,19 +226,19 @@ class RunningProfile:
         del slowest[MAX_SLOWEST:]
 
     def slowest(self) -> Sequence[Slow]:
-        """Return the `MAX_SLOWEST` rollouts that took longest, the slowest first."""
+        """Return the `MAX_SLOWEST` slowest rollouts, the slowest first."""
         return tuple(self._state.slowest)
 
     def reward_counts(self, agent: str) -> Mapping[float, int] | None:
-        """Return how often each reward was given to an agent; None: there are too many different ones to count them."""
+        """Return how often an agent got each reward; None with too many distinct rewards."""
         values = self._agent(agent).reward.values
         return None if values is None else dict(values)
 
     def snapshot(self, ks: Iterable[int] | None = None) -> ProfileSnapshot:
-        """Compute statistics of all rollouts so far, those of open tasks included.
+        """Compute statistics of all rollouts so far, including those of open tasks.
 
         Args:
-            ks: the k's wanted; default: the powers of two below the largest number of rollouts of a task, and that.
+            ks: values of k; default: the largest number of rollouts of a task, and the powers of two below it.
         """
         open_tasks: dict[str, list[Sequence[Scored]]] = {}
         for rollouts in self._state.tasks.rollouts():
@@ -307,10 +307,10 @@ def _clustered_mean(total: float, count: int, extremes: tuple[float, float], clu
 
 
 class RunningReward:
-    """The mean reward and its interval while rollouts arrive in any order, at a price that does not grow with them."""
+    """The mean reward and its interval for rollouts in any order, at a constant cost per rollout."""
 
     MAX_OPEN = 4096
-    """Tasks whose rollouts are still added up; the oldest beyond them count as they are."""
+    """Largest number of tasks with rollouts to come; beyond it the oldest task counts as complete."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -321,7 +321,7 @@ class RunningReward:
         self._num_folded = 0
 
     def add(self, task_index: int, num_rollouts: int | None, reward: float) -> None:
-        """Count the reward of a rollout of a task that has so many in all."""
+        """Count a reward; `num_rollouts` is the number of rollouts of its task."""
         self._count += 1
         self._total.add(reward)
         self._low, self._high = min(self._low, reward), max(self._high, reward)

@@ -1,7 +1,7 @@
-"""Intervals of pass rates that stay right when the results decide how many rollouts there are.
+"""Intervals of pass rates that keep their coverage if results determine the number of rollouts.
 
-A confidence interval promises its coverage for a number of rollouts that is fixed in advance. If sampling stops as soon
-as the interval is narrow, it covers less: results that happen to be extreme look certain and end the sampling early.
+The coverage of a confidence interval holds for a number of rollouts that is fixed in advance. If sampling stops once
+the interval is narrow, the coverage is lower: extreme results look certain by chance and end the sampling early.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def width(passed: int, failed: int) -> float:
 
 
 def expected_variance(passed: int, failed: int) -> float:
-    """Return the variance that the rewards of the next rollouts are expected to have, between 0 and 1/4.
+    """Return the expected variance of the rewards of the next rollouts, between 0 and 1/4.
 
     It is the mean of p * (1 - p) over Beta(1 + passed, 1 + failed). A group whose rewards do not vary teaches nothing.
     """

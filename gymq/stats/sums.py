@@ -1,4 +1,4 @@
-"""Sums of numbers that are not kept: exact sums, weighted means and their deviations."""
+"""Exact sums, weighted means and deviations of numbers that are not kept."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def is_usable(value: float) -> bool:
 
 
 def exact_parts(counted: Iterable[tuple[float, int]]) -> Iterator[float]:
-    """Yield few floats with the same exact sum as all values, each taken as often as it is counted."""
+    """Yield few floats with the same exact sum as all values, each multiplied by its count."""
     for value, count in counted:
         while count:
             power = count & -count
@@ -30,7 +30,7 @@ def exact_parts(counted: Iterable[tuple[float, int]]) -> Iterator[float]:
 class ExactSum(msgspec.Struct, array_like=True):
     """A sum of floats in constant memory that does not depend on their order.
 
-    Values are collected and now and then collapsed into their rounded sum and its rounding error.
+    Collected values are periodically replaced by their rounded sum and its rounding error.
     """
 
     parts: list[float] = []
