@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import psutil
@@ -43,6 +47,19 @@ def cpu_s(processes: list[psutil.Process]) -> float:
         times = process.cpu_times()
         total += times.user + times.system
     return total
+
+
+def cpu_s_by_name(names: Mapping[int, str]) -> dict[str, float]:
+    """User and system seconds so far of this process and its descendants, added up by name.
+
+    Args:
+        names: of processes, by their ids; the others have the names of their programs.
+    """
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for process in family(os.getpid()):
+        with contextlib.suppress(psutil.NoSuchProcess):  # it ended meanwhile
+            seconds[names.get(process.pid) or process.name()] += cpu_s([process])
+    return seconds
 
 
 def resident_bytes(processes: list[psutil.Process]) -> int:

@@ -1,11 +1,14 @@
 """Does the queue slow a training down? The loop of examples/train_tiny, through gymq and without a queue.
 
 .venv-vllm/bin/python -m benchmarks.vllm.training --steps 3
+.venv-vllm/bin/python -m benchmarks.vllm.training --steps 2 --tokens 14 128 512
 
 Both sides run the same class of the example: groups of rollouts on vLLM, rewards of the verifiers, a GRPO update, new
 weights for the engine. Without a queue, engine, agents and verifiers are objects of the training's process. Each
 measurement has a process and an engine of its own, warmed up by rollouts of the held-out tasks. The learning rate is 0:
-both sides sample from the same policy, so replies are equally long. Pairs are measured in alternating order.
+both sides sample from the same policy, so replies are equally long. Pairs are measured in alternating order. With
+`--tokens` each reply has so many tokens, whatever the policy would say, and is the only one of its rollout. CPU time is
+that of all processes; on few cores it decides about the rates.
 """
 
 from __future__ import annotations
@@ -18,18 +21,20 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 
+from benchmarks.measure import cpu_s_by_name
 from gymq import Model, ModelRequest, WeightsUpdate
 from gymq.agent_harness import AgentHarness
 from gymq.cluster import event_loop
 from gymq.cluster.host import build
+from gymq.cluster.launch import Cluster
 from gymq.config import Config
 from gymq.execution.loading import registry
 from gymq.protocol.tokens import TOKEN_FIELDS
@@ -37,18 +42,32 @@ from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Group, Sample
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "train_tiny"))
-from train import RUN, Training, cluster_at, configuration, prepare
+from train import RUN, Training, configuration, prepare
 
 TIMEOUT_S = 600.0
+SERVING = {"max_model_len": 2048, "kv_cache_memory_bytes": 512 << 20}  # of vLLM: room for all replies of a step
+SHOWN_MS = 0.005  # of a process
 
 Row = dict[str, Any]
 
 
 class Rate(NamedTuple):
-    """What was measured of one side, a second."""
+    """What was measured of one side."""
 
-    rollouts: float
-    tokens: float  # sampled ones
+    rollouts: float  # a second
+    tokens: float  # sampled ones, a second
+    cpu_ms: dict[str, float]  # of a rollout, by process
+
+    @property
+    def all_cpu_ms(self) -> float:
+        return sum(self.cpu_ms.values())
+
+    @property
+    def cpu(self) -> str:
+        """CPU of a rollout, the dearest processes first."""
+        dearest = sorted(self.cpu_ms.items(), key=lambda one: -one[1])
+        named = ", ".join(f"{name} {ms:.2f}" for name, ms in dearest if ms >= SHOWN_MS)
+        return f"{self.all_cpu_ms:.2f} ms of CPU a rollout: {named}"
 
 
 class Measured(Training):
@@ -57,16 +76,32 @@ class Measured(Training):
     begun = ended = 0.0
     num_rollouts = num_tokens = 0
 
+    def __init__(self, run: Any, given: argparse.Namespace, names: Mapping[int, str]) -> None:
+        super().__init__(run, given, 0)
+        self._names = names  # of processes
+        self._tokens: int = given.tokens  # of a reply; 0: as many as the policy says
+        self._cpu_s: dict[str, float] = {}
+
+    @property
+    def rate(self) -> Rate:
+        seconds = self.ended - self.begun
+        cpu_ms = {name: 1000 * seconds / self.num_rollouts for name, seconds in self._cpu_s.items()}
+        return Rate(self.num_rollouts / seconds, self.num_tokens / seconds, cpu_ms)
+
     async def _evaluate(self, step: int) -> dict[str, float]:
         if step:
             self.ended = time.perf_counter()
+            self._cpu_s = {
+                name: seconds - self._cpu_s.get(name, 0.0) for name, seconds in cpu_s_by_name(self._names).items()
+            }
             return {}
         rewards = await super()._evaluate(step)
+        self._cpu_s = cpu_s_by_name(self._names)
         self.begun = time.perf_counter()
         return rewards
 
     def _roll_out(self, tasks: list[Row], step: int) -> AsyncIterable[Group]:
-        return self._counted(super()._roll_out(tasks, step))
+        return self._counted(super()._roll_out([_of_length(task, self._tokens) for task in tasks], step))
 
     async def _counted(self, batch: AsyncIterable[Group]) -> AsyncIterator[Group]:
         async for group in batch:
@@ -77,19 +112,28 @@ class Measured(Training):
             yield group
 
 
+def _of_length(task: Row, tokens: int) -> Row:
+    """Return a task whose reply has so many tokens; 0: as many as the policy says."""
+    if not tokens:
+        return task
+    params = {"max_output_tokens": tokens, "metadata": {"extra_body": '{"ignore_eos": true}'}}
+    return {**task, "responses_create_params": {**task["responses_create_params"], **params}}
+
+
 @asynccontextmanager
-async def through_gymq(given: argparse.Namespace) -> AsyncIterator[TrainingRun]:
-    """A run on a cluster of its own."""
-    async with cluster_at(given, Console(quiet=True)) as url:
-        run = await TrainingRun.connect(url, RUN)
-        yield run
+async def through_gymq(given: argparse.Namespace) -> AsyncIterator[tuple[TrainingRun, dict[int, str]]]:
+    """A run on a cluster of its own, and the names of the cluster's processes."""
+    async with Cluster(configuration(**SERVING).instances, folder=given.output, log_level="warning") as cluster:
+        names = {child.process.pid: child.name for child in cluster.children if child.process is not None}
+        run = await TrainingRun.connect(cluster.url, RUN)
+        yield run, names
         await run.close()
 
 
 @asynccontextmanager
-async def in_process(_given: argparse.Namespace) -> AsyncIterator[DirectRun]:
+async def in_process(_given: argparse.Namespace) -> AsyncIterator[tuple[DirectRun, dict[int, str]]]:
     """The same engine, agents and verifiers as objects of this process."""
-    config = configuration()
+    config = configuration(**SERVING)
     model = build(config.instance("policy_model"))
     assert isinstance(model, Model)
     await model.start()
@@ -99,7 +143,7 @@ async def in_process(_given: argparse.Namespace) -> AsyncIterator[DirectRun]:
         for instance in config.instances:
             if instance.kind == "agents":
                 run.agents[instance.name] = await stack.enter_async_context(_agent(config, instance.name, run.ask))
-        yield run
+        yield run, {}
 
 
 def _agent(config: Config, name: str, ask: Callable[[Row], Awaitable[Row]]) -> AgentHarness[Any]:
@@ -157,11 +201,10 @@ def measure(side: str, given: argparse.Namespace) -> Rate:
     """The rate of one side, measured in this process."""
 
     async def train() -> Rate:
-        async with SIDES[side](given) as run:
-            training = Measured(run, given, 0)
+        async with SIDES[side](given) as (run, names):
+            training = Measured(run, given, {os.getpid(): "trainer", **names})
             await training.train(Console(quiet=True))
-        seconds = training.ended - training.begun
-        return Rate(training.num_rollouts / seconds, training.num_tokens / seconds)
+        return training.rate
 
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
         given.output = Path(folder)
@@ -176,6 +219,9 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=32, help="tasks of a step")
     parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
     parser.add_argument("--ahead", type=int, default=1, help="steps whose rollouts are made ahead, as in train_tiny")
+    parser.add_argument(
+        "--tokens", type=int, nargs="+", default=[0], help="of each reply, measured in turn; 0: as the policy ends them"
+    )
     given = parser.parse_args()
     fixed = {
         "seed": 0,
@@ -188,19 +234,26 @@ def main() -> None:
     }
     given = argparse.Namespace(**vars(given), **fixed, evaluation_samples=4, evaluation_draws=0)
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "CRITICAL")  # calls of tools that cannot be read are errors there
-    found: dict[str, list[Rate]] = {side: [] for side in SIDES}
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
-        for pair in range(given.pairs):
-            for side in list(SIDES)[:: -1 if pair % 2 else 1]:
-                rate = pool.submit(measure, side, given).result()
-                found[side].append(rate)
-                print(
-                    f"pair {pair + 1}, {side}: {rate.rollouts:.1f} rollouts/s, {rate.tokens:,.0f} tokens/s", flush=True
-                )
+        for tokens in given.tokens:
+            given_tokens = argparse.Namespace(**{**vars(given), "tokens": tokens})
+            _compare(pool, given_tokens)
+
+
+def _compare(pool: Executor, given: argparse.Namespace) -> None:
+    """Measure both sides in pairs and print what was found."""
+    length = f"{given.tokens} tokens a reply" if given.tokens else "replies as the policy ends them"
+    found: dict[str, list[Rate]] = {side: [] for side in SIDES}
+    for pair in range(given.pairs):
+        for side in list(SIDES)[:: -1 if pair % 2 else 1]:
+            rate = pool.submit(measure, side, given).result()
+            found[side].append(rate)
+            print(f"pair {pair + 1}, {side}: {rate.rollouts:.1f} rollouts/s, {rate.tokens:,.0f} tokens/s; {rate.cpu}")
     for side, rates in found.items():
-        print(f"{side}: {statistics.median(rate.rollouts for rate in rates):.1f} rollouts/s")
+        print(f"{length}, {side}: {statistics.median(rate.rollouts for rate in rates):.1f} rollouts/s")
     ratios = [queue.rollouts / direct.rollouts for queue, direct in zip(*found.values(), strict=True)]
-    print(f"ratio {statistics.median(ratios):.2f}")
+    cpu = [queue.all_cpu_ms - direct.all_cpu_ms for queue, direct in zip(*found.values(), strict=True)]
+    print(f"{length}: ratio {statistics.median(ratios):.2f}, {statistics.median(cpu):.2f} ms more CPU a rollout")
 
 
 if __name__ == "__main__":

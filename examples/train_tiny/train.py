@@ -195,10 +195,15 @@ def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
     return [{**row, "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
 
 
-def configuration() -> Config:
-    """The engine, the agents and the environments."""
+def configuration(**serving: int) -> Config:
+    """The engine, the agents and the environments.
+
+    Args:
+        serving: arguments of vLLM in place of those of the configuration.
+    """
     serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
-    return load([str(CONFIG)], [f"{serve}.max_num_seqs=256", f"policy_model_name={POLICY}"])
+    arguments = [f"{serve}.{name}={value}" for name, value in {"max_num_seqs": 256, **serving}.items()]
+    return load([str(CONFIG)], [*arguments, f"policy_model_name={POLICY}"])
 
 
 @asynccontextmanager
