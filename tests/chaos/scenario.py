@@ -31,8 +31,8 @@ class Scenario:
     def slowness(self) -> float:
         """How many times as long as usual a stateful rollout takes.
 
-        Faults are as many times rarer and limits as many times longer. With a fault a second, a rollout of 50 turns is
-        in flight whenever several processes die, so it counts as their cause, and is quarantined until it has failed.
+        Faults are as many times rarer and limits as many times longer. With a fault a second, rollouts of 50 turns are
+        in flight when several processes die, are quarantined for that, and fail when their process is killed again.
         """
         return max(1.0, self.turns / USUAL_TURNS)
 
