@@ -36,7 +36,7 @@ STREAM_NOT_FOUND = 10059
 DISK_FULL = "disk full: NATS stores no more messages"
 NOT_STORED = "NATS does not confirm what it stores"
 
-BATCH_BYTES = 8 << 20  # of one request of a reader; the server ends a batch there
+BATCH_BYTES = 4 << 20  # of one request of a reader; the server ends a batch there
 
 
 class JetStreamError(BusError):

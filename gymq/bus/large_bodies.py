@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 LARGE_BYTES = 64 << 10  # smaller bodies do not count
-MOST_BYTES = 32 << 20
+MOST_BYTES = 8 << 20
 
 
 class LargeBodies:
