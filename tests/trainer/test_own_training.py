@@ -26,13 +26,14 @@ class Settings:
     killed_worker_at: int
     killed_trainer_at: int
     samples: int = 8
+    seed: int = 0
 
     def arguments(self) -> list[str]:
-        of_command = ("steps", "prompts", "tasks", "ahead", "learning_rate", "samples")
+        of_command = ("steps", "prompts", "tasks", "ahead", "learning_rate", "samples", "seed")
         return [text for name in of_command for text in (f"--{name.replace('_', '-')}", str(getattr(self, name)))]
 
 
-SMALL = Settings(20, 12, tasks=12, ahead=2, learning_rate=1e-3, killed_worker_at=4, killed_trainer_at=8)
+SMALL = Settings(28, 12, tasks=12, ahead=2, learning_rate=1e-3, killed_worker_at=4, killed_trainer_at=8, seed=1)
 LARGE = Settings(40, 24, tasks=0, ahead=4, learning_rate=4e-4, killed_worker_at=6, killed_trainer_at=12)
 
 pytestmark = pytest.mark.vllm
