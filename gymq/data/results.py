@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from array import array
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,7 @@ from gymq.data.jsonl import parse_object
 from gymq.data.rows import FAILURE_CLASS
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
-from gymq.protocol.tokens import to_json
+from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt, to_json
 from gymq.responses.items import incomplete_reason
 
 Untrainable = Literal["error", "empty", "allow"]
@@ -35,6 +36,49 @@ def encode_result(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
     Raises:
         StatusError: the outcome has no result.
     """
+    return to_json(_fields(outcome, on_untrainable))
+
+
+def result_fields(outcome: Outcome, on_untrainable: Untrainable) -> dict[str, Any]:
+    """Return what a reader of the JSON text of `encode_result` gets.
+
+    Tokens are most of that text, so the packed ones of the response become lists without being written and parsed.
+
+    Raises:
+        StatusError: the outcome has no result.
+    """
+    fields = _fields(outcome, on_untrainable)
+    response = fields["response"]
+    output = response.get("output") if isinstance(response, dict) else None
+    items, packed = _without_packed(output if isinstance(output, list) else [])
+    if packed:
+        fields["response"] = {**response, "output": items}
+    result: dict[str, Any] = msgspec.json.decode(to_json(fields))
+    for position, name, values in packed:
+        result["response"]["output"][position][name] = values.tolist()
+    return result
+
+
+def _without_packed(output: list[Any]) -> tuple[list[Any], list[tuple[int, str, array[Any] | ContinuedPrompt]]]:
+    """Return items with None in place of packed tokens, and the position, the name and the values of each of those."""
+    items, packed = list(output), []
+    for position, item in enumerate(output):
+        if not isinstance(item, dict):
+            continue
+        found = [name for name in TOKEN_FIELDS if _is_packed(item.get(name))]
+        packed += [(position, name, item[name]) for name in found]
+        items[position] = {**item, **dict.fromkeys(found)}
+    return items, packed
+
+
+def _is_packed(values: Any) -> bool:
+    """Return whether values are packed and finite; JSON has no other numbers."""
+    if isinstance(values, array):
+        return values.typecode == "i" or math.isfinite(sum(values))
+    return isinstance(values, ContinuedPrompt)
+
+
+def _fields(outcome: Outcome, on_untrainable: Untrainable) -> dict[str, Any]:
     try:
         if not isinstance(outcome, VerifiedRollout):
             raise status_error(outcome)
@@ -45,7 +89,7 @@ def encode_result(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
         return _empty_result(outcome, error)
 
 
-def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> bytes:
+def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> dict[str, Any]:
     verdict = outcome.verdict
     _check_verdict(outcome, verdict)
     trainable = one_chain(outcome.response["output"])
@@ -55,10 +99,10 @@ def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> bytes:
     fields["response"] = {**outcome.response, "output": trainable.output}
     fields.update(verdict)
     fields["reward"] = outcome.reward
-    return to_json(_labelled(fields, outcome, trainable, masked=_is_masked(fields)))
+    return _labelled(fields, outcome, trainable, masked=_is_masked(fields))
 
 
-def _empty_result(outcome: Outcome, error: StatusError) -> bytes:
+def _empty_result(outcome: Outcome, error: StatusError) -> dict[str, Any]:
     """Return a masked sample, which is not trained on; its reward has no meaning."""
     fields = _of_row(outcome)
     response = {} if isinstance(outcome, Failure) else outcome.response
@@ -66,7 +110,7 @@ def _empty_result(outcome: Outcome, error: StatusError) -> bytes:
     fields["reward"] = 0.0
     labelled = _labelled(fields, outcome, Trainable([], 0, 0), masked=True)
     labelled["gymq"]["failure"] = {"class": error.failure_class, "message": error.message}
-    return to_json(labelled)
+    return labelled
 
 
 def _of_row(outcome: Outcome) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.records import Record
-from gymq.data.results import encode_result
+from gymq.data.results import result_fields
 from gymq.data.rows import TASK_INDEX, MaterialisedRow, RowError, digest_of
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
@@ -259,7 +259,7 @@ class PendingGroup:
                     f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
                     f"`{TASK_INDEX}`, or the run a new name"
                 )
-            result = msgspec.json.decode(encode_result(outcome, self.on_untrainable))
+            result = result_fields(outcome, self.on_untrainable)
         except StatusError as error:
             return SampleFailed(index, error.failure_class, error.message, error.status)
         return Sample(index, result, outcome.policy_versions)

@@ -1,13 +1,16 @@
 """A result becomes the record that each trainer takes."""
 
 import json
+import math
+from array import array
 from typing import Any
 
 import pytest
 
 from gymq.data.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
-from gymq.data.results import encode_result
+from gymq.data.results import encode_result, result_fields
 from gymq.protocol.messages import VerifiedRollout
+from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt
 
 from .engine import Body
 
@@ -153,3 +156,15 @@ def test_a_conversation_without_branches_has_none() -> None:
     result = json.loads(encode_result(rolled_out(call([1], [2]), call([1, 2, 3], [4])), "error"))
     assert Record.branches_of(result) == []
     assert "branches" not in result["gymq"]
+
+
+@pytest.mark.parametrize("log_prob", [-0.5, math.nan])
+def test_a_trainer_in_python_gets_what_the_text_of_a_result_says(log_prob: float) -> None:
+    ids, sampled, log_probs = array("i", [1, 2]), array("i", [3]), array("f", [-0.1])
+    first = {"type": "message", **dict(zip(TOKEN_FIELDS, (ids, sampled, log_probs), strict=True)), "text": "é"}
+    continued = ContinuedPrompt(3, array("i", [4]), CallTokens(ids, sampled))
+    second = {**call([], [5]), "prompt_token_ids": continued, "generation_log_probs": array("d", [log_prob])}
+    beside = {**call([9], [8]), "routed_experts": "x"}
+    outcome = rolled_out(first, {"type": "function_call_output", "output": "7"}, second, beside)
+    for given in (outcome, rolled_out(call([1], [2]))):
+        assert json.dumps(result_fields(given, "error")) == json.dumps(json.loads(encode_result(given, "error")))

@@ -6,11 +6,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-import msgspec
-
 from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
-from gymq.data.results import encode_result
+from gymq.data.results import result_fields
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.protocol.tokens import to_json
 from gymq.responses import ResponsesError
@@ -85,7 +83,7 @@ def _verifiers(outcome: VerifiedRollout) -> dict[str, Any]:
 
 
 def _verifiers_episode(outcome: VerifiedRollout) -> dict[str, Any]:
-    result = msgspec.json.decode(encode_result(outcome, "allow"))
+    result = result_fields(outcome, "allow")
     task = task_of({"idx": outcome.task_index, "row": outcome.row.decode()})
     agent = {"model": outcome.response.get("model")}
     ended_at = float(outcome.response.get("created_at") or 0.0)
