@@ -44,8 +44,10 @@ class OnGymq:
     def __call__(self, prompts: list[Any], trainer: GRPOTrainer) -> dict[str, list[Any]]:
         step = trainer.state.global_step
         if step != self._pushed:
-            weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()
-            self._run.update_weights(f"step-{step}", weights=save(weights))
+            if trainer.accelerator.is_main_process:
+                weights = trainer.accelerator.unwrap_model(trainer.model).state_dict()
+                self._run.update_weights(f"step-{step}", weights=save(weights))
+            trainer.accelerator.wait_for_everyone()  # rollouts of all processes are begun by these weights
             self._pushed = step
         return self._rollouts(prompts, trainer)
 

@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
 from gymq.data.records import to_verl
+from gymq.errors import GymqError
 from gymq.trainer import TrainingRun
 
 TRIES = 3  # of a sample that fails for a reason that may pass; one sample that is missing ends verl's step
@@ -60,4 +61,10 @@ class GymqAgentLoop(AgentLoopBase):
         key = (self._nats, self._run_name)
         if key not in self._runs:
             self._runs[key] = asyncio.create_task(TrainingRun.connect(*key))
-        return await self._runs[key]
+        connecting = self._runs[key]
+        try:
+            return await asyncio.shield(connecting)  # other samples wait for it too
+        except GymqError:
+            if self._runs.get(key) is connecting:
+                del self._runs[key]  # the next sample connects again
+            raise
