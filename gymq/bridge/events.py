@@ -122,8 +122,13 @@ def _response_events(response: Body) -> Iterator[Body]:
     yield {"type": f"response.{status}", "response": {**response, "status": status}}
 
 
-_GROWING = {"message": ("content",), "reasoning": ("summary",), "function_call": ("arguments",)}
-_EMPTY: Body = {"content": [], "summary": [], "arguments": ""}
+_GROWING = {
+    "message": ("content",),
+    "reasoning": ("summary",),
+    "function_call": ("arguments",),
+    "custom_tool_call": ("input",),
+}
+_EMPTY: Body = {"content": [], "summary": [], "arguments": "", "input": ""}
 
 
 def _item_events(item: Body, where: Body) -> Iterator[Body]:
@@ -145,6 +150,10 @@ def _item_events(item: Body, where: Body) -> Iterator[Body]:
             yield {"type": "response.function_call_arguments.delta", **where, "delta": arguments}
             done = {"name": item["name"], "arguments": arguments}
             yield {"type": "response.function_call_arguments.done", **where, **done}
+        case "custom_tool_call":
+            text = item.get("input") or ""
+            yield {"type": "response.custom_tool_call_input.delta", **where, "delta": text}
+            yield {"type": "response.custom_tool_call_input.done", **where, "input": text}
 
 
 def _part_events(part: Body, where: Body) -> Iterator[Body]:

@@ -54,6 +54,9 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
             case "function_call":
                 function = {"name": item["name"], "arguments": item.get("arguments") or ""}
                 calls.append({"id": item["call_id"], "type": "function", "function": function})
+            case "custom_tool_call":
+                custom = {"name": item["name"], "input": item.get("input") or ""}
+                calls.append({"id": item["call_id"], "type": "custom", "custom": custom})
             case other:
                 raise Unsupported(f"output[{index}].type", f"items of type {other} cannot be converted to chat")
     message: Item = {

@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
-from gymq.responses.errors import InvalidRequest, Unsupported
+from gymq.responses.custom_tools import CALL, TOOL
+from gymq.responses.errors import InvalidRequest, Unsupported, warn_of_dropped
 from gymq.responses.items import Item, function_call_output, function_tool, reasoning_item
 from gymq.responses.to_chat_settings import SAME_NAME
 from gymq.responses.tokens import token_fields
+
+_CONVERTED = frozenset(
+    {
+        *SAME_NAME,
+        "max_completion_tokens",
+        "max_tokens",
+        "messages",
+        "n",
+        "reasoning_effort",
+        "response_format",
+        "stream",
+        "stream_options",
+        "tool_choice",
+        "tools",
+        "verbosity",
+    }
+)
 
 
 def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a Chat Completions request into create parameters; `validate_params` checks the result.
 
-    Fields that the Responses API does not have are dropped, as chat servers drop unknown fields; those that would
-    change the answer (`n`, `stop`) are refused. `stream` is dropped too: workers answer with the whole reply, which
-    `to_chat_completion` converts to chat.
+    Fields that the Responses API does not have, `stop` among them, are dropped with one warning for each name. `stream`
+    is dropped too: workers answer with the whole reply, which `to_chat_completion` converts to chat.
 
     Raises:
         InvalidRequest: `messages`, a message, part or tool does not fit.
@@ -24,8 +41,6 @@ def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
     """
     if request.get("n") not in (None, 1):
         raise Unsupported("n", "one request gives one response; send several requests")
-    if request.get("stop"):
-        raise Unsupported("stop", "the Responses API has no stop sequences")
     params: dict[str, Any] = {"input": chat_messages_to_items(_a_list(request.get("messages"), "messages"))}
     for name in SAME_NAME:
         if request.get(name) is not None:
@@ -40,7 +55,25 @@ def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
         params["tools"] = [_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools)]
     if request.get("tool_choice") is not None:
         params["tool_choice"] = _tool_choice(request["tool_choice"])
+    text = _text(request)
+    if text:
+        params["text"] = text
+    warn_of_dropped(
+        {name: value for name, value in request.items() if name not in _CONVERTED}, "a request for a response"
+    )
     return params
+
+
+def _text(request: Mapping[str, Any]) -> Item:
+    """Return the settings for the text of the reply; empty without any."""
+    text: Item = {}
+    if request.get("verbosity") is not None:
+        text["verbosity"] = request["verbosity"]
+    if request.get("response_format") is not None:
+        wanted = _an_object(request["response_format"], "response_format")
+        nested = _an_object(wanted.get("json_schema") or {}, "response_format.json_schema")
+        text["format"] = {"type": wanted.get("type"), **nested}
+    return text
 
 
 def chat_messages_to_items(messages: Sequence[Any]) -> list[Item]:
@@ -53,15 +86,18 @@ def chat_messages_to_items(messages: Sequence[Any]) -> list[Item]:
         InvalidRequest, Unsupported: see `from_chat_request`.
     """
     items: list[Item] = []
+    custom_ids: set[str] = set()
     for index, message in enumerate(messages):
         try:
-            items += _items(_an_object(message, ""))
+            new = _items(_an_object(message, ""), custom_ids)
         except (InvalidRequest, Unsupported) as error:
             raise error.within(f"messages[{index}]") from None
+        custom_ids |= {item["call_id"] for item in new if item["type"] == CALL}
+        items += new
     return items
 
 
-def _items(message: Mapping[str, Any]) -> list[Item]:
+def _items(message: Mapping[str, Any], custom_ids: Container[str]) -> list[Item]:
     match message.get("role"):
         case "assistant":
             return _assistant_items(message)
@@ -70,7 +106,8 @@ def _items(message: Mapping[str, Any]) -> list[Item]:
             call_id = message.get("tool_call_id")
             if not isinstance(call_id, str):
                 raise InvalidRequest("tool_call_id", "missing in a tool message")
-            return [{**function_call_output(call_id, ""), "output": output}]
+            kind = {"type": "custom_tool_call_output"} if call_id in custom_ids else {}
+            return [{**function_call_output(call_id, ""), "output": output, **kind}]
         case "system" | "developer" | "user" as role:
             return [{"type": "message", "role": role, "content": _content(message.get("content"), tuple(_PARTS))}]
         case other:
@@ -90,18 +127,26 @@ def _assistant_items(message: Mapping[str, Any]) -> list[Item]:
         items.append({"type": "message", "role": "assistant", "content": _content(content or "", ("text",))})
     for index, call in enumerate(_a_list(calls, "tool_calls")):
         path = f"tool_calls[{index}]"
-        call = _an_object(call, path)
-        function = _an_object(call.get("function"), f"{path}.function")
-        items.append(
-            {
-                "type": "function_call",
-                "call_id": call.get("id"),
-                "name": function.get("name"),
-                "arguments": function.get("arguments"),
-            }
-        )
+        items.append(_call(_an_object(call, path), path))
     items[-1].update(token_fields(message) or {})
     return items
+
+
+def _call(call: Mapping[str, Any], path: str) -> Item:
+    if call.get("type") == TOOL:
+        custom = _an_object(call.get("custom"), f"{path}.custom")
+        item = {"type": CALL, "call_id": call.get("id"), "name": custom.get("name"), "input": custom.get("input")}
+        for name, value in item.items():
+            if not isinstance(value, str):
+                raise InvalidRequest(f"{path}.{name}", f"expected a text, got {type(value).__name__}")
+        return item
+    function = _an_object(call.get("function"), f"{path}.function")
+    return {
+        "type": "function_call",
+        "call_id": call.get("id"),
+        "name": function.get("name"),
+        "arguments": function.get("arguments"),
+    }
 
 
 def _content(content: object, types: tuple[str, ...]) -> str | list[Item]:
@@ -136,8 +181,10 @@ _PARTS = {"text": _text_part, "image_url": _image_part, "video_url": _video_part
 
 def _tool(tool: object, path: str) -> Item:
     tool = _an_object(tool, path)
+    if tool.get("type") == TOOL:
+        return _custom_tool(_an_object(tool.get("custom"), f"{path}.custom"), f"{path}.custom")
     if tool.get("type") != "function":
-        raise Unsupported(f"{path}.type", "only function tools can be converted")
+        raise Unsupported(f"{path}.type", "only function and custom tools can be converted")
     function = _an_object(tool.get("function"), f"{path}.function")
     return function_tool(
         function.get("name"),
@@ -147,13 +194,38 @@ def _tool(tool: object, path: str) -> Item:
     )
 
 
+def _custom_tool(custom: Mapping[str, Any], path: str) -> Item:
+    """Return a custom tool; chat keeps its grammar in an object of its own."""
+    tool = {"type": TOOL, **{name: value for name, value in custom.items() if name != "type"}}
+    wanted = tool.get("format")
+    if isinstance(wanted, dict):
+        grammar = _an_object(wanted.get("grammar") or {}, f"{path}.format.grammar")
+        tool["format"] = {"type": wanted.get("type"), **grammar}
+    return tool
+
+
 def _tool_choice(choice: object) -> object:
     if isinstance(choice, str):
         return choice
-    named = _an_object(choice, "tool_choice")
-    if named.get("type") != "function":
-        raise Unsupported("tool_choice", "only auto, none, required and a choice of function can be converted")
-    return {"type": "function", "name": _an_object(named.get("function"), "tool_choice.function").get("name")}
+    chosen = _an_object(choice, "tool_choice")
+    match chosen.get("type"):
+        case "function" | "custom":
+            return _named_tool(chosen, "tool_choice")
+        case "allowed_tools":
+            path = "tool_choice.allowed_tools"
+            allowed = _an_object(chosen.get("allowed_tools"), path)
+            tools = _a_list(allowed.get("tools"), f"{path}.tools")
+            named = [_named_tool(_an_object(tool, path), f"{path}.tools[{index}]") for index, tool in enumerate(tools)]
+            return {"type": "allowed_tools", "mode": allowed.get("mode") or "auto", "tools": named}
+    raise Unsupported("tool_choice", "only auto, none, required, allowed_tools and a choice of tool can be converted")
+
+
+def _named_tool(choice: Mapping[str, Any], path: str) -> Item:
+    """Return `{type, name}`, where chat has the name in an object that is named after the type."""
+    kind = choice.get("type")
+    if kind not in ("function", TOOL):
+        raise Unsupported(f"{path}.type", "only function and custom tools can be chosen")
+    return {"type": kind, "name": _an_object(choice.get(kind), f"{path}.{kind}").get("name")}
 
 
 def _a_list(value: object, path: str) -> list[Any]:

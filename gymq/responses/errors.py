@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -70,3 +71,14 @@ def warn_once(message: str) -> None:
     if message not in _reported and len(_reported) < _MAX_WARNINGS:
         _reported.add(message)
         _log.warning("%s", message)
+
+
+def warn_of_dropped(fields: Mapping[str, Any], where: str) -> None:
+    """Warn once of each field of a request that says something and that the other dialect does not have.
+
+    Args:
+        where: the name of that dialect.
+    """
+    for name, value in fields.items():
+        if value not in (None, [], {}) and value is not False:
+            warn_once(f"the request's field {name[:MAX_NAME]!r} is dropped: {where} has no place for it")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD
+from gymq.responses.custom_tools import calls_of_custom_tools
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id, reasoning_item
 from gymq.responses.schema import ChatToolCall
@@ -133,6 +134,8 @@ def chat_to_response(
 ) -> Item:
     """Return the first choice of a chat completion as a Responses object.
 
+    Calls of functions that stand for custom tools of `params` become calls of these.
+
     Args:
         completion: the provider's chat completion.
         params: the create parameters that were answered; their settings are repeated in the result.
@@ -147,9 +150,10 @@ def chat_to_response(
         raise InvalidReply("choices", "empty; expected one choice")
     choice = given.choices[0]
     try:
-        output = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids)
+        items = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids)
     except InvalidReply as fault:
         raise fault.within("choices[0]") from None
+    output = calls_of_custom_tools(items, params.get("tools") or ())
 
     reason = _INCOMPLETE_REASONS.get(choice.get("finish_reason") or "")
     response: Item = {

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gymq.responses.custom_tools import CALL, call_as_function_call
 from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
 from gymq.responses.items import Item, function_call, function_call_output
 from gymq.responses.to_chat_settings import chat_settings
@@ -119,6 +120,8 @@ def _is_of_chat(item: Item) -> bool:
 
 def _as_function(item: Item) -> Item | None:
     """Convert an item of another tool to one of a function; return None if chat has no form for it."""
+    if item.get("type") == CALL and isinstance(item.get("name"), str) and isinstance(item.get("call_id"), str):
+        return call_as_function_call(item)
     kind, call_id = str(item.get("type") or "item_reference"), item.get("call_id")
     rest = {name: value for name, value in item.items() if name not in _OF_THE_CALL}
     if isinstance(call_id, str) and kind.endswith("_output"):

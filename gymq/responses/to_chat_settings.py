@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
+from gymq.responses.custom_tools import custom_as_function, is_custom
+from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_of_dropped, warn_once
 from gymq.responses.items import Item
 
 SAME_NAME = (
@@ -27,8 +28,8 @@ _CONVERTED = frozenset({*_KEPT, "input", "instructions", "max_output_tokens", "r
 def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a chat request except `messages`.
 
-    Fields that chat does not have (`truncation`, `include`, `conversation`, ...), tools other than functions and the
-    choice of such a tool are dropped, with one warning for each name.
+    Custom tools become functions. Fields that chat does not have (`truncation`, `include`, `conversation`, ...), hosted
+    tools and the choice of a tool that is no function are dropped, with one warning for each name.
 
     Raises:
         Unsupported: it chooses one function, which the peer refuses too.
@@ -47,7 +48,7 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     _warn_of_dropped({f"reasoning.{name}": value for name, value in reasoning.items() if name != "effort"})
 
     tool_choice = params.get("tool_choice")
-    tools = [_tool(tool) for tool in params.get("tools") or () if _is_function(tool)]
+    tools = [_tool(tool) for tool in params.get("tools") or () if _can_be_function(tool)]
     if isinstance(tool_choice, dict):
         settings["tool_choice"] = _tool_choice(tool_choice)
     if tools:
@@ -81,17 +82,16 @@ def _text(text: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _warn_of_dropped(fields: Mapping[str, Any]) -> None:
-    for name, value in fields.items():
-        if value not in (None, [], {}) and value is not False:
-            warn_once(f"the request's field {name[:MAX_NAME]!r} is dropped: Chat Completions has no place for it")
+    warn_of_dropped(fields, "Chat Completions")
 
 
-def _is_function(tool: Item) -> bool:
-    if tool["type"] != "function":
-        warn_once(
-            f"tools of type {tool['type'][:MAX_NAME]!r} are dropped: an endpoint of Chat Completions has functions only"
-        )
-    return bool(tool["type"] == "function")
+def _can_be_function(tool: Item) -> bool:
+    if tool["type"] == "function" or is_custom(tool):
+        return True
+    warn_once(
+        f"tools of type {tool['type'][:MAX_NAME]!r} are dropped: an endpoint of Chat Completions has functions only"
+    )
+    return False
 
 
 def _tool_choice(choice: Mapping[str, Any]) -> str:
@@ -105,5 +105,7 @@ def _tool_choice(choice: Mapping[str, Any]) -> str:
 
 
 def _tool(tool: Item) -> dict[str, Any]:
+    if is_custom(tool):
+        tool = custom_as_function(tool)
     said = {name: tool[name] for name in ("description", "parameters") if tool.get(name) is not None}
     return {"type": "function", "function": {"name": tool["name"], **said}}

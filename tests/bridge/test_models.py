@@ -95,6 +95,35 @@ async def test_a_program_may_send_all_fields_of_the_api_and_its_own(sdk: openai.
     assert model.asked[0].params["tools"] == tools
 
 
+async def test_calls_of_custom_tools_are_streamed_as_openai_does(sdk: openai.AsyncOpenAI, model: Scripted) -> None:
+    call = {"type": "custom_tool_call", "id": "c", "call_id": "c1", "name": "apply_patch", "input": "*** Begin"}
+    model.answer = {**reply("x"), "output": [call]}
+    stream = await sdk.responses.create(
+        model="policy", input="hi", tools=[{"type": "custom", "name": "apply_patch"}], stream=True
+    )
+    events = [event async for event in stream]
+    assert [event.delta for event in events if event.type == "response.custom_tool_call_input.delta"] == ["*** Begin"]
+    (done,) = [event.item for event in events if event.type == "response.output_item.done"]
+    assert done.model_dump(exclude_none=True) == call
+    chat = await sdk.chat.completions.create(
+        model="policy",
+        messages=[{"role": "user", "content": "hi"}],
+        tools=[{"type": "custom", "custom": {"name": "apply_patch"}}],
+        tool_choice={
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "auto", "tools": [{"type": "custom", "custom": {"name": "apply_patch"}}]},
+        },
+        response_format={"type": "json_object"},
+        stop="END",
+    )
+    assert chat.choices[0].message.tool_calls is not None
+    (said,) = chat.choices[0].message.tool_calls
+    assert said.type == "custom"
+    assert (said.custom.name, said.custom.input) == ("apply_patch", "*** Begin")
+    assert model.asked[1].params["tools"] == model.asked[0].params["tools"]
+    assert model.asked[1].params["text"] == {"format": {"type": "json_object"}}
+
+
 async def test_chat_answers_as_openai_does(sdk: openai.AsyncOpenAI, model: Scripted) -> None:
     answer = await sdk.chat.completions.create(
         model="policy",

@@ -85,6 +85,15 @@ def test_the_message_comes_back_as_the_same_turn() -> None:
     ]
 
 
+def test_the_call_of_a_custom_tool_comes_back_as_one() -> None:
+    custom = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Begin"}
+
+    made = completion(custom)["choices"][0]
+
+    assert made["finish_reason"] == "tool_calls"
+    assert chat_messages_to_items([made["message"]]) == [custom]
+
+
 def test_the_call_of_a_hosted_tool_cannot_be_said() -> None:
     with pytest.raises(Unsupported) as caught:
         completion(assistant("a"), {"type": "web_search_call", "id": "w"})

@@ -53,8 +53,69 @@ def test_a_tool_without_parameters_takes_none() -> None:
     assert made["tools"][0]["parameters"] == {"type": "object", "properties": {}}
 
 
-def test_fields_that_nobody_knows_are_dropped() -> None:
-    assert params(logit_bias={}, prediction=None).keys() == {"input"}
+def test_fields_that_responses_lack_are_dropped_with_one_warning_for_each_name(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    for _ in range(2):
+        assert params(logit_bias={}, prediction=None, stop=["END"], seed=7, logprobs=False, n=1).keys() == {"input"}
+    assert caplog.messages == [
+        f"the request's field '{name}' is dropped: a request for a response has no place for it"
+        for name in ("stop", "seed")
+    ]
+
+
+def test_the_format_of_the_reply_is_carried_there_and_back() -> None:
+    schema: dict[str, Any] = {
+        "type": "json_schema",
+        "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+    }
+
+    made = params(response_format=schema, verbosity="low")
+
+    assert made["text"] == {"verbosity": "low", "format": {"type": "json_schema", **schema["json_schema"]}}
+    sent = responses_to_chat(made)
+    assert (sent["response_format"], sent["verbosity"]) == (schema, "low")
+    assert "response_format" not in responses_to_chat(params(response_format={"type": "text"}))
+
+
+GRAMMAR = {"syntax": "regex", "definition": "[a-z]+"}
+CUSTOM = {"name": "patch", "description": "Changes files."}
+
+
+def test_custom_tools_and_what_may_be_chosen_are_carried() -> None:
+    made = params(
+        tools=[
+            {"type": "custom", "custom": {**CUSTOM, "format": {"type": "grammar", "grammar": GRAMMAR}}},
+            {"type": "custom", "custom": {"name": "say", "format": {"type": "text"}}},
+        ],
+        tool_choice={
+            "type": "allowed_tools",
+            "allowed_tools": {"mode": "required", "tools": [{"type": "custom", "custom": {"name": "patch"}}]},
+        },
+    )
+
+    assert made["tools"] == [
+        {"type": "custom", **CUSTOM, "format": {"type": "grammar", **GRAMMAR}},
+        {"type": "custom", "name": "say", "format": {"type": "text"}},
+    ]
+    allowed = [{"type": "custom", "name": "patch"}]
+    assert made["tool_choice"] == {"type": "allowed_tools", "mode": "required", "tools": allowed}
+    named = params(tool_choice={"type": "custom", "custom": {"name": "patch"}})
+    assert named["tool_choice"] == {"type": "custom", "name": "patch"}
+
+
+def test_calls_of_custom_tools_and_their_results_are_carried() -> None:
+    call = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
+    messages = [{"role": "assistant", "tool_calls": [call]}, {"role": "tool", "tool_call_id": "c1", "content": "Done"}]
+
+    items = chat_messages_to_items(messages)
+
+    assert items == [
+        {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Begin"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "Done"},
+    ]
+    assert validate_params({"input": items})["input"] == items
 
 
 def test_separate_reasoning_becomes_an_item_before_text_and_calls() -> None:
@@ -84,10 +145,22 @@ def test_token_fields_go_on_the_last_item_of_the_turn() -> None:
         ({"messages": [{"role": "user", "content": 7}]}, InvalidRequest, "messages[0].content"),
         ({"messages": [{"role": "user", "content": [{"type": "file"}]}]}, Unsupported, "messages[0].content[0].type"),
         ({"n": 2}, Unsupported, "n"),
-        ({"stop": ["x"]}, Unsupported, "stop"),
-        ({"tools": [{"type": "custom"}]}, Unsupported, "tools[0].type"),
+        ({"tools": [{"type": "custom"}]}, InvalidRequest, "tools[0].custom"),
+        ({"tools": [{"type": "robot"}]}, Unsupported, "tools[0].type"),
         ({"tools": [{"type": "function"}]}, InvalidRequest, "tools[0].function"),
-        ({"tool_choice": {"type": "allowed_tools"}}, Unsupported, "tool_choice"),
+        ({"tool_choice": {"type": "robot"}}, Unsupported, "tool_choice"),
+        ({"tool_choice": {"type": "allowed_tools"}}, InvalidRequest, "tool_choice.allowed_tools"),
+        ({"tool_choice": {"type": "custom"}}, InvalidRequest, "tool_choice.custom"),
+        ({"response_format": "json"}, InvalidRequest, "response_format"),
+        (
+            {
+                "messages": [
+                    {"role": "assistant", "tool_calls": [{"type": "custom", "id": "c", "custom": {"name": "f"}}]}
+                ]
+            },
+            InvalidRequest,
+            "messages[0].tool_calls[0].input",
+        ),
     ],
 )
 def test_what_cannot_be_converted_is_refused_with_its_path(

@@ -1,5 +1,6 @@
 """A chat completion says the same as a Responses object."""
 
+import json
 from array import array
 from typing import Any
 
@@ -20,7 +21,7 @@ from gymq.responses import (
 
 from .builders import completion, tokens, tool
 
-CALL = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
+CALL: dict[str, Any] = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
 
 
@@ -241,6 +242,41 @@ def test_what_the_model_said_comes_back_in_the_next_request(
 
     sent = {"content": text or None, **({"tool_calls": calls} if calls else {}), **tokens([1], generated)}
     assert message == {"role": "assistant", **sent}
+
+
+CUSTOM = [{"type": "custom", "name": "patch"}, {"type": "custom", "name": "f"}, tool("f")]
+
+
+@given(st.text(max_size=9))
+def test_the_call_of_a_custom_tool_comes_back_as_one_and_survives_the_next_request(text: str) -> None:
+    arguments = json.dumps({"input": text}, ensure_ascii=False)
+    called = [{"id": "k", "type": "function", "function": {"name": "patch", "arguments": arguments}}]
+    said = {"content": None, "tool_calls": called, **tokens([1], [2, 3])}
+    params = {"input": "q", "tools": CUSTOM}
+    answer = chat_to_response(completion(said), params, model="m", split_reasoning=False, token_ids=True)
+
+    [item] = validate_response(answer)["output"]
+    assert {name: item[name] for name in ("type", "call_id", "name", "input")} == {
+        "type": "custom_tool_call",
+        "call_id": "k",
+        "name": "patch",
+        "input": text,
+    }
+    output = {"type": "custom_tool_call_output", "call_id": "k", "output": "done"}
+    history = validate_params({"input": [item, output]})
+    assert responses_to_chat(history, token_ids=True)["messages"] == [
+        {"role": "assistant", **said},
+        {"role": "tool", "tool_call_id": "k", "content": "done"},
+    ]
+
+
+@pytest.mark.parametrize("arguments", ["*** Begin", "{}", '{"input": 7}', "\ud800", "[" * 5000])
+def test_what_a_model_gives_a_custom_tool_in_place_of_its_argument_is_the_input(arguments: str) -> None:
+    called = [{"id": "k", "type": "function", "function": {"name": "patch", "arguments": arguments}}, CALL]
+    patch, function = to_response(completion({"tool_calls": called}), tools=CUSTOM)["output"]
+
+    assert (patch["type"], patch["input"]) == ("custom_tool_call", arguments)
+    assert (function["type"], function["arguments"]) == ("function_call", CALL["function"]["arguments"])
 
 
 @given(st.lists(st.text(alphabet="ab\n", min_size=1, max_size=4), max_size=3), st.text(alphabet="ab\n", max_size=8))

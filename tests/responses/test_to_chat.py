@@ -342,11 +342,22 @@ def test_tools_that_chat_does_not_have_are_dropped_with_one_warning_for_each_typ
     tools = [{"type": "web_search"}, tool("f"), {"type": "custom", "name": "grep"}, {"type": "web_search"}]
     for _ in range(2):
         request = responses_to_chat(validate_params({"input": "hi", "tools": tools}))
-    assert [each["function"]["name"] for each in request["tools"]] == ["f"]
+    assert [each["function"]["name"] for each in request["tools"]] == ["f", "grep"]
     assert [record.getMessage().partition(" are")[0] for record in caplog.records] == [
         "tools of type 'web_search'",
-        "tools of type 'custom'",
     ]
+
+
+def test_a_custom_tool_is_a_function_with_one_text() -> None:
+    grammar = {"type": "grammar", "syntax": "lark", "definition": "start: WORD"}
+    custom = {"type": "custom", "name": "say", "description": "Says a word.", "format": grammar}
+
+    [sent] = responses_to_chat(validate_params({"input": "hi", "tools": [custom]}))["tools"]
+
+    given = {"type": "string", "description": "Text that follows this grammar (lark):\nstart: WORD"}
+    parameters = {"type": "object", "properties": {"input": given}, "required": ["input"]}
+    function = {"name": "say", "description": "Says a word.", "parameters": parameters}
+    assert sent == {"type": "function", "function": function}
 
 
 @pytest.mark.parametrize("choice", ["required", {"type": "web_search"}])
