@@ -12,7 +12,7 @@ from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"
-EXAMPLES = [json.loads(line) for line in (DATA / "example.jsonl").open()]
+EXAMPLES = [json.loads(line) for line in (DATA / "example.jsonl").read_text(encoding="utf-8").splitlines()]
 OPTIONS = {"databases": "data/databases"}
 ENDLESS = "WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM n)"
 

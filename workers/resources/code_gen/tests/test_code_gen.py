@@ -11,7 +11,10 @@ import gymq
 from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, prompt, reply
 
-EXAMPLES = [json.loads(line) for line in (Path(__file__).parents[1] / "data" / "example.jsonl").open()]
+EXAMPLES = [
+    json.loads(line)
+    for line in (Path(__file__).parents[1] / "data" / "example.jsonl").read_text(encoding="utf-8").splitlines()
+]
 
 SOLUTIONS = [
     "input()\nprint(sum(map(int, input().split())))",

@@ -15,8 +15,8 @@ from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"
-EXAMPLES = [json.loads(line) for line in (DATA / "example.jsonl").open()]
-TASKS = [json.loads(line) for line in (DATA / "problems.jsonl").open()]
+EXAMPLES = [json.loads(line) for line in (DATA / "example.jsonl").read_text(encoding="utf-8").splitlines()]
+TASKS = [json.loads(line) for line in (DATA / "problems.jsonl").read_text(encoding="utf-8").splitlines()]
 OPTIONS = {"dataset": "humaneval", "problems": "data/problems.jsonl"}
 
 

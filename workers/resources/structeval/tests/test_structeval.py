@@ -13,8 +13,8 @@ from gymq.processes import CpuTimeUsedUp
 from gymq.testing import Harness, reply
 
 DATA = Path(__file__).parents[1] / "data"
-EXAMPLES = [json.loads(line) for line in (DATA / "example.jsonl").open()]
-GOLD = [json.loads(line) for line in (DATA / "gold.jsonl").open()]
+EXAMPLES = [json.loads(line) for line in (DATA / "example.jsonl").read_text(encoding="utf-8").splitlines()]
+GOLD = [json.loads(line) for line in (DATA / "gold.jsonl").read_text(encoding="utf-8").splitlines()]
 
 
 async def test_the_examples_can_be_solved():
