@@ -62,8 +62,13 @@ PID, ANSWER, ENDED = b"pid ", b"answer ", b"ended "
 class WorkerFailed(GymqError):
     """A worker whose own code fails while it is made or started; one line."""
 
-    def __init__(self, what: str, error: BaseException) -> None:
-        super().__init__(f"{what}: {type(error).__name__}: {' '.join(str(error).split())}{author_location(error)}")
+    def __init__(self, name: str, what: str, error: BaseException) -> None:
+        said = " ".join(str(error).split())
+        if isinstance(error, GymqError):  # a sentence already, which may begin with the name
+            said = said.removeprefix(f"{name}: ")
+        else:
+            said = f"{type(error).__name__}: {said}{author_location(error)}"
+        super().__init__(f"{name} {what}: {said}")
 
 
 class Surroundings(msgspec.Struct):
@@ -126,12 +131,12 @@ class Host:
             try:
                 await worker.start()
             except (Exception, SystemExit) as error:
-                raise WorkerFailed(f"{instance.name} cannot start", error) from error
+                raise WorkerFailed(instance.name, "cannot start", error) from error
             self._workers.append(worker)
             try:
                 await self._serve(instance, worker, bus, calls, routes, server)
             except WeightsFailed as error:
-                raise WorkerFailed(f"{instance.name} cannot start", error) from error
+                raise WorkerFailed(instance.name, "cannot start", error) from error
         if spec.services:
             self._services = [Intake(bus), Janitor(bus), Profiler(bus)]
             for service in self._services:
@@ -239,7 +244,7 @@ def build(instance: Instance) -> Worker:
     except OptionsError:
         raise
     except Exception as error:
-        raise WorkerFailed(f"{name} cannot be created", error) from error
+        raise WorkerFailed(name, "cannot be created", error) from error
 
 
 async def run(spec: HostSpec, parent: socket.socket) -> int:

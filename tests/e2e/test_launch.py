@@ -299,6 +299,11 @@ WRONG: dict[str, tuple[str, dict[str, Any], str]] = {
         {},
         "env cannot start: OSError: no data ({file}:4)",
     ),
+    "refuses an option at its start": (
+        "async def start(self):\n        raise gymq.OptionsError('env: pass_env: KEY is not set here')",
+        {},
+        "env cannot start: pass_env: KEY is not set here",
+    ),
     "exits at its start": (
         "async def start(self):\n        raise SystemExit(3)",
         {},
