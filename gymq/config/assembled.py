@@ -27,7 +27,7 @@ def instance(kind: str, implementation: str, **options: Any) -> dict[str, Any]:
 def environment(
     name: str, implementation: str, options: Mapping[str, Any] | None = None, *, agent: str | None = None
 ) -> dict[str, Any]:
-    """Return an environment, and the agent that plays it with the policy, if one is named."""
+    """Return an environment and, if `agent` is given, the agent that plays it with the policy."""
     found = {name: instance("resources_servers", implementation, domain="other", **(options or {}))}
     if agent is not None:
         references = {
@@ -49,7 +49,7 @@ def first_set(variables: Sequence[str]) -> str:
 
 
 def policy_values(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values of their own by which configurations name the endpoint of the policy; `options` are the model's."""
+    """Return the top-level `policy_...` values for an endpoint, from the options of its model."""
     names = {"base_url": "openai_base_url", "api_key": "openai_api_key", "model_name": "openai_model"}
     return {f"policy_{name}": options[option] for name, option in names.items() if option in options}
 
@@ -64,10 +64,10 @@ def load_with_policy(
     """Load a configuration, and add a simulated policy where it lacks a policy.
 
     Returns:
-        The configuration, and what was added: empty, or the simulated policy.
+        The configuration, and the added values: none, or the simulated policy.
 
     Raises:
-        ConfigError: it is wrong, with a policy or without.
+        ConfigError: the configuration is invalid, also with the simulated policy.
     """
     try:
         return load(files, overrides, initial=initial, extra_roots=roots), {}

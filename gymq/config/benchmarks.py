@@ -1,4 +1,4 @@
-"""Benchmarks: configurations in folders `benchmarks/NAME`, as NeMo Gym has them, that bring a data set of their own."""
+"""Benchmarks: configurations in folders `benchmarks/NAME`, as in NeMo Gym, each with a data set."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Benchmark(NamedTuple):
     """A configuration of a benchmark.
 
     Attributes:
-        name: name of its folder; for another file than config.yaml, `NAME/FILE` without the ending.
+        name: name of its folder; for a file other than config.yaml, `NAME/FILE` without the extension.
         root: folder that the paths in it are relative to.
     """
 
@@ -28,9 +28,9 @@ class Benchmark(NamedTuple):
 
 
 def benchmarks(search: Iterable[Path] = ()) -> list[Benchmark]:
-    """Return the benchmarks of the current folder, of `search`, of what gymq ships, and of NeMo Gym where installed.
+    """Return the benchmarks of the current folder, of `search`, of gymq, and of an installed NeMo Gym.
 
-    Of two with one name the first counts.
+    Of two with the same name the first is used.
     """
     found: dict[str, Benchmark] = {}
     for root in (Path(), *search, SHIPPED, *_nemo_gym()):
@@ -68,7 +68,7 @@ def _of_root(root: Path) -> Iterator[Benchmark]:
 
 
 def _nemo_gym() -> list[Path]:
-    """Return the folder of an installed NeMo Gym, which has its benchmarks beside its package. It is not imported."""
+    """Return the folder of an installed NeMo Gym with its package and benchmarks, without importing it."""
     try:
         spec = importlib.util.find_spec("nemo_gym")
     except (ImportError, ValueError):

@@ -1,4 +1,4 @@
-"""The `datasets` blocks of agents: rows with a name, how often each is rolled out, and how they are made."""
+"""The `datasets` blocks of agents: named rows, their number of repeats, and their origin."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DatasetBlock(NamedTuple):
 
     Attributes:
         kind: `train`, `validation`, `example` or `benchmark`.
-        file: where its rows are, or will be.
+        file: path of its rows, which may not exist yet.
         roots: folders that its relative paths start from.
     """
 
@@ -39,7 +39,7 @@ class DatasetBlock(NamedTuple):
     roots: tuple[Path, ...]
 
     def rows(self) -> Path:
-        """Return the file of its rows; if it does not exist, where it will be made: below the current folder."""
+        """Return the file of its rows; if it does not exist, its future path below the current folder."""
         return self._find(self.file) or Path(self.file)
 
     def prompt(self) -> Path | None:
@@ -66,7 +66,7 @@ class DatasetBlock(NamedTuple):
         return found
 
     def _find(self, path: str) -> Path | None:
-        """Return the file of a path: that of a NeMo Gym checkout may be that of the shipped worker."""
+        """Return the file of a path; a path in a NeMo Gym checkout may be that of a shipped worker."""
         candidates = [root / path for root in self.roots]
         parts = PurePosixPath(path).parts
         if len(parts) > 2 and parts[0] in KIND_OF and ".." not in parts:
@@ -78,7 +78,7 @@ def dataset_blocks(config: Config, roots: Iterable[Path] = ()) -> list[DatasetBl
     """Return the blocks of all agents, in order.
 
     Args:
-        roots: folders that relative paths start from, beside the current one and that of what gymq ships.
+        roots: folders that relative paths start from, in addition to the current one and that of shipped files.
     """
     folders = tuple(dict.fromkeys((Path(), *roots, SHIPPED)))
     return [

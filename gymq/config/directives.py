@@ -1,10 +1,10 @@
 """Directives: parts of a configuration that are copied or moved from elsewhere in it.
 
-`x: ${copy:a.b}` makes `x` what `a.b` is. `x: {_copy: a.b, ...}` lays the other keys of `x` over it. With
-`inherit_from` in the place of `copy` the source is moved instead; `swap_key` is an older name of it.
-`_delete_key: a, b` removes keys of the mapping it stands in, its own and those that come from a copy at any depth.
+`x: ${copy:a.b}` copies `a.b` to `x`. `x: {_copy: a.b, ...}` also merges the other keys of `x` over the copy. With
+`inherit_from` instead of `copy` the source is moved; `swap_key` is an older name of it. `_delete_key: a, b` removes
+keys of the mapping that contains it, its own and copied ones at any depth.
 
-Every source is taken as it was merged, before anything is moved or deleted, with its own directives carried out.
+Sources are read from the merged configuration, before anything is moved or deleted; directives in them are applied.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gymq.config.errors import ConfigError, Keys, did_you_mean, dotted
+from gymq.config.errors import ConfigError, Keys, did_you_mean, dotted, first_line
 from gymq.config.sources import Source, place
 
 MISSING = "???"
@@ -24,7 +24,7 @@ _ABSENT = object()
 
 
 def carry_out(tree: dict[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
-    """Return the tree with all directives carried out.
+    """Return the tree with all directives applied.
 
     Args:
         tree: the merged configuration, interpolations unresolved.
@@ -54,10 +54,10 @@ class _Expansion:
         self._open: list[Keys] = []
 
     def expand(self, value: Any, at: Keys, *, is_merged: bool = False) -> Any:
-        """Return a copy of the value that stands at a path, with the directives in it carried out.
+        """Return a copy of the value at a path, with its directives applied.
 
         Args:
-            is_merged: the copy will be laid over something; what `_delete_key` names is deleted from both, then.
+            is_merged: whether the copy will be merged over another value; `_delete_key` then applies to both.
         """
         if isinstance(value, list):
             return [self.expand(item, (*at, index)) for index, item in enumerate(value)]
@@ -88,7 +88,7 @@ class _Expansion:
         return merged
 
     def _delete(self, value: Any, at: Keys) -> None:
-        """Delete what the mapping that was laid over others named, at every depth."""
+        """Delete the keys that `_delete_key` named in a merged mapping, at every depth."""
         if not isinstance(value, dict):
             return
         for name, must_exist in value.pop(_DELETE, {}).items():
@@ -98,7 +98,7 @@ class _Expansion:
             self._delete(entry, (*at, key))
 
     def _take(self, source: Any, move: bool, at: Keys) -> Any:
-        """Return what a directive at a path names."""
+        """Return the source of a directive at a path."""
         found, keys = self._look_up(self._resolved(source, at).strip().split("."), at)
         if found == MISSING:
             return MISSING
@@ -115,7 +115,7 @@ class _Expansion:
         return expanded
 
     def _look_up(self, names: list[str], at: Keys) -> tuple[Any, Keys]:
-        """Find a value and its path, looking into what the mappings on the way take from elsewhere."""
+        """Find a value and its path; directives of the mappings on the way are applied."""
         node: Any = self.tree
         passed: Keys = ()
         for name in names:
@@ -138,7 +138,7 @@ class _Expansion:
         try:
             merged = OmegaConf.to_container(OmegaConf.merge(OmegaConf.create(taken), OmegaConf.create(own)))
         except (TypeError, OmegaConfBaseException) as error:
-            raise self._error(at, str(error).splitlines()[0]) from None
+            raise self._error(at, first_line(error)) from None
         assert isinstance(merged, dict)
         return merged
 
@@ -158,7 +158,7 @@ class _Expansion:
         try:
             return str(OmegaConf.create({**self.tree, _COPY: value})[_COPY])
         except OmegaConfBaseException as error:
-            raise self._error(at, f"cannot resolve {value}: {str(error).splitlines()[0]}") from None
+            raise self._error(at, f"cannot resolve {value}: {first_line(error)}") from None
 
     def _error(self, at: Keys, problem: str) -> ConfigError:
         return ConfigError(f"{dotted(at)}: {problem}{place(self.sources, at)}")

@@ -1,4 +1,4 @@
-"""The one exception of the configuration, and how its messages name things."""
+"""The exception of the configuration, and helpers for its messages."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -6,8 +6,7 @@ from difflib import get_close_matches
 from gymq.errors import GymqError
 
 Keys = tuple[str | int, ...]
-"""Keys and list indices from the root of a configuration to one of its values. YAML also has other keys; they are rare
-and only written out."""
+"""Keys and list indices from the root of a configuration to a value. Other keys of YAML occur in messages only."""
 
 
 class ConfigError(GymqError):
@@ -22,13 +21,18 @@ class UnknownInstances(ConfigError):
     """
 
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        """Join what is wrong, given with the name that is unknown, to one message."""
+        """Join problems, each given with the unknown name, to one message."""
         super().__init__("; ".join(problem for _, problem in problems))
         self.names = frozenset(name for name, _ in problems)
 
 
+def first_line(error: Exception) -> str:
+    """Return the first line of an error of OmegaConf or YAML, whose further lines repeat key and type."""
+    return str(error).splitlines()[0]
+
+
 def dotted(path: Keys) -> str:
-    """Write a path the way people write it: `agent.tools[0].name`."""
+    """Return a path as text: `agent.tools[0].name`."""
     text = ""
     for key in path:
         if isinstance(key, int):
@@ -45,5 +49,5 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def choices(name: str, known: Sequence[str]) -> str:
-    """Return what `did_you_mean` returns, or else all the known names."""
+    """Return the suggestion of `did_you_mean`, else all known names."""
     return did_you_mean(name, known) or f"; there are: {', '.join(known) or 'none'}"

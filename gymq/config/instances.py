@@ -1,4 +1,4 @@
-"""Instances: which top-level mappings describe a worker, and whether they are complete."""
+"""Finding and checking the instances among the top-level mappings of a configuration."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -49,7 +49,7 @@ def _has_entrypoint(implementations: Any) -> bool:
 
 
 def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tuple[Keys, str]]:
-    """Yield what is wrong with a mapping that has an entrypoint: where and what."""
+    """Yield the problems of a mapping that has an entrypoint, each with its path."""
     if not isinstance(name, str):
         yield (str(name),), "an instance needs a name that is text, not a number"
     elif name in RUN_KEYS:
@@ -64,8 +64,8 @@ def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tu
         return
     ((implementation, options),) = block[server_type].items()
     keys = (name, server_type, str(implementation))
-    for member, problem in problems(Implementation, options):
-        yield (*keys, *member), problem
+    for field, problem in problems(Implementation, options):
+        yield (*keys, *field), problem
     if server_type == "resources_servers" and isinstance(options, dict) and options.get("domain") is None:
         yield (*keys, "domain"), "missing; a resources server needs one"
 
@@ -74,7 +74,7 @@ def check_references(instances: Sequence[Instance], sources: Sequence[Source] = 
     """Check that each option `{type: ..., name: ...}` names a configured instance of that type.
 
     Raises:
-        UnknownInstances: some do not.
+        UnknownInstances: an option names an unknown instance.
     """
     problems: list[tuple[str, str]] = []
     configured = {(instance.server_type, instance.name) for instance in instances}

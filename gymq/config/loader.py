@@ -14,7 +14,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 
 from gymq.config import overrides as command_line
 from gymq.config.directives import MISSING, carry_out
-from gymq.config.errors import ConfigError, Keys, choices, did_you_mean, dotted
+from gymq.config.errors import ConfigError, Keys, choices, did_you_mean, dotted, first_line
 from gymq.config.instances import check_references, find_instances
 from gymq.config.overrides import Override
 from gymq.config.schema import RUN_KEYS
@@ -43,7 +43,7 @@ class Config:
     Attributes:
         tree: all of it as plain dicts, lists and scalars, nothing left to resolve.
         instances: the workers it describes, in order of appearance.
-        sources: its layers from low to high precedence, each override one of its own, to name lines in messages.
+        sources: its layers from low to high precedence, one for each override, to name lines in messages.
     """
 
     tree: dict[str, Any]
@@ -64,7 +64,7 @@ class Config:
         """Return the instance of a name.
 
         Raises:
-            ConfigError: if there is none.
+            ConfigError: it does not exist.
         """
         for instance in self.instances:
             if instance.name == name:
@@ -97,7 +97,7 @@ def load(
         extra_roots: directories to look in before `root`.
 
     Raises:
-        ConfigError: one line that says what is wrong and where.
+        ConfigError: the configuration is invalid; one line with the place.
     """
     base = (Path(root) if root is not None else Path.cwd()).absolute()
     roots = [*(Path(extra).absolute() for extra in extra_roots), base, SHIPPED]
@@ -121,7 +121,7 @@ def load(
     raw = cast(dict[str, Any], OmegaConf.to_container(merged))
     sources = [*files, *upper, Source(given.name, command_line.overlay(arguments))]
     expanded = carry_out(raw, sources)
-    # Making OmegaConf nodes of a large tree again takes long, and most configurations have no directives.
+    # Most configurations have no directives, and creating the OmegaConf nodes of a large tree takes long.
     tree = resolve(merged if expanded == raw else OmegaConf.create(expanded), sources)
     instances = _checked_instances(tree, sources)
     _fill_in(tree, instances, base)
@@ -144,12 +144,12 @@ def _read_initial(initial: Mapping[str, Any] | None) -> list[Source]:
     try:
         config = OmegaConf.create(initial if isinstance(initial, DictConfig) else dict(initial))
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{INITIAL}: {error.full_key}: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"{INITIAL}: {error.full_key}: {first_line(error)}") from None
     return [Source(INITIAL, config)]
 
 
 def _fill_in(tree: dict[str, Any], instances: Sequence[Instance], base: Path) -> None:
-    """Make directories absolute, because workers run elsewhere, and hand run-wide agent options to the agents."""
+    """Make directories absolute, because workers run in other folders, and pass run-wide options to the agents."""
     for key in ("results_dir", "cache_dir"):
         if tree.get(key) is not None:
             if not isinstance(tree[key], str) or not tree[key]:
@@ -201,7 +201,7 @@ def resolve(config: DictConfig, sources: Sequence[Source]) -> dict[str, Any]:
             f"{dotted(keys)}: cannot be resolved: {_reason(problem, tree)}{place(sources, keys)}"
             for keys, problem in _unresolvable(config, ())
         ]
-        raise ConfigError("; ".join(problems) or str(error).splitlines()[0]) from None
+        raise ConfigError("; ".join(problems) or first_line(error)) from None
 
 
 def _unset(value: Any, keys: Keys) -> Iterator[Keys]:
@@ -225,6 +225,6 @@ def _unresolvable(config: DictConfig | ListConfig, keys: Keys) -> Iterator[tuple
 
 
 def _reason(error: InterpolationResolutionError, tree: dict[str, Any]) -> str:
-    reason = str(error).splitlines()[0]
+    reason = first_line(error)
     unknown = re.fullmatch(r"Interpolation key '(.+)' not found", reason)
     return f"there is no {unknown[1]}{did_you_mean(unknown[1], map(str, tree))}" if unknown else reason

@@ -1,4 +1,4 @@
-"""Secrets: hiding them in output, and leaving them out of comparisons."""
+"""Hiding secrets in output, and excluding them from comparisons."""
 
 import hashlib
 import math
@@ -27,10 +27,10 @@ def masked(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def record_instances(instances: Iterable[Instance]) -> dict[str, RecordedInstance]:
-    """Return the workers of a configuration by name, as they are kept with a run and compared with later ones.
+    """Return the workers of a configuration by name, to be stored with a run and compared on resume.
 
-    Hidden is what `masked` hides, but for flags and for limits counted in tokens. A text that is hidden only because a
-    word such as key is in its name gets a short digest, so that a change of it is seen; a secret gets none.
+    The same values are hidden as by `masked`, except flags and limits counted in tokens. A text that is hidden only
+    because of a word such as key in its name gets a short digest, so that changes are noticed; a secret gets none.
     """
     return {
         found.name: RecordedInstance(
@@ -50,7 +50,7 @@ def record_options(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _source_digest(implementation: str) -> str:
-    """Return a digest of the file that an implementation is; nothing if it is a name, or cannot be read."""
+    """Return a digest of the implementation's file; empty if it is a name, or cannot be read."""
     file = Path(implementation.partition(":")[0])
     try:
         return hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" else ""
@@ -78,7 +78,7 @@ def _replaced(key: Any, value: Any, replace: Callable[[str, Any], Any], covers: 
     """Copy a value, replacing each scalar; values below a key that `covers` keep the name of that key."""
     if isinstance(value, dict):
         above = key if covers(str(key)) else None
-        return {str(member): _replaced(above or member, item, replace, covers) for member, item in value.items()}
+        return {str(name): _replaced(above or name, item, replace, covers) for name, item in value.items()}
     if isinstance(value, list):
         return [_replaced(key, item, replace, covers) for item in value]
     return replace(str(key), value)

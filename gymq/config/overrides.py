@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, cast
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.errors import ConfigError, did_you_mean, first_line
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
 from gymq.protocol.instances import KIND_OF
@@ -32,7 +32,7 @@ class Override:
         keys: the path of the key.
         value: new value of the key; for `~key=v` the value it must have to be deleted.
         has_value: false for a bare `~key`.
-        option: the option of a command that stands for it, such as `--model-url`; messages name that instead.
+        option: the command's option that it comes from, such as `--model-url`, for messages.
     """
 
     text: str
@@ -52,7 +52,7 @@ class Override:
 
 
 class _Place(NamedTuple):
-    """How far the keys of an override exist: the actual keys, and the names to choose from where they end."""
+    """The existing part of the keys of an override, and the names that exist at its end."""
 
     path: tuple[Any, ...]
     names: list[str]
@@ -60,7 +60,7 @@ class _Place(NamedTuple):
 
 
 def from_option(option: str, argument: str) -> Override:
-    """Parse an override that an option of a command stands for.
+    """Parse the override for an option of a command.
 
     Args:
         option: its name in messages, without a value that may be secret.
@@ -72,7 +72,7 @@ def from_option(option: str, argument: str) -> Override:
 
 
 def parse(arguments: Iterable[str | Override]) -> list[Override]:
-    """Parse overrides; those that are parsed already stay as they are.
+    """Parse overrides that are not parsed yet.
 
     Raises:
         ConfigError: one is malformed, or `+key` gives a second value to a key.
@@ -124,10 +124,10 @@ def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[st
         known: top-level keys that `key=v` may give a value although nothing did before.
 
     Returns:
-        The overrides with the whole paths of what they changed.
+        The overrides with the full paths of the changed keys.
 
     Raises:
-        ConfigError: if a key to change or delete does not exist, or a value does not fit on what it is laid over.
+        ConfigError: a key to change or delete does not exist, or a value cannot be merged.
     """
     waiting: list[tuple[Override, DictConfig]] = []  # merged together, because each merge walks the whole tree
     applied: list[Override] = []
@@ -155,7 +155,7 @@ def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[st
 
 
 def _of_implementation(config: DictConfig, override: Override) -> Override:
-    """Return an override of `INSTANCE.option` with its whole path, and any other as it is.
+    """Return an override of `INSTANCE.option` with its full path; others stay unchanged.
 
     An option has a default in the worker's code, so `key=v` sets it too where the files do not.
     """
@@ -180,7 +180,7 @@ def _of_implementation(config: DictConfig, override: Override) -> Override:
 
 
 def overlay(overrides: Iterable[Override]) -> DictConfig:
-    """Return what the overrides say on their own; a deleted key is null."""
+    """Return the values of the overrides alone; a deleted key is null."""
     config = OmegaConf.create()
     _merge(config, [(override, _nested(override, override.keys)) for override in overrides])
     return config
@@ -228,15 +228,15 @@ def _nested(override: Override, path: tuple[Any, ...]) -> DictConfig:
     try:
         return cast(DictConfig, OmegaConf.create(value))
     except OmegaConfBaseException as error:
-        raise override.error(str(error).splitlines()[0]) from None
+        raise override.error(first_line(error)) from None
 
 
 def _merge(config: DictConfig, layers: Sequence[tuple[Override, DictConfig]]) -> None:
     try:
         config.merge_with(*(layer for _, layer in layers))
     except (OmegaConfBaseException, TypeError):
-        for override, layer in layers:  # again one by one, to find out which of them it was
+        for override, layer in layers:  # one by one, to find the invalid one
             try:
                 config.merge_with(layer)
             except (OmegaConfBaseException, TypeError) as error:
-                raise override.error(str(error).splitlines()[0]) from None
+                raise override.error(first_line(error)) from None

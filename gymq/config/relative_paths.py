@@ -13,12 +13,12 @@ _REMOTE_OPTION = "artifact_fpath"  # in a repository of data sets, not on this m
 
 
 def resolve_relative_paths(tree: dict[Any, Any], folder: Path) -> dict[str, str]:
-    """Rewrite, in place, relative paths of a file's content that exist beside the file.
+    """Rewrite, in place, relative paths in a file's content that exist in the folder of the file.
 
     They are the files of workers and the options `*_fpath`, `prepare_script`, `prompt_config` and, a list, `files`.
 
     The new paths are valid from the current folder, where workers are started, and relative if they are below it.
-    A path that names the same file from there, or none beside the configuration, stays as it is.
+    A path that names the same file from there, or does not exist in that folder, stays unchanged.
 
     Args:
         tree: the content of a configuration file, unresolved.
@@ -59,7 +59,7 @@ def _rewrite_options(value: Any, folder: Path) -> None:
 
 
 def _from_current_folder(text: str, folder: Path) -> str:
-    """Return a path as it is named from the current folder."""
+    """Return a path relative to the current folder."""
     path = Path(text)
     target = folder / path
     try:

@@ -1,4 +1,4 @@
-"""Sampling parameters for all rows of a run: fields of `responses_create_params` that are given with a command."""
+"""Sampling parameters for all rows of a run: fields of `responses_create_params` from the command line."""
 
 from collections.abc import Mapping, Sequence
 from math import isfinite
@@ -23,7 +23,7 @@ def sampling_overrides(overrides: Sequence[str]) -> tuple[dict[str, Any], list[s
         overrides: arguments of the command line, in order.
 
     Returns:
-        The parameters with values of their types, not checked yet, and the other overrides as they were.
+        The parameters with typed but unchecked values, and the other overrides unchanged.
 
     Raises:
         ConfigError: if one of them cannot be read.
@@ -43,7 +43,7 @@ def check_sampling(values: Mapping[str, Any]) -> dict[str, Any]:
     """Check sampling parameters and return them under the names of the Responses API.
 
     Args:
-        values: parameters of a Responses request; `max_tokens` stands for `max_output_tokens`.
+        values: parameters of a Responses request; `max_tokens` is an alias of `max_output_tokens`.
 
     Raises:
         ConfigError: naming the first parameter that is unknown or has a value that does not fit.

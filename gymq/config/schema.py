@@ -1,4 +1,4 @@
-"""The part of the configuration format about instances and addresses that is the same for all workers."""
+"""The part of the configuration format that is the same for all workers: instances and addresses."""
 
 from typing import Annotated, Any, Literal
 
@@ -119,7 +119,7 @@ class Implementation(BaseModel):
     port: int | None = Field(default=None, ge=0, le=65535)
     num_workers: int | None = Field(default=None, ge=1)
     datasets: list[Annotated[_Dataset | _Benchmark, Field(discriminator="type")]] | None = None
-    # What catalogues show; nothing here depends on it.
+    # For catalogues only.
     description: Any = None
     value: Any = None
     verified: Any = None
@@ -127,13 +127,13 @@ class Implementation(BaseModel):
 
 
 class HeadServer(BaseModel):
-    """The process that answers for all the others."""
+    """The head server, which lists all instances."""
 
     port: Port | None = DEFAULT_HEAD_PORT
 
 
 class Addressing(BaseModel):
-    """The top-level keys that say where instances listen; null is the default."""
+    """The top-level keys for the addresses of instances; null is the default."""
 
     default_host: str | None = None
     use_absolute_ip: bool | None = None
@@ -147,7 +147,7 @@ def problems(model: type[BaseModel], value: dict[str, Any]) -> list[tuple[Keys, 
     """Validate a mapping.
 
     Returns:
-        The path of each invalid key below the mapping, and what is wrong with it.
+        The path of each invalid key below the mapping, and the problem.
     """
     try:
         model.model_validate(value)

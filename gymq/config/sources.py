@@ -13,7 +13,7 @@ import yaml
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gymq.config.errors import ConfigError, Keys, dotted
+from gymq.config.errors import ConfigError, Keys, dotted, first_line
 from gymq.config.relative_paths import resolve_relative_paths
 from gymq.protocol.instances import KIND_OF
 from gymq.workers import SHIPPED
@@ -78,7 +78,7 @@ _logger = logging.getLogger("gymq.config")
 
 
 def place(sources: Sequence[Source], keys: Keys) -> str:
-    """Return ` (file:line)` for messages: where a value, or the nearest mapping around it, was last given.
+    """Return ` (file:line)` for messages: the last source of a value, or of the nearest mapping around it.
 
     Args:
         sources: the layers from low to high precedence.
@@ -89,14 +89,14 @@ def place(sources: Sequence[Source], keys: Keys) -> str:
 
 
 def origin(sources: Sequence[Source], keys: Keys) -> str | None:
-    """Return `file:line`, or the name of a source without lines, where a value or what is around it was last given.
+    """Return `file:line`, or the name of a source without lines: the last source of a value or of a mapping around it.
 
     Args:
         sources: the layers from low to high precedence.
         keys: the path of the value.
 
     Returns:
-        None if no source has anything on the way to the value.
+        None if no source has any key of the path.
     """
     for length in range(len(keys), 0, -1):
         for source in reversed(sources):
@@ -124,15 +124,15 @@ def read(path: Path, name: str) -> Source:
         raise ConfigError(f"{name}: not valid YAML{_yaml_problem(error)}") from None
     except OmegaConfBaseException as error:
         key = f"{error.full_key}: " if error.full_key else ""
-        raise ConfigError(f"{name}: {key}{str(error).splitlines()[0]}") from None
+        raise ConfigError(f"{name}: {key}{first_line(error)}") from None
     except RecursionError:
         raise ConfigError(f"{name}: nested too deeply") from None
     except (ValueError, LookupError, AttributeError) as error:  # from what the YAML library makes of `!!int abc`
         raise ConfigError(f"{name}: a value does not fit its YAML tag (!!): {error}") from None
-    except OSError:  # OmegaConf's word for a document that is a number or a date
+    except OSError:  # OmegaConf raises this for a document that is a number or a date
         config = OmegaConf.create([])
     source = Source(name, cast(DictConfig, config), text)
-    # OmegaConf reads a plain text as a mapping with that text as its only key.
+    # OmegaConf reads plain text as a mapping with the text as its only key.
     if not isinstance(config, DictConfig) or (len(config) == 1 and not isinstance(source.content, yaml.MappingNode)):
         raise ConfigError(f"{name}: must contain a mapping (`key: value` lines)")
     folder = path.absolute().parent
@@ -147,13 +147,13 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
     where = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
     start = getattr(error, "context_mark", None)
     context = f" {getattr(error, 'context', '')} that starts at line {start.line + 1}" if start else ""
-    return f"{where}: {getattr(error, 'problem', None) or str(error).splitlines()[0]}{context}"
+    return f"{where}: {getattr(error, 'problem', None) or first_line(error)}{context}"
 
 
 def find(entry: str, roots: Sequence[Path]) -> Path:
     """Return the file that an entry of `config_paths` names: the first that exists under one of the roots.
 
-    If there is none and the entry is the name of a file in a checkout of NeMo Gym, such as
+    If it does not exist, and the entry names a file in a checkout of NeMo Gym, such as
     `resources_servers/mcqa/configs/mcqa.yaml`, it is the configuration of the shipped worker of that name.
 
     Raises:
@@ -193,7 +193,7 @@ def listed_files(config: DictConfig, where: str) -> list[str]:
         if OmegaConf.is_config(value):
             value = OmegaConf.to_container(value, resolve=True)
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{CONFIG_PATHS}: {str(error).splitlines()[0]}{where}") from None
+        raise ConfigError(f"{CONFIG_PATHS}: {first_line(error)}{where}") from None
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
@@ -212,11 +212,11 @@ def merge(sources: Sequence[Source]) -> DictConfig:
     except TypeError as error:
         raise ConfigError(_clash(sources) or str(error)) from None
     except OmegaConfBaseException as error:
-        raise ConfigError(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+        raise ConfigError(f"{error.full_key}: {first_line(error)}") from None
 
 
 def _clash(sources: Sequence[Source]) -> str:
-    """Say which key is a mapping in one source and a list in a later one, or the other way round."""
+    """Return a message about a key that is a mapping in one source and a list in a later one, or vice versa."""
     seen: dict[Keys, type] = {}
     for source in sources:
         pending: list[tuple[Keys, Any]] = [((), OmegaConf.to_container(source.config, resolve=False))]
@@ -240,9 +240,8 @@ def read_tree(entries: Iterable[str], roots: Sequence[Path], overlay: Source) ->
 
     Args:
         entries: the files to start from.
-        roots: directories that relative names are looked for in, in this order; what a file includes is at last
-            looked for beside it.
-        overlay: what env.yaml, the program and the command line say besides `config_paths`, for interpolations in
+        roots: directories of relative names, in order; for the includes of a file, its own folder comes last.
+        overlay: values of env.yaml, the program and the command line except `config_paths`, for interpolations in
             lists of includes.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Top-level keys that nothing reads: mistakes of the pen, and settings of NeMo Gym that have no meaning here."""
+"""Unused top-level keys: typing errors, and settings of NeMo Gym that have no meaning here."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -21,10 +21,10 @@ from gymq.responses.params import KNOWN
 CONCURRENCY = "num_samples_in_parallel"
 
 OWN_KEYS = frozenset({"bridge", PARAMS, CONCURRENCY}) | SETTINGS
-"""Keys that are in effect beside those that configure the run."""
+"""Further keys that are in effect, in addition to `RUN_KEYS`."""
 
 USUAL_VALUES = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
-"""Values that the configurations of models refer to; they may be given without one that does."""
+"""Values that configurations of models refer to; they may be unused."""
 
 OPTIONS_INSTEAD = {
     "agent_name": "--agent",
@@ -35,7 +35,7 @@ OPTIONS_INSTEAD = {
     "output_jsonl_fpath": "--output",
     "prompt_config": "--prompt-config",
 }
-"""Settings of NeMo Gym's collection, and the options of `gymq collect` that take their place."""
+"""Settings of NeMo Gym's collection, and the options of `gymq collect` that replace them."""
 
 WITHOUT_MEANING = frozenset(
     {
@@ -68,7 +68,7 @@ WITHOUT_MEANING = frozenset(
         "wandb_project",
     }
 )
-"""Settings of NeMo Gym's servers that nothing here corresponds to."""
+"""Settings of NeMo Gym's servers without a counterpart here."""
 
 _DIRECTIVES = frozenset({"_copy", "_inherit_from", "_swap_key"})
 _BETWEEN_NAMES = re.compile(r"[\s${}:,.\[\]]+")
@@ -84,7 +84,7 @@ def check_keys(config: Config) -> list[str]:
         One sentence for each setting that has no meaning here.
 
     Raises:
-        ConfigError: if something has an unknown key, naming each, where it was given and what was probably meant.
+        ConfigError: keys are unknown; it names each, its place and a similar known key.
     """
     warnings: list[str] = []
     problems: list[str] = []
@@ -98,7 +98,7 @@ def check_keys(config: Config) -> list[str]:
         if name in RUN_KEYS or name in OWN_KEYS or name in USUAL_VALUES or str(name) in referred:
             continue
         if value is None:
-            continue  # what a source had there is erased
+            continue  # null removes the value of another source
         places = [found for source in config.sources if (found := source.place_of((name,)))]
         where = places[-1] if places else "configuration"
         is_override = all(found.startswith(OVERRIDE) for found in places)
@@ -126,7 +126,7 @@ def check_keys(config: Config) -> list[str]:
 
 
 def _other_hint(name: str) -> str:
-    """Return what to do about a key that resembles no other: it may be meant as an option or a sampling parameter."""
+    """Return a hint for a key that resembles no other: an option, or a sampling parameter."""
     if instead := get_close_matches(name, sorted(OPTIONS_INSTEAD), n=1):
         return f"; did you mean {OPTIONS_INSTEAD[instead[0]]}, an option of `gymq collect`?"
     close = get_close_matches(name, sorted(KNOWN), n=1)
@@ -134,7 +134,7 @@ def _other_hint(name: str) -> str:
 
 
 def _unknown_kinds(config: Config, name: str, block: dict[str, Any]) -> Iterator[str]:
-    """Yield a message for each key beside the server type of an instance."""
+    """Yield a message for each key of an instance other than its kind."""
     for key in block:
         if key not in KIND_OF:
             where = origin(config.sources, (name, key))
@@ -151,7 +151,7 @@ def _unknown_in_head_server(config: Config) -> Iterator[str]:
 
 
 def _referred(sources: Sequence[Source]) -> set[str]:
-    """Return each word of all interpolations and directives; the names that something refers to are among them."""
+    """Return the words of all interpolations and directives, which include all referenced names."""
     words: set[str] = set()
     pending: list[Any] = [OmegaConf.to_container(source.config, resolve=False) for source in sources]
     while pending:

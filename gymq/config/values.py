@@ -1,7 +1,7 @@
 """Values on the command line: `3`, `true`, `null`, `[a, b]`, `{a: 1}`, `'quoted, text'`, `${other.key}`.
 
-The grammar is the one of Hydra overrides without sweeps and function calls. It differs from YAML on purpose: `{a:1}`
-needs no blank, `yes` and `010` are text, `1e-4` is a number. Hydra's own parser cannot be installed beside the rest:
+The grammar is that of Hydra overrides without sweeps and function calls. It differs from YAML on purpose: `{a:1}` needs
+no blank, `yes` and `010` are text, `1e-4` is a number. Hydra's own parser cannot be installed beside the rest:
 hydra-core 1.3 needs antlr4-python3-runtime 4.9 and omegaconf before 2.4, math-verify is pinned to the runtime 4.13.
 """
 
@@ -46,7 +46,7 @@ def parse_value(text: str) -> Any:
 
 
 def _typed(text: str) -> Any:
-    """Give unquoted text the type it looks like."""
+    """Convert unquoted text to the type that it looks like."""
     if text.lower() in _CONSTANTS:
         return _CONSTANTS[text.lower()]
     if _INT.fullmatch(text):

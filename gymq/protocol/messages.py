@@ -143,7 +143,7 @@ class VerifiedRollout(_Outcome, tag="rollout.v1", kw_only=True):
 
     response: dict[str, Any]  # Responses object of all turns
     reward: Finite
-    verdict: dict[str, Any] = {}  # further members of the verifier's answer
+    verdict: dict[str, Any] = {}  # further fields of the verifier's answer
 
 
 class Failure(_Outcome, tag="failure.v1", kw_only=True):

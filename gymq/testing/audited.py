@@ -1,4 +1,4 @@
-"""One environment under audit: its worker, its gold replies, and a record of what it does."""
+"""An environment under audit: its worker, its gold replies, and a record of its verdicts."""
 
 from __future__ import annotations
 
@@ -22,21 +22,20 @@ from gymq.testing.harness import Harness, HarnessSession
 from gymq.testing.report import AuditError
 from gymq.testing.scripts import ScriptedJudge
 
-# What the audit sets each option to whose name says that it is a secret.
 PLANTED_SECRET = "planted-by-the-audit-7d1f3c"
-
+"""Value of each option whose name marks it as a secret."""
 
 UNDECIDED = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
-# Failures that are a proper answer to a reply or a row without sense.
+# Failures that are proper answers to a meaningless reply or row.
 REFUSALS = UNDECIDED | {FailureClass.INVALID_TASK}
 
-TRIES = 3  # for a verdict; the verifier may not have been given the time
-OUTCOME_S = 120.0  # for what is done in one session
-CHECK_S = 100.0  # for the replies of one check; an environment that starts programs for each session answers fewer
+TRIES = 3  # for a verdict; the machine may be too busy for the verifier
+OUTCOME_S = 120.0  # for one session
+CHECK_S = 100.0  # for the replies of one check; slow environments answer only some of them
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """A reward, or the reason why there is none."""
+    """A reward, or the reason for a missing one."""
 
     reward: float | None = None
     failure: FailureClass | None = None
@@ -51,8 +50,8 @@ class AuditedEnvironment:
 
     Attributes:
         leaks: places where a planted secret was read.
-        verdicts: how many rewards it gave.
-        slowest_s: the longest time that `timed` replies took, in seconds.
+        verdicts: number of rewards.
+        slowest_s: longest time of a `timed` reply, in seconds.
     """
 
     def __init__(
@@ -75,20 +74,20 @@ class AuditedEnvironment:
 
     @property
     def limit_s(self) -> float | None:
-        """Seconds that one verdict may take; None: only the rollout's own time limits it."""
+        """Limit on one verdict, in seconds; None: only the time limit of the rollout."""
         verify = type(self.author).verify
         is_in_process = verify is Resources.verify or not inspect.iscoroutinefunction(verify)
         return self.author.verify_timeout_s if is_in_process else None
 
     @property
     def has_tools(self) -> bool:
-        """Whether calls are run by the worker. A verifier of calls has no tools: those of its rows are never run."""
+        """Whether the worker runs tool calls. A verifier of calls has no tools, and calls of its rows are never run."""
         return bool(self.author.tools) or type(self.author).call_tool is not Resources.call_tool
 
     async def __aenter__(self) -> AuditedEnvironment:
         try:
             await self._harness.__aenter__()
-        except Exception as error:  # the worker's own start, which may raise anything
+        except Exception as error:  # the author's `start` may raise anything
             said = str(error) if isinstance(error, RolloutError) else f"{type(error).__name__}: {error}"
             raise AuditError(f"{self.name}: it cannot be started: {said}") from error
         return self
@@ -112,16 +111,14 @@ class AuditedEnvironment:
     async def outcome(
         self, row: dict[str, Any], reply: dict[str, Any] | list[Action], where: str, *, timed: bool = False
     ) -> Outcome:
-        """Return the outcome of a reply in a session of its own.
-
-        What the verifier gives no verdict for is verified again, as in a cluster.
+        """Return the outcome of a reply in a new session. A failed verification is retried, as in a cluster.
 
         Args:
-            where: which reply it is, for what is reported.
-            timed: it runs alone, so that its time means something.
+            where: name of the reply in reports.
+            timed: whether to record the time; the reply runs alone.
 
         Raises:
-            AuditError: a judge was asked what its script does not know.
+            AuditError: no rule of the scripted judge fits a request.
         """
         for number in range(1, TRIES + 1):
             started = time.monotonic()
@@ -142,7 +139,7 @@ class AuditedEnvironment:
         return found
 
     async def play(self, actions: list[Action], session: HarnessSession, where: str) -> dict[str, Any]:
-        """Return the response of a policy that does these things.
+        """Return the response of a policy that takes these actions.
 
         Raises:
             RolloutError: a call has no result.
@@ -157,7 +154,7 @@ class AuditedEnvironment:
         """Return the outcome of a response in a session.
 
         Raises:
-            AuditError: a judge was asked what its script does not know.
+            AuditError: no rule of the scripted judge fits a request.
         """
         try:
             verdict = await session.verify(row, response)
@@ -168,7 +165,7 @@ class AuditedEnvironment:
         return Outcome(verdict.reward)
 
     async def call(self, session: HarnessSession, name: str, arguments: Any, where: str) -> ToolResult | RolloutError:
-        """Call a tool and return its result, or why there is none."""
+        """Call a tool and return its result or its error."""
         try:
             result = await session.call(name, arguments)
         except RolloutError as error:
@@ -178,13 +175,13 @@ class AuditedEnvironment:
         return result
 
     def look_for_secrets(self, text: str, where: str) -> None:
-        """Note it if the text holds a planted secret."""
+        """Record a leak if the text contains a planted secret."""
         if self.has_secrets and PLANTED_SECRET in text and len(self.leaks) < 20:
             self.leaks.append(f"{where}: it holds the value of an option that is a secret")
 
     @contextmanager
     def reading_logs(self) -> Iterator[None]:
-        """Look for secrets in everything that is logged, as it would be written."""
+        """Look for secrets in all log messages of the block, as they would be written."""
         handler = _Reader(self)
         root = logging.getLogger()
         root.addHandler(handler)

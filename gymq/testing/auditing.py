@@ -1,4 +1,4 @@
-"""Auditing an environment: what a right reply earns, what fools it, and what holds it up."""
+"""Auditing an environment: with correct, worthless and expensive replies."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ async def audit(
 ) -> AuditReport:
     """Audit an environment in this process.
 
-    Beside the worker, `data/gold.jsonl` holds the right replies (see `gymq.testing.gold`), and `tests/mocks.py` may
-    have an async context manager `mocked(worker)` that stands for what the worker asks elsewhere.
+    In the folder of the worker, `data/gold.jsonl` contains the correct replies (see `gymq.testing.gold`), and
+    `tests/mocks.py` may define an async context manager `mocked(worker)` that mocks external services.
 
     Args:
         environment: name, folder, file or configuration of a resources worker, or `module:Class`.
         only: names of checks and replies; by default all of `gymq.testing.report.CHECKS`.
-        config: the configuration to take the worker's options from; by default the config.yaml beside it.
+        config: the configuration with the worker's options; by default the config.yaml in its folder.
         options: options to use instead.
-        on_check: is given each outcome as soon as it is known.
+        on_check: called with the outcome of each check.
 
     Raises:
-        AuditError: the environment cannot be audited, or something cannot be decided.
+        AuditError: the environment cannot be audited, or a check is undecided.
         WorkerNotFound, OptionsError, ConfigError, JsonlError
     """
     chosen = check_names(only)
@@ -64,7 +64,7 @@ async def audit(
     async with _mocked(source, harness.author), audited:
         checks = Checks(audited, chosen)
         with audited.reading_logs():
-            # The last two sum up what all the others have seen.
+            # The last two summarise all the others.
             for name in (name for name in CHECKS if name in chosen):
                 check = await checks.run(name)
                 report.checks.append(check)
@@ -92,7 +92,7 @@ def _options_of(source: WorkerSource, config: Config | None) -> dict[str, Any]:
             return {}
         config = load([str(source.config), str(_POLICY)], env_yaml=None)
     of_kind = [found for found in config.instances if found.kind == source.kind]
-    # The configuration of a copy names the worker that it is a copy of.
+    # The configuration of a copied worker names the original.
     found = [found for found in of_kind if source.is_run_by(found)] or of_kind
     return found[0].options if found else {}
 

@@ -29,7 +29,7 @@ _MALFORMED_ARGUMENTS: tuple[Any, ...] = (
 
 
 async def malformed_rows(audited: AuditedEnvironment) -> Check:
-    """Check that rows that do not fit are refused as invalid tasks, or verified."""
+    """Check that malformed rows are refused as invalid tasks, or verified."""
     row = audited.gold[0]
     problems = []
     count = 0
@@ -50,7 +50,7 @@ def _malformed_fields(audited: AuditedEnvironment, row: dict[str, Any]) -> Itera
 
 
 async def idle_session(audited: AuditedEnvironment) -> Check:
-    """Check that sessions share nothing."""
+    """Check that sessions do not share state."""
     author = audited.author
     if not author.stateful:
         return Check("an idle session", "none", "it keeps no state")
@@ -62,7 +62,7 @@ async def idle_session(audited: AuditedEnvironment) -> Check:
 
 
 async def _interleaved(audited: AuditedEnvironment, row: GoldRow, other: GoldRow) -> list[str]:
-    """Compare the verdicts of a session that did nothing and one that did all, each beside another."""
+    """Compare the verdicts of an idle and of a complete session, each while another session is busy."""
     silent = reply("")
     alone = await audited.outcome(row.row, silent, f"{row.where}, an idle session alone")
     try:
@@ -85,7 +85,7 @@ async def _interleaved(audited: AuditedEnvironment, row: GoldRow, other: GoldRow
 
 
 async def tools(audited: AuditedEnvironment) -> Check:
-    """Check that tools answer arguments that do not fit."""
+    """Check that tools answer malformed arguments."""
     row = audited.gold[0]
     if not audited.has_tools:
         return Check("tools", "none", "it has no tools")

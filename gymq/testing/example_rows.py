@@ -1,4 +1,4 @@
-"""Example rows of a worker, each checked with the resources class that will get it."""
+"""Example rows of a worker, each checked with the resources class that verifies it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from gymq.resources import Resources
 
 class ExampleRow(msgspec.Struct, frozen=True):
     where: str  # file and line
-    members: dict[str, Any]
+    fields: dict[str, Any]
     agent: str | None
 
 
@@ -33,25 +33,25 @@ class RowChecker:
         """Parse a line as a row.
 
         Raises:
-            JsonlError, RowError: it is not a valid row, or offers tools that no worker has.
-            ConfigError: the configuration does not have the row's agent.
+            JsonlError, RowError: it is not a valid row, or offers an unknown tool.
+            ConfigError: the row's agent is not in the configuration.
             InvalidTask: the row does not fit the verifier.
             OptionsError, WorkerNotFound: the verifier cannot be built.
         """
-        members = parse_object(line)
-        if PARAMS not in members:
+        fields = parse_object(line)
+        if PARAMS not in fields:
             raise RowError(f"the row has no field `{PARAMS}`")
-        row = ExampleRow(where, msgspec.json.decode(line), _agent(members.get(AGENT_REF)))
+        row = ExampleRow(where, msgspec.json.decode(line), _agent(fields.get(AGENT_REF)))
         spec = self._spec(row.agent)
         if spec is None:
-            Resources().parse_row(line)  # the parameters of the request, which every row has
+            Resources().parse_row(line)  # checks the parameters of the request, which every row has
             return row
         author = self._author(spec)
         author.parse_row(line, author.seed_row_type)
         author.parse_row(line)
-        # A verifier of calls has no tools: the ones that its rows offer are never run.
+        # A verifier of calls has no tools; calls of its rows are never run.
         any_tool = not author.tools or type(author).call_tool is not Resources.call_tool
-        for tool in row.members[PARAMS].get("tools") or ():
+        for tool in row.fields[PARAMS].get("tools") or ():
             offered = tool.get("name") if tool.get("type") == "function" else None
             if offered is not None and offered not in author.tools and not any_tool:
                 raise RowError(f"the row offers the tool {offered!r}, but {author.name} has no such tool")
@@ -80,7 +80,7 @@ class RowChecker:
 
 
 def instances_under_test(config: Config, source: WorkerSource) -> list[Instance]:
-    """Return the instances of a configuration, with the worker under test found wherever its folder was moved to."""
+    """Return the instances of a configuration, with the actual location of the worker under test."""
     return [
         msgspec.structs.replace(found, implementation=source.implementation) if source.is_run_by(found) else found
         for found in config.instances

@@ -1,7 +1,7 @@
 """Gold replies: for rows of an environment, the reply that earns the full reward.
 
-They stand in `data/gold.jsonl` beside the worker, one JSON object a line. Without that file, the rows of
-`data/example.jsonl` may bring them: the solution for the simulated model, `metadata.simulated_solution`.
+They are in `data/gold.jsonl` in the worker's folder, one JSON object per line. Without that file, they are taken from
+the rows of `data/example.jsonl`: `metadata.simulated_solution`, the solution for the simulated model.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class GoldCall(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Action(msgspec.Struct, forbid_unknown_fields=True):
-    """One thing that the policy does: it writes a message or calls a tool."""
+    """One action of the policy: it writes a message or calls a tool."""
 
     text: str | None = None
     call: GoldCall | None = None
@@ -46,9 +46,9 @@ class Gold(msgspec.Struct, forbid_unknown_fields=True):
         reply: a text, or texts and calls in order.
         row: the line of data/example.jsonl, counted from 1, or the row itself.
         reward: the reward it earns; by default the upper end of the worker's `reward_range`.
-        floor: the highest reward of a reply that deserves none, where some credit is given to any; by default 0, or
-            the lower end of the range if that is higher.
-        judge: rules of a judge that stands in; the rules of all lines are used together.
+        floor: the highest reward of a worthless reply, if the verifier gives some credit to every reply; by default 0,
+            or the lower end of the range if that is higher.
+        judge: rules of a scripted judge; the rules of all lines are used together.
         may_pass: names of replies (`gymq.testing.report.REPLIES`) that may be rewarded for this row, with the reason.
     """
 
@@ -66,7 +66,7 @@ class Gold(msgspec.Struct, forbid_unknown_fields=True):
 
     @property
     def text(self) -> str:
-        """Everything that the reply says, the arguments of calls included."""
+        """All texts of the reply, including the arguments of calls."""
         parts = [action.text if action.call is None else json.dumps(action.call.arguments) for action in self.actions]
         return "\n".join(part for part in parts if part)
 
@@ -77,7 +77,7 @@ class GoldRow(msgspec.Struct):
     Attributes:
         where: file and line.
         reward: the reward that the reply earns.
-        floor: the highest reward of a reply that deserves none.
+        floor: the highest reward of a worthless reply.
     """
 
     where: str
@@ -88,7 +88,7 @@ class GoldRow(msgspec.Struct):
 
     @property
     def prompt_text(self) -> str:
-        """All texts that the policy is asked with."""
+        """All texts of the prompt."""
         params = self.row.get("responses_create_params", {})
         asked = params.get("input", "")
         messages = [asked] if isinstance(asked, str) else [message.get("content") for message in asked]
@@ -102,10 +102,10 @@ class GoldRow(msgspec.Struct):
 
 
 def read_gold(source: WorkerSource) -> list[GoldRow]:
-    """Read the gold replies beside a worker.
+    """Read the gold replies of a worker.
 
     Raises:
-        AuditError: there are none, or one cannot be used.
+        AuditError: they are missing, or one cannot be used.
         JsonlError: a file cannot be read.
     """
     examples = [] if source.examples is None else [json.loads(line) for line in JsonlFile(source.examples)]
@@ -163,10 +163,10 @@ def _with_row(where: str, gold: Gold, examples: list[dict[str, Any]], cls: type[
 
 
 async def play(actions: Iterable[Action], session: HarnessSession, *, has_tools: bool) -> dict[str, Any]:
-    """Return the response of a policy that does these things in a session.
+    """Return the response of a policy that takes these actions in a session.
 
     Args:
-        has_tools: the worker runs tools, so each call is executed, and its output follows it.
+        has_tools: whether to execute calls and add their outputs.
 
     Raises:
         RolloutError: a call has no result.

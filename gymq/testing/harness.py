@@ -49,7 +49,7 @@ class HarnessSession:
             response: a Responses object, such as `reply` makes.
 
         Raises:
-            RolloutError: there is no verdict.
+            RolloutError: the verification failed.
         """
         self._calls += 1
         request = Verify(rollout="test", timeout_s=_TIMEOUT_S, number=self._calls, row=_json(row), response=response)
@@ -81,11 +81,11 @@ class Harness(Generic[ResourcesT_co]):
         """Check the class and build the worker.
 
         Args:
-            models: answers the questions to judges.
-            processes: where it computes, shared with other harnesses; None: processes of its own, which end with it.
+            models: answers requests to judges.
+            processes: processes shared with other harnesses; None: its own, which end with it.
 
         Raises:
-            ContractError: the class cannot work as it is.
+            ContractError: the class is not a valid worker.
             OptionsError: an option does not fit.
         """
         check_contract(resources)
@@ -113,7 +113,7 @@ class Harness(Generic[ResourcesT_co]):
         return HarnessSession(self.worker, seeded.session)
 
     async def verify(self, row: dict[str, Any], response: dict[str, Any]) -> Verdict:
-        """Score a response in a fresh session of its own; arguments and errors are those of `HarnessSession.verify`."""
+        """Score a response in a new session; arguments and errors are those of `HarnessSession.verify`."""
         return await (await self.session(row)).verify(row, response)
 
 

@@ -1,4 +1,4 @@
-"""Replies that deserve no reward, or that try to break a verifier or to hold it up."""
+"""Worthless replies, and replies that try to break or delay a verifier."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LETTERS = "ABCDEFGHIJ"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 _MARKER = re.compile(r"<\w{1,30}>|\\[a-z]{1,20}\{|`{3}\w{0,20}|#{1,4} |[<=>]{5,9}[^\n]{0,10}|[A-Z][A-Za-z]{1,20}: ?")
 
-# What answers are often wrapped in.
+# Common notations of answers.
 _WRAPPED = ("{}", "\\boxed{{{}}}", "<answer>{}</answer>", "Answer: {}", "ANSWER: {}", '{{"answer": {}}}')
 
 _MESSAGE = {"type": "message", "role": "assistant"}
@@ -49,7 +49,7 @@ TOKENS = (
     "<<<<<<< SEARCH\n",
     "=======\n",
 )
-"""What a degenerate policy repeats: words, and what opens something that never ends."""
+"""Texts that a degenerate policy repeats: words, and opening delimiters."""
 
 
 def tokens_of(gold: GoldRow) -> list[str]:
@@ -65,7 +65,7 @@ def hostile_replies(name: str, gold: GoldRow) -> Iterator[tuple[str, dict[str, A
         name: one of `gymq.testing.report.REPLIES`; repeated texts are made by `repeated`.
 
     Yields:
-        What it is in a few words, and a Responses object or actions to play in a session.
+        A short description, and a Responses object or actions to play in a session.
     """
     yield from _GENERATORS[name](gold)
 
@@ -107,7 +107,7 @@ def texts_of_options(value: Any) -> list[str]:
 
 
 def repeated(token: str, chars: int) -> dict[str, Any]:
-    """Return a reply that repeats a token until it has about so many characters."""
+    """Return a reply of about `chars` characters that repeats a token."""
     return reply(token * (chars // len(token)))
 
 
@@ -122,7 +122,7 @@ def _nan(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any] | list[Action]]]:
 
 
 def _without_numbers(action: Action, number: str) -> Action:
-    """Return an action with that text for each number in its text, and NaN for each in its arguments."""
+    """Replace each number in the text of an action by that text, and each in its arguments by NaN."""
     if action.call is None:
         return Action(text=_NUMBER.sub(number, action.text or ""))
     return Action(call=GoldCall(action.call.name, _with_nan(action.call.arguments)))

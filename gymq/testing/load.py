@@ -1,4 +1,4 @@
-"""Load: how long an event loop is held, and processes that keep the processors busy."""
+"""Measuring how long an event loop is held, and processes that keep the processors busy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 def in_time(items: Iterable[_T], limit_s: float) -> Iterator[_T]:
-    """Yield items until a time is over; the first of them in any case.
+    """Yield items until a time limit; at least the first one.
 
     Args:
         limit_s: seconds, from the first item on.
@@ -33,11 +33,11 @@ def in_time(items: Iterable[_T], limit_s: float) -> Iterator[_T]:
 class LoopWatch:
     """Measures how long callbacks hold the event loop of this thread.
 
-    The time that a callback waits for a processor is not counted, so that neighbours do not matter; the time that it
-    computes or sleeps is.
+    Time that a callback waits for a processor is not counted, so other processes do not matter; time that it computes
+    or sleeps is.
 
     Attributes:
-        callbacks: how many were measured; 0 if the loop is not asyncio's own.
+        callbacks: number of measured callbacks; 0 if the loop is not asyncio's own.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class _HeldTime:
 
 @contextmanager
 def busy_neighbours(count: int) -> Iterator[None]:
-    """Run so many processes that do nothing but compute."""
+    """Run `count` processes that only compute."""
     command = [sys.executable, "-S", "-c", _BUSY_LOOP, str(os.getpid())]
     processes = [subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(count)]
     try:

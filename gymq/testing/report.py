@@ -1,4 +1,4 @@
-"""The findings of an audit, and the names of all that it can test."""
+"""The findings of an audit, and the names of its checks."""
 
 from __future__ import annotations
 
@@ -36,21 +36,20 @@ CHECKS = (
     "secrets",
     "time",
 )
-"""Every name that `only` knows, in the order of the report."""
-
+"""All checks, in the order of the report."""
 
 MAX_DETAILS = 20
 
 
 class AuditError(GymqError):
-    """An environment that cannot be audited; one sentence."""
+    """An environment cannot be audited; one sentence."""
 
 
 class Check(msgspec.Struct):
     """The outcome of one check."""
 
     name: str
-    status: Literal["ok", "failed", "none"]  # none: the environment has nothing of that kind
+    status: Literal["ok", "failed", "none"]  # none: does not apply to the environment
     summary: str
     details: list[str] = []  # one line each
 
@@ -59,8 +58,8 @@ def checked(name: str, problems: list[str], summary: str, notes: list[str] | Non
     """Return the outcome of a check: failed if there are problems.
 
     Args:
-        summary: what holds if there are none.
-        notes: what else a person may want to know then.
+        summary: the result without problems.
+        notes: further details without problems.
     """
     if problems:
         return Check(name, "failed", f"{len(problems)} problems", problems[:MAX_DETAILS])
@@ -73,8 +72,8 @@ class AuditReport(msgspec.Struct):
     environment: str
     checks: list[Check] = []
     verdicts: int = 0
-    slowest_s: float = 0.0  # of the verdicts that were asked for one at a time
-    limit_s: float | None = None  # for one verdict; None: the rollout's own
+    slowest_s: float = 0.0  # of the verdicts that ran alone
+    limit_s: float | None = None  # for one verdict; None: only that of the rollout
 
     @property
     def ok(self) -> bool:
@@ -89,7 +88,7 @@ class AuditReport(msgspec.Struct):
 
 
 def check_names(only: Collection[str]) -> frozenset[str]:
-    """Return the names that were chosen; all if none was.
+    """Return the chosen names; by default all.
 
     Raises:
         AuditError: one of them is unknown.

@@ -14,12 +14,12 @@ from gymq.responses import FunctionCall, response_without_model
 
 
 def prompt(text: str, **params: Any) -> dict[str, Any]:
-    """Return the part of a row that asks the model: `responses_create_params` with one user message."""
+    """Return `responses_create_params`, the prompt of a row, with one user message."""
     return {"responses_create_params": {"input": [{"role": "user", "content": text}], **params}}
 
 
 def reply(*parts: str | Mapping[str, Any]) -> dict[str, Any]:
-    """Return a Responses object: a text becomes an assistant message, a mapping is taken as an output item."""
+    """Return a Responses object: a text becomes an assistant message, a mapping is an output item."""
     output: list[Mapping[str, Any]] = [
         {
             "id": f"msg_{position}",
@@ -36,7 +36,7 @@ def reply(*parts: str | Mapping[str, Any]) -> dict[str, Any]:
 
 
 def function_call(name: str, arguments: Any, call_id: str = "call_1") -> FunctionCall:
-    """Return a `function_call` output item; `arguments` other than text are written as JSON."""
+    """Return a `function_call` output item; `arguments` are JSON text or a JSON value."""
     text = arguments if isinstance(arguments, str) else json.dumps(arguments)
     return {
         "type": "function_call",
@@ -63,7 +63,7 @@ class JudgeRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename=
 
     Attributes:
         say: the text of the reply.
-        contains: the texts, all of which the request has to contain; none: the rule fits every request.
+        contains: texts that the request must contain; empty: the rule fits every request.
     """
 
     say: str
@@ -76,10 +76,10 @@ class JudgeRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename=
 
 
 class ScriptedJudge(ModelCaller):
-    """A judge that replies by the first rule that fits; rules that name texts come before those that name none.
+    """A judge that replies by the first rule that fits; rules without texts come last.
 
     Attributes:
-        unknown: for each request that no rule fits, why it has no reply.
+        unknown: a message for each request that no rule fits.
     """
 
     def __init__(self, rules: Sequence[JudgeRule]) -> None:
@@ -101,7 +101,7 @@ class ScriptedJudge(ModelCaller):
 
 
 def texts_in(value: Any) -> list[str]:
-    """Return all texts in a JSON value, keys left out, in order."""
+    """Return all texts in a JSON value in order, except keys."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, dict):

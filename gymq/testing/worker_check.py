@@ -1,4 +1,4 @@
-"""Checking a worker: its own tests, its example rows, the rows in this process, and the whole way through a cluster."""
+"""Checking a worker: its tests, its example rows, the rows in this process, and rollouts in a cluster."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def check_worker(source: WorkerSource, config: Config | None) -> AsyncIter
     """Check a worker step by step.
 
     Args:
-        config: its configuration and that of a policy; None if it has none.
+        config: its configuration, with a policy; None if it has none.
     """
     yield await _own_tests(source)
     rows: list[ExampleRow] = []
@@ -124,7 +124,7 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
             for row in rows:
                 for what, response in _EMPTY_REPLIES.items():
                     try:
-                        rewards.append((await harness.verify(row.members, response)).reward)
+                        rewards.append((await harness.verify(row.fields, response)).reward)
                     except RolloutError as error:
                         _sort_failure(f"{row.where}, {what}: ", error, problems, notes)
     except Exception as error:  # the worker's own start and stop, which may raise anything
@@ -139,7 +139,7 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
 
 
 def _sort_failure(where: str, error: RolloutError, problems: list[str], notes: set[str]) -> None:
-    """Sort a failure: a typed one properly answers an empty reply; an exception in the verifier is a problem."""
+    """Sort a failure: a typed failure is a proper answer to an empty reply, an exception in the verifier a problem."""
     if error.failure_class is FailureClass.VERIFIER_FAILED:
         problems.append(where + error.message)
     else:
