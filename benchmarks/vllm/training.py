@@ -7,8 +7,8 @@ Both sides run the same class of the example: groups of rollouts on vLLM, reward
 weights for the engine. Without a queue, engine, agents and verifiers are objects of the training's process. Each
 measurement has a process and an engine of its own, warmed up by rollouts of the held-out tasks. The learning rate is 0:
 both sides sample from the same policy, so replies are equally long. Pairs are measured in alternating order. With
-`--tokens` each reply has so many tokens, whatever the policy would say, and is the only one of its rollout. CPU time is
-that of all processes; on few cores it decides about the rates.
+`--tokens` each reply has so many tokens, whatever the policy would say; a rollout with a tool call has two replies. CPU
+time is that of all processes; on few cores it decides about the rates.
 """
 
 from __future__ import annotations
