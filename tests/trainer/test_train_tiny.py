@@ -127,6 +127,27 @@ TOKENS = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_
 REPLY = {"responses_create_params": {}, "response": {"output": [TOKENS]}}
 
 
+async def test_a_training_saves_a_step_before_it_pushes_its_weights(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch: Any = importlib.import_module("torch")
+
+    monkeypatch.setattr(example, "update", lambda *_: argparse.Namespace(gap=0.0, clipped=0.0))
+    saved: dict[str, int] = {}  # steps, by the version that was pushed
+
+    class Watched(StoredRollouts):
+        async def update_weights(self, policy_version: str, *, weights: bytes) -> None:
+            file = tmp_path / "checkpoint.pt"
+            saved[policy_version] = len(torch.load(file, weights_only=True)["rewards"]) if file.exists() else 0
+            await super().update_weights(policy_version, weights=weights)
+
+    sizes = {"steps": 2, "prompts": 2, "samples": 2, "rollouts": 10**9, "evaluation_samples": 1, "evaluation_draws": 0}
+    others = {"seed": 0, "tasks": 0, "learning_rate": 0.0, "varied": False, "ahead": 0, "processes": 1}
+    given = argparse.Namespace(**sizes, **others, output=tmp_path)
+    await example.Training(Watched(), given, 0).train(Console(quiet=True))
+    assert saved == {"step-0": 0, "step-1": 1, "step-2": 2}
+
+
 async def test_a_resumed_training_counts_the_rollouts_of_the_step_that_was_broken_off(
     example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
