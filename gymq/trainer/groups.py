@@ -222,7 +222,7 @@ class PendingGroup:
 
     @property
     def is_queued(self) -> bool:
-        """Return whether a rollout of it is in the queue or in work."""
+        """Return whether a rollout of it is queued or in flight."""
         return any(index in self._replaces and not self._is_settled(index) for index in range(len(self.rows)))
 
     def group(self) -> Group:
@@ -299,7 +299,7 @@ class Batch:
             raise problem
 
     def cut(self) -> None:
-        """End now: what is not done is cancelled, and groups are given out with the samples that they have."""
+        """End now: unfinished rollouts are cancelled, and groups are returned with the samples that they have."""
         for pending in self._pending:
             pending.cut()
 

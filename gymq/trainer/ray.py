@@ -27,7 +27,7 @@ from gymq.trainer.nemo_rl import MessageLogs
 from gymq.trainer.nemo_rl_parts import embed_images
 from gymq.trainer.run import TrainingRun
 
-LOOK_S = 2.0  # how long workers are given to say that they are there
+LOOK_S = 2.0  # for workers to answer the search for them
 OURS = "gymq"  # key of a configuration that is not of a worker
 MEDIA_OMITTED = "_initial_multimodal_data_omitted"
 

@@ -196,16 +196,16 @@ class TrainingRun:
             await self._check_served(pending.rows[0].agent)
             await self._read(pending)
             pending.expect(self._queued.get(index, {}))
-            async with asyncio.TaskGroup() as group:
+            async with asyncio.TaskGroup() as submitting:
                 for row, replaces in pending.to_submit():
-                    group.create_task(self._submit(row, replaces, len(pending.rows), asked))
+                    submitting.create_task(self._submit(row, replaces, len(pending.rows), asked))
             await self._wait(pending)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             del self._pending[index]
-        group_ = pending.group()
-        return group_ if asked.max_staleness is None else await self._without_stale(group_, asked.max_staleness)
+        group = pending.group()
+        return group if asked.max_staleness is None else await self._without_stale(group, asked.max_staleness)
 
     async def _wait(self, pending: PendingGroup) -> None:
         while not pending.is_complete:
@@ -285,7 +285,9 @@ class TrainingRun:
     # Steering ---------------------------------------------------------------------------------------------------------
 
     async def pause(self) -> None:
-        """Have agents begin no rollout of this run until it is resumed, also after restarts; those in flight finish.
+        """Stop agents from starting rollouts of this run until it is resumed, also after restarts.
+
+        Rollouts in flight finish.
 
         Raises:
             BusError: it is not stored; call it again.
@@ -293,7 +295,7 @@ class TrainingRun:
         await steer(self._bus, self.run, paused=True)
 
     async def resume(self) -> None:
-        """Have agents begin rollouts of this run again.
+        """Let agents start rollouts of this run again.
 
         Raises:
             BusError: it is not stored; call it again.
@@ -362,6 +364,8 @@ class TrainingRun:
         """
         for hook in self._before_update:
             await hook(policy_version)
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + deadline_s
         while True:
             pushed = await push(
                 self._bus,
@@ -375,12 +379,14 @@ class TrainingRun:
                 known=self._replicas,
             )
             self._replicas = {*pushed.confirmed, *pushed.missing}
-            if pushed.confirmed or pushed.missing or not await is_running(self._bus, self.model, "models"):
+            if pushed.confirmed or pushed.missing or loop.time() >= give_up:
                 break
-            # The replicas were too busy to say in time that they are there. A push that is repeated counts once.
+            if not await is_running(self._bus, self.model, "models"):
+                break
+            # The replicas were too busy to answer in time. A push that is repeated counts once.
         if not pushed.confirmed:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
-            raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or 'none is running'}")
+            raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or 'none answered'}")
         self.policy_version = policy_version
         for hook in self._after_update:
             await hook(policy_version)

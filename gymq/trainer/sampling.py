@@ -1,7 +1,7 @@
-"""Rollouts where they teach or tell something: groups with variance, tasks until they are known, difficulties kept.
+"""Rollouts where they are worth most: groups whose rewards differ, tasks until their pass rates are known.
 
-Nothing here is stored beside the rollouts: what is known of a task is counted from the outcomes of the run, so that a
-trainer that restarts knows the same.
+Only the rollouts are stored: the difficulty of a task is counted from the outcomes of the run, so a trainer that
+restarts knows the same.
 """
 
 from __future__ import annotations
