@@ -248,12 +248,18 @@ def _compare(pool: Executor, given: argparse.Namespace) -> None:
         for side in list(SIDES)[:: -1 if pair % 2 else 1]:
             rate = pool.submit(measure, side, given).result()
             found[side].append(rate)
-            print(f"pair {pair + 1}, {side}: {rate.rollouts:.1f} rollouts/s, {rate.tokens:,.0f} tokens/s; {rate.cpu}")
+            print(
+                f"pair {pair + 1}, {side}: {rate.rollouts:.1f} rollouts/s, {rate.tokens:,.0f} tokens/s; {rate.cpu}",
+                flush=True,
+            )
     for side, rates in found.items():
         print(f"{length}, {side}: {statistics.median(rate.rollouts for rate in rates):.1f} rollouts/s")
     ratios = [queue.rollouts / direct.rollouts for queue, direct in zip(*found.values(), strict=True)]
     cpu = [queue.all_cpu_ms - direct.all_cpu_ms for queue, direct in zip(*found.values(), strict=True)]
-    print(f"{length}: ratio {statistics.median(ratios):.2f}, {statistics.median(cpu):.2f} ms more CPU a rollout")
+    print(
+        f"{length}: ratio {statistics.median(ratios):.2f}, {statistics.median(cpu):.2f} ms more CPU a rollout",
+        flush=True,
+    )
 
 
 if __name__ == "__main__":
