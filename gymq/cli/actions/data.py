@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -186,8 +187,20 @@ def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Data
     if not block.rows().is_file():
         if block.source is None and block.prepare_script is None:
             raise UsageError(f"data set {name}: {block.rows()} does not exist, and nothing in its block makes it")
-        raise UsageError(f"the rows of {name} are not there yet: `gymq data prepare {name}` makes them")
+        raise UsageError(f"the rows of {name} are not there yet: `{_preparing(name, sources)}` makes them")
     return Dataset(block.rows())
+
+
+def _preparing(name: str, sources: WorkerSources) -> str:
+    """Return the command that makes the rows of a data set of these sources."""
+    words = ["gymq", "data", "prepare", name]
+    for config in sources.config:
+        words += ["--config", str(config)]
+    if sources.benchmark is not None:
+        words += ["--benchmark", sources.benchmark]
+    for folder in sources.search_dir:
+        words += ["--search-dir", str(folder)]
+    return shlex.join(words)
 
 
 def show_rows(dataset: Dataset, count: int) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 from rich.console import Console
+from rich.text import Text
 
 from gymq.cli.actions.data import BENCHMARK
 from gymq.config import ConfigError, load
@@ -15,7 +16,7 @@ from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import dataset_blocks
 from gymq.defaults import Kind
 from gymq.execution.loading.worker_description import WorkerDescription, describe_worker
-from gymq.render import listing, printable
+from gymq.render import first_words, listing, printable
 
 
 def print_facts(kind: Kind, facts: Sequence[WorkerDescription], console: Console) -> None:
@@ -48,6 +49,12 @@ def resources_cells(facts: WorkerDescription) -> tuple[str, ...]:
 
 
 _PROBLEM_CHARS = 90
+_NEEDS = {
+    "rows": "they are not here yet; `gymq collect --benchmark NAME` or `gymq data prepare NAME` makes or fetches them",
+    "judge": "a model that judges answers: --judge-url and --judge-model, or the policy",
+    "sandbox": "isolation for programs of the model, such as namespaces; docs/sandbox.md says how it is set up",
+    "network": "its environment asks a service on the internet",
+}
 
 
 class BenchmarkFacts(msgspec.Struct, omit_defaults=True):
@@ -107,13 +114,28 @@ def print_benchmarks(search: Sequence[Path], console: Console, *, as_json: bool)
     if not found:
         console.print("no benchmarks: --search-dir DIR names a folder that has `benchmarks`, as that of NeMo Gym")
         return
-    table = listing("", "benchmark", "environment", "agent", "repeats", "needs")
-    for facts in found:
-        needs = _short(facts.problem) if facts.problem else ", ".join(facts.needs) or "-"
-        table.add_row(facts.name, facts.environment, facts.agent, str(facts.num_repeats), printable(needs))
-    console.print(table)
+    ready = [facts for facts in found if not facts.problem]
+    others = [facts for facts in found if facts.problem]
+    if ready:
+        legend = [f"{need}: {_NEEDS[need]}" for need in _NEEDS if any(need in facts.needs for facts in ready)]
+        caption = "\n".join(["repeats: rollouts of each row", *legend])
+        table = listing("", "benchmark", "environment", "repeats", "needs", numbers=("repeats",), caption=caption)
+        for facts in ready:
+            needs = ", ".join(facts.needs) or "-"
+            table.add_row(facts.name, facts.environment, str(facts.num_repeats), printable(needs))
+        console.print(table)
+    if ready and others:
+        console.print()
+    if others:
+        table = listing("", "cannot run here", "why")
+        for facts in others:
+            table.add_row(facts.name, _short(facts.problem or ""))
+        console.print(table)
 
 
-def _short(problem: str) -> str:
-    """Return the first part of a sentence that names a place after it; --json prints all of it."""
-    return problem.partition(": no folder")[0][:_PROBLEM_CHARS]
+def _short(problem: str) -> Text:
+    """Return a problem without the path to its key and without places in files; --json has all of it."""
+    words = problem.partition(": no folder")[0].partition(" (")[0].split(" ")
+    return first_words(
+        " ".join(word.rpartition(".")[2] if word.endswith(":") else word for word in words), _PROBLEM_CHARS
+    )

@@ -58,7 +58,7 @@ def read_config(
         with_judges: whether the judge, or the policy without one, is named to the environments that need it, and what
             the configuration implies is added; the code of workers is imported for this.
         judge_hint: how the command names another judge than the policy.
-        check: whether keys that nothing reads are refused.
+        check: whether keys that nothing reads are refused, and a policy that was added is reported.
     """
     _check_sources(sources)
     initial: dict[str, Any] = {}
@@ -86,7 +86,7 @@ def read_config(
     if sources.resources is not None or sources.benchmark is not None:
         settings, simulated = load_with_policy(files, added, initial=initial, roots=roots)
         initial |= simulated
-        if simulated:
+        if simulated and check:
             say(f"no policy is given (--model-url, --model), so {SIMULATED_MODEL} is used")
     else:
         settings = _load(files, added)
