@@ -6,7 +6,6 @@ import asyncio
 import logging
 import math
 from collections.abc import Awaitable, Mapping
-from typing import Any
 
 import msgspec
 from aiohttp import web
@@ -22,7 +21,7 @@ from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlError
 from gymq.data.jsonl import parse_object as parse_row
 from gymq.data.results import NO_TOKEN_IDS, Untrainable, encode_result
-from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
 from gymq.protocol.messages import Failure
 from gymq.protocol.tokens import to_json
 from gymq.stats.report import ReportError, aggregate
@@ -124,12 +123,9 @@ class AgentRoutes:
                 raise invalid(f"{AGENT_REF}: missing; there are several agents")
             return place or self._context.only("agents", path)
         try:
-            reference: Any = msgspec.json.decode(fields[AGENT_REF])
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise invalid(f"{AGENT_REF}: {error}") from None
-        name = reference.get("name") if isinstance(reference, dict) else None
-        if not isinstance(name, str):
-            raise invalid(f"{AGENT_REF}: expected an object with the agent's `name`")
+            name = agent_name(fields[AGENT_REF])
+        except RowError as error:
+            raise invalid(str(error)) from None
         found = self._context.directory.get(name)
         if found is None or found.kind != "agents":
             names = ", ".join(agent.name for agent in self._context.directory.of_kind("agents"))

@@ -20,10 +20,11 @@ from gymq.data.rows import (
     PARAMS,
     ROLLOUT_INDEX,
     TASK_INDEX,
-    AgentRef,
     Index,
     MaterialisedRow,
     RowError,
+    agent_name,
+    shown,
 )
 
 MAX_PROBLEMS = 20
@@ -168,7 +169,9 @@ class Materialisation:
             fields[AGENT_REF] = {"name": self._options.agent_name}
             name = self._options.agent_name
         else:
-            name = _agent_name(fields.get(AGENT_REF))
+            if AGENT_REF not in fields:
+                raise RowError(f"the row names no agent: it needs `{AGENT_REF}`, or the run needs agent_name")
+            name = agent_name(fields[AGENT_REF])
         self._agents.add(name)
         return name
 
@@ -201,15 +204,6 @@ class Materialisation:
                 self.warnings.append(f"num_repeats names agents that no row has: {', '.join(unknown)}")
 
 
-def _agent_name(raw: msgspec.Raw | None) -> str:
-    if raw is None:
-        raise RowError(f"the row names no agent: it needs `{AGENT_REF}`, or the run needs agent_name")
-    try:
-        return msgspec.json.decode(raw, type=AgentRef).name
-    except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise RowError(f"`{AGENT_REF}` must be an object with the agent's `name`, not {_shown(raw)}") from None
-
-
 def _with_seed(params: Fields, seed: int) -> Fields:
     """Return the parameters with `seed` in the JSON text `metadata.extra_body`."""
     given = params.get("metadata", _NULL)
@@ -229,12 +223,7 @@ def _object(value: Any, place: str) -> Fields:
     try:
         return dict(msgspec.json.decode(value, type=dict[str, msgspec.Raw]))
     except msgspec.MsgspecError:
-        raise RowError(f"`{place}` must be an object, not {_shown(value)}") from None
-
-
-def _shown(raw: msgspec.Raw) -> str:
-    text = bytes(raw).decode("utf-8", "replace")
-    return text if len(text) <= 60 else f"{text[:60]}..."
+        raise RowError(f"`{place}` must be an object, not {shown(value)}") from None
 
 
 def report(problems: list[str]) -> str:

@@ -66,6 +66,24 @@ class AgentRef(msgspec.Struct, frozen=True, gc=False):
     name: Annotated[str, msgspec.Meta(min_length=1)]
 
 
+def agent_name(reference: msgspec.Raw) -> str:
+    """Return the agent in the field `agent_ref` of a row.
+
+    Raises:
+        RowError: it is not an object with a `name`.
+    """
+    try:
+        return msgspec.json.decode(reference, type=AgentRef).name
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RowError(f"`{AGENT_REF}` must be an object with the agent's `name`, not {shown(reference)}") from None
+
+
+def shown(raw: msgspec.Raw) -> str:
+    """Return the first 60 characters of a value's JSON text, for messages."""
+    text = bytes(raw).decode("utf-8", "replace")
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
 class _Labels(RowKey, frozen=True, gc=False):
     agent_ref: AgentRef
 

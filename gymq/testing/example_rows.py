@@ -9,7 +9,7 @@ import msgspec
 from gymq.cluster.host import build
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import parse_object
-from gymq.data.rows import AGENT_REF, PARAMS, AgentRef, RowError
+from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.protocol.instances import Instance
 from gymq.resources import Resources
@@ -41,7 +41,8 @@ class RowChecker:
         fields = parse_object(line)
         if PARAMS not in fields:
             raise RowError(f"the row has no field `{PARAMS}`")
-        row = ExampleRow(where, msgspec.json.decode(line), _agent(fields.get(AGENT_REF)))
+        agent = agent_name(fields[AGENT_REF]) if AGENT_REF in fields else None
+        row = ExampleRow(where, msgspec.json.decode(line), agent)
         spec = self._spec(row.agent)
         if spec is None:
             Resources().parse_row(line)  # checks the parameters of the request, which every row has
@@ -85,12 +86,3 @@ def instances_under_test(config: Config, source: WorkerSource) -> list[Instance]
         msgspec.structs.replace(found, implementation=source.implementation) if source.is_run_by(found) else found
         for found in config.instances
     ]
-
-
-def _agent(reference: msgspec.Raw | None) -> str | None:
-    if reference is None:
-        return None
-    try:
-        return msgspec.json.decode(reference, type=AgentRef).name
-    except msgspec.MsgspecError:
-        raise RowError(f"`{AGENT_REF}` must be an object with the agent's `name`") from None

@@ -9,6 +9,7 @@ from gymq.bus.consumer import Consumer
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import store_dead_letter
+from gymq.data.rows import AgentRef
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, Submission, Task
@@ -19,13 +20,9 @@ PATIENCE_S = 20.0  # less than the time after which a submission is delivered ag
 _decode_submission = decoder(Submission)
 
 
-class _AgentRef(msgspec.Struct):
-    name: str
-
-
 class _Head(msgspec.Struct):
     responses_create_params: dict[str, object]
-    agent_ref: _AgentRef | None = None
+    agent_ref: AgentRef | None = None
 
 
 _decode_head = msgspec.json.Decoder(_Head).decode
