@@ -1,7 +1,8 @@
 """python -m benchmarks.scale.startup: how long everything takes to serve, and how much memory it needs then.
 
-All resources workers of this repository in one process, an agent for each of them in a second, `simulated_model` in a
-third, and the services: what `gymq up` starts with all configurations at once. Ends when every process serves.
+All resources workers of this repository in one process, the agents of their configurations in a second,
+`simulated_model` in a third, and the services: what `gymq up` starts with all configurations at once, but for workers
+with `isolated`, which install packages first. Ends when every process serves.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import uvloop
 from benchmarks.measure import cpu_s, family
 from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
+from gymq.protocol.instances import Instance
 
 WORKERS = Path(__file__).parents[2] / "workers"
 MIB = 2**20
@@ -47,10 +49,21 @@ def everything() -> Config:
     return load([model, *sorted(WORKERS.glob("resources/*/config.yaml"))], env_yaml=None)
 
 
-async def start(config: Config, folder: Path) -> Start:
+def of_one_environment(config: Config) -> list[Instance]:
+    """Return the workers that need no Python environment of their own, without the agents of those that do."""
+    isolated = {instance.name for instance in config.instances if instance.options.get("isolated")}
+
+    def stays(instance: Instance) -> bool:
+        resources = instance.options.get("resources_server") or {}
+        return instance.name not in isolated and resources.get("name") not in isolated
+
+    return [instance for instance in config.instances if stays(instance)]
+
+
+async def start(instances: list[Instance], folder: Path) -> Start:
     before = cpu_s(family(os.getpid()))
     started = time.perf_counter()
-    async with Cluster(config.instances, folder=folder, log_level="warning") as cluster:
+    async with Cluster(instances, folder=folder, log_level="warning") as cluster:
         wall = time.perf_counter() - started
         cpu = cpu_s(family(os.getpid())) - before
         names = {child.process.pid: child.name for child in cluster.children if child.process is not None}
@@ -63,13 +76,13 @@ def _pss(process: psutil.Process) -> int:
 
 
 async def _starts(count: int) -> list[Start]:
-    config = await asyncio.to_thread(everything)
-    kinds = [instance.kind for instance in config.instances]
+    instances = of_one_environment(await asyncio.to_thread(everything))
+    kinds = [instance.kind for instance in instances]
     print(", ".join(f"{kinds.count(kind)} {kind}" for kind in dict.fromkeys(kinds)), flush=True)
     found = []
     for _ in range(count):
         with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
-            found.append(await start(config, Path(folder)))
+            found.append(await start(instances, Path(folder)))
     return found
 
 
