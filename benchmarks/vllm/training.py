@@ -7,7 +7,7 @@ Both sides run the same class of the example: groups of rollouts on vLLM, reward
 weights for the engine. Without a queue, engine, agents and verifiers are objects of the training's process. Each
 measurement has a process and an engine of its own, warmed up by rollouts of the held-out tasks. The learning rate is 0:
 both sides sample from the same policy, so replies are equally long. Pairs are measured in alternating order. With
-`--tokens` each reply has so many tokens, whatever the policy would say; a rollout with a tool call has two replies. CPU
+`--tokens` no tools are offered, and the one reply of a rollout has so many tokens, whatever the policy would say. CPU
 time is that of all processes; on few cores it decides about the rates.
 """
 
@@ -113,10 +113,11 @@ class Measured(Training):
 
 
 def _of_length(task: Row, tokens: int) -> Row:
-    """Return a task whose reply has so many tokens; 0: as many as the policy says."""
+    """Return a task with one reply of so many tokens; 0: the task as it is."""
     if not tokens:
         return task
-    params = {"max_output_tokens": tokens, "metadata": {"extra_body": '{"ignore_eos": true}'}}
+    # Text beyond a call could not be continued by the prompt of another reply, so there are no tools.
+    params = {"max_output_tokens": tokens, "metadata": {"extra_body": '{"ignore_eos": true}'}, "tools": []}
     return {**task, "responses_create_params": {**task["responses_create_params"], **params}}
 
 
