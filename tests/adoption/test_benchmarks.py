@@ -180,6 +180,18 @@ def test_a_script_makes_the_rows_in_a_sandbox(sums: Callable[[str], Path], gymq:
     assert '{"question": "0?", "expected_answer": "0"}' in shown.out
 
 
+def test_a_script_behind_a_link_makes_the_rows_too(
+    sums: Callable[[str], Path], gymq: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sums(PREPARE)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "hub").symlink_to(tmp_path)
+    monkeypatch.chdir(elsewhere)
+    done = gymq("data", "prepare", "sums", "--benchmark", "sums", "--search-dir", "hub")
+    assert (done.status, done.out) == (0, "7 rows in benchmarks/sums/data/sums.jsonl\n"), done.err
+
+
 def test_a_script_that_wants_out_of_the_sandbox_is_refused_with_what_helps(
     sums: Callable[[str], Path], gymq: Command
 ) -> None:

@@ -103,7 +103,7 @@ async def _run_in_sandbox(block: DatasetBlock, script: Path, made: Path) -> None
     program = Program(
         (sandbox.python, _RUNNER.name, f"{folder}/{script.name}", "-"),
         files={_RUNNER.name: _RUNNER.read_bytes(), **names},
-        folders={folder: str(script.parent)},
+        folders={folder: str(script.parent.resolve())},  # the sandbox follows no link of this machine
     )
     async with sandbox:
         ended = await sandbox.run(program, _LIMITS)
