@@ -1,4 +1,4 @@
-"""Outcomes without a result as errors for clients, with a status that tells whether to retry."""
+"""Outcomes without a result as errors for clients, with a status that shows whether to retry."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def die_with_parent(parent_pid: int) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
-    # The parent may have ended before the request: then there is no signal, but this process has another parent now.
+    # The parent may have ended before the request: then the signal never comes, but the parent is another one now.
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
 
