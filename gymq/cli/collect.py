@@ -83,11 +83,10 @@ def collect(
         configured_window,
         materialise_options,
         read_max_failures,
-        read_prompt,
         window_of,
     )
     from gymq.cli.actions.data import chosen_block, ready_rows
-    from gymq.cli.shared.configuration import read_config
+    from gymq.cli.shared.configuration import read_config, read_prompt
     from gymq.cli.shared.sampling import read_sampling
     from gymq.cluster import event_loop
     from gymq.config import fingerprint, record_instances

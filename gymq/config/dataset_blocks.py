@@ -11,6 +11,8 @@ from gymq.config.loader import Config
 from gymq.protocol.instances import KIND_OF
 from gymq.workers import SHIPPED
 
+BENCHMARK = "benchmark"  # the type of a block that measures
+
 
 class HubSource(NamedTuple):
     """The place of a block's rows on the Hugging Face Hub."""

@@ -7,7 +7,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -23,7 +22,6 @@ from gymq.cli.shared.table import profile_table
 from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
-from gymq.data.prompt import PromptError, RowPrompt
 from gymq.data.run_files import ReportFiles
 from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
@@ -189,13 +187,6 @@ def window_of(concurrency: int) -> int:
     if concurrency < 1:
         raise UsageError(f"--concurrency {concurrency} must be more than 0")
     return concurrency
-
-
-def read_prompt(file: Path) -> RowPrompt:
-    try:
-        return RowPrompt.from_yaml(file.read_text(), str(file))
-    except (OSError, PromptError) as error:
-        raise UsageError(str(error)) from None
 
 
 async def _check_workers(bus: Bus, config: Config) -> list[str]:

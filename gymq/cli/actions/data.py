@@ -12,13 +12,12 @@ from typing import Any
 
 import msgspec
 
-from gymq.cli.actions.collect import read_prompt
-from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.configuration import read_config, read_prompt
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
-from gymq.config.dataset_blocks import DatasetBlock, dataset_blocks, find_block
+from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
 from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
@@ -83,7 +82,6 @@ def makers() -> list[str]:
     return found
 
 
-BENCHMARK = "benchmark"
 _SHOWN_CHARS = 400  # of a row
 
 

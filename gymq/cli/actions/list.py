@@ -9,11 +9,10 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from gymq.cli.actions.data import BENCHMARK
 from gymq.config import ConfigError, load
 from gymq.config.assembled import POLICY, SIMULATED_MODEL
 from gymq.config.benchmarks import Benchmark, benchmarks
-from gymq.config.dataset_blocks import dataset_blocks
+from gymq.config.dataset_blocks import BENCHMARK, dataset_blocks
 from gymq.defaults import Kind
 from gymq.execution.loading.worker_description import WorkerDescription, describe_worker
 from gymq.render import first_words, listing, printable

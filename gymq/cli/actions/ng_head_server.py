@@ -13,8 +13,9 @@ import aiohttp
 import msgspec
 
 from gymq.bridge.client import Row, RowClient
-from gymq.cli.actions.collect import materialise_options, read_prompt
+from gymq.cli.actions.collect import materialise_options
 from gymq.cli.actions.profile import profile_files
+from gymq.cli.shared.configuration import read_prompt
 from gymq.cli.shared.errors import UsageError
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed

@@ -27,6 +27,7 @@ from gymq.config.errors import ConfigError, UnknownInstances, did_you_mean
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
+from gymq.data.prompt import PromptError, RowPrompt
 from gymq.execution.loading.implied import implied_overrides
 from gymq.execution.loading.model_options import model_options
 from gymq.execution.loading.registry import WorkerNotFound, find_class
@@ -225,3 +226,15 @@ def _endpoint(option: str, name: str, url: str, model: str, key: str) -> list[Ov
     """Return overrides that make an instance ask an endpoint, whatever it was before."""
     asked = json.dumps(endpoint(url, model, key))
     return [from_option(option, f"++{name}=null"), from_option(option, f"++{name}={asked}")]
+
+
+def read_prompt(file: Path) -> RowPrompt:
+    """Return the prompt of a file.
+
+    Raises:
+        UsageError: it cannot be used; says why.
+    """
+    try:
+        return RowPrompt.from_yaml(file.read_text(), str(file))
+    except (OSError, PromptError) as error:
+        raise UsageError(str(error)) from None
