@@ -31,11 +31,22 @@ _BOX = "/tmp/box"
 _NOBODY = "65534:65534"
 _OWNER = "gymq.owner"
 _BEGIN_S = 60.0  # for a container, beside its program's own time
-# Files come as an archive in front of stdin. `timeout` ends a program whose worker died.
+# Files come as an archive in front of stdin. `timeout` ends a program whose worker died. A busy engine may miss that
+# memory ended a program, so the shell looks at the counters of its control group (of version 2 or 1), and says so by a
+# mark at the end of stderr. Its own messages, such as "Killed", go nowhere.
 _BEGIN = (
-    f'mkdir -p {_BOX} && cd {_BOX} && head -c "$1" | tar -xf - && seconds=$2 && shift 2 && '
-    'if [ "$seconds" != 0 ] && command -v timeout > /dev/null; then exec timeout -s KILL "$seconds" "$@"; '
-    'else exec "$@"; fi'
+    f'mkdir -p {_BOX} && cd {_BOX} && head -c "$1" | tar -xf - && seconds=$2 mark=$3 && shift 3 || exit\n'
+    "exec 3>&2 2>/dev/null\n"
+    '[ "$seconds" != 0 ] && command -v timeout > /dev/null && set -- timeout -s KILL "$seconds" "$@"\n'
+    '(exec "$@" 2>&3 3>&-)\n'
+    "status=$?\n"
+    '[ "$status" = 137 ] || exit "$status"\n'
+    "for counters in memory.events memory/memory.oom_control; do\n"
+    "while read -r name count; do\n"
+    '[ "$name" = oom_kill ] && [ "$count" != 0 ] && printf %s "$mark" >&3\n'
+    'done < "/sys/fs/cgroup/$counters"\n'
+    "done\n"
+    'exit "$status"\n'
 )
 
 
@@ -89,7 +100,8 @@ class DockerSandbox(Sandbox):
         await asyncio.gather(*(self._remove(name) for name in list(self._containers)))
 
     async def _run(self, name: str, program: Program, limits: Limits) -> ProgramResult:
-        process = await self._start(name, program, limits)
+        mark = secrets.token_bytes(16).hex().encode()
+        process = await self._start(name, program, limits, mark)
         ended = await finish_process(
             process,
             lambda: kill_group(process),
@@ -106,9 +118,14 @@ class DockerSandbox(Sandbox):
         exit_status = int(state["ExitCode"])
         # A shell says 128 + n of a program that was ended by the signal n.
         exit_status = 128 - exit_status if exit_status > 128 else exit_status
+        if ended.stderr.endswith(mark):
+            state["OOMKilled"] = True
+            ended = replace(ended, stderr=ended.stderr.removesuffix(mark))
         return replace(ended, exit_status=exit_status, limit=_limit_of(state, limits, ended.seconds))
 
-    async def _start(self, name: str, program: Program, limits: Limits) -> asyncio.subprocess.Process:
+    async def _start(
+        self, name: str, program: Program, limits: Limits, mark: bytes = b""
+    ) -> asyncio.subprocess.Process:
         if program.folders:
             raise SandboxFailed("the provider `docker` does not support folders: put them into an image")
         self._containers.add(name)
@@ -116,7 +133,7 @@ class DockerSandbox(Sandbox):
         seconds = "0" if limits.time_s is None else f"{limits.time_s:.3f}"
         command = ["run", "-i", "--name", name, *_options(limits, program.image is not None)]
         command += ["--label", f"{_OWNER}={_owner()}", "--entrypoint", "sh", program.image or self._image]
-        command += ["-c", _BEGIN, "sh", archive_size, seconds, *program.argv]
+        command += ["-c", _BEGIN, "sh", archive_size, seconds, mark.decode(), *program.argv]
         return await start_process(["docker", *command], env=engine_environment(), stdin=asyncio.subprocess.PIPE)
 
     async def _state(self, name: str, ended: ProgramResult) -> dict[str, Any]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
-from gymq.sandbox import MIB, Limits, Program, PythonSession, SandboxFailed
+from gymq.sandbox import MIB, Limits, Program, ProgramResult, PythonSession, SandboxFailed
 from gymq.sandbox.docker import DockerSandbox, _docker
 
 IMAGE = "python:3.13-slim"
@@ -52,6 +53,22 @@ async def test_the_clock_the_memory_and_the_output_are_limited(sandbox):
     assert (await run(sandbox, held, Limits(time_s=60.0, memory_bytes=64 * MIB))).limit == "memory"
     finished = await run(sandbox, "while True: print('x' * 1000)", Limits(time_s=60.0, output_bytes=10_000))
     assert (finished.limit, len(finished.stdout)) == ("output", 10_000)
+
+
+async def test_memory_is_named_by_an_engine_that_missed_it(
+    sandbox: DockerSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = sandbox._state
+
+    async def missed(name: str, ended: ProgramResult) -> dict[str, Any]:
+        return {**await state(name, ended), "OOMKilled": False}
+
+    monkeypatch.setattr(sandbox, "_state", missed)
+    code = "import sys; print('to stderr', file=sys.stderr, flush=True); held = b'x' * 10**9"
+    finished = await run(sandbox, code, Limits(time_s=60.0, memory_bytes=64 * MIB))
+    assert (finished.exit_status, finished.limit, finished.stderr) == (-9, "memory", b"to stderr\n")
+    killed = await run(sandbox, "import os; os.kill(os.getpid(), 9)")
+    assert (killed.exit_status, killed.limit, killed.stderr) == (-9, None, b"")
 
 
 async def test_a_session_keeps_its_names_and_is_replaced_when_it_hangs(sandbox):
