@@ -31,6 +31,8 @@ class BattleRow(gymq.Row):
 
 def _as_responses_params(params: dict[str, Any]) -> dict[str, Any]:
     chat = {**params, "messages": []}
+    if "stop" in chat:
+        raise ValueError("stop: the Responses API has no stop sequences, and verdicts may depend on them")
     try:
         return responses.validate_params(responses.from_chat_request(chat))
     except responses.ResponsesError as error:
