@@ -116,7 +116,7 @@ def _of_length(task: Row, tokens: int) -> Row:
     """Return a task with one reply of so many tokens; 0: the task as it is."""
     if not tokens:
         return task
-    # Text beyond a call could not be continued by the prompt of another reply, so there are no tools.
+    # Text beyond a call could not be continued by the prompt of another reply, so none are offered.
     params = {"max_output_tokens": tokens, "metadata": {"extra_body": '{"ignore_eos": true}'}, "tools": []}
     return {**task, "responses_create_params": {**task["responses_create_params"], **params}}
 
