@@ -18,6 +18,7 @@ from gymq.sandbox import Apptainer, Docker, Subprocess, network_address
 from gymq.sandbox.process import OUTPUT_BYTES
 from gymq.testing import reply
 from tests.support.compatibility import record
+from tests.support.owners import start_owner
 from tests.support.waiting import DEADLINE_S, until
 
 from .script import Script, agent, rollout, said
@@ -355,22 +356,8 @@ async def test_of_what_a_program_prints_without_end_the_beginning_is_kept():
     assert (ended.exit_status, len(ended.stdout)) == (0, OUTPUT_BYTES)
 
 
-DRIVER = """
-import asyncio
-from gymq.sandbox import Subprocess
-async def main():
-    async with Subprocess() as place:
-        await place.run({script!r}, wall_s=600.0)
-asyncio.run(main())
-"""
-
-
 async def test_programs_of_a_process_that_is_killed_end_and_their_folder_is_removed(tmp_path):
-    noted = tmp_path / "noted"
-    script = f"(trap '' TERM; setsid sleep 600) & echo $! $PWD > {noted}.part; mv {noted}.part {noted}; sleep 600"
-    driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER.format(script=script))
-    await until(noted.exists)
-    pid, folder = noted.read_text().split()
+    driver, (pid, folder) = await start_owner(tmp_path, "(trap '' TERM; setsid sleep 600) &", "$! $PWD")
     driver.kill()
     await driver.wait()
     await until(lambda: not psutil.pid_exists(int(pid)) and not Path(folder).exists())

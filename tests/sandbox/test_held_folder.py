@@ -3,7 +3,6 @@
 import asyncio
 import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,17 +11,11 @@ import pytest
 
 from gymq.sandbox import SandboxFailed, Subprocess
 from gymq.sandbox.held_folder import HeldFolder
+from tests.support.owners import start_owner
 from tests.support.waiting import until
 
 NAME = "../../etc/run\0 of somebody \ud800/0/0"
-DRIVER = """
-import asyncio
-from gymq.sandbox import Subprocess
-async def main():
-    async with Subprocess(name="a run/0/0") as place:
-        await place.run({script!r}, wall_s=600.0)
-asyncio.run(main())
-"""
+ARGUMENTS = 'name="a run/0/0"'
 
 
 @pytest.fixture(autouse=True)
@@ -75,11 +68,7 @@ async def test_an_attempt_that_resumes_waits_for_the_one_before_to_end() -> None
 
 
 async def test_a_killed_process_leaves_its_folder_to_the_next_once_its_programs_are_gone(tmp_path: Path) -> None:
-    noted = tmp_path / "noted"
-    script = f"(setsid sleep 600) & touch old; echo $! $PWD > {noted}.part; mv {noted}.part {noted}; sleep 600"
-    driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER.format(script=script))
-    await until(noted.exists)
-    pid, folder = noted.read_text().split()
+    driver, (pid, folder) = await start_owner(tmp_path, "(setsid sleep 600) & touch old;", "$! $PWD", ARGUMENTS)
     driver.kill()
     async with Subprocess(name="a run/0/0", resumes=True) as place:
         assert not psutil.pid_exists(int(pid))
@@ -146,11 +135,8 @@ async def test_a_machine_without_room_is_one_sentence(temporary: Path, monkeypat
 
 
 async def test_a_lost_owner_takes_no_folder_with_it_that_has_a_new_holder(tmp_path: Path) -> None:
-    noted = tmp_path / "noted"
-    script = f"echo $PWD > {noted}.part; mv {noted}.part {noted}; sleep 600"
-    driver = await asyncio.create_subprocess_exec(sys.executable, "-c", DRIVER.format(script=script))
-    await until(noted.exists)
-    folder = Path(noted.read_text().strip())
+    driver, (path,) = await start_owner(tmp_path, "", "$PWD", ARGUMENTS)
+    folder = Path(path)
     keeper = psutil.Process(driver.pid).children()
     shutil.move(folder, tmp_path / "moved")
     async with Subprocess(name="a run/0/0") as place:

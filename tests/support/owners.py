@@ -1,0 +1,41 @@
+"""A process that runs a program in a `Subprocess`, to be killed."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+from .waiting import until
+
+_OWNER = """
+import asyncio
+from gymq.sandbox import Subprocess
+async def main():
+    async with Subprocess({arguments}) as place:
+        await place.run({script!r}, wall_s=600.0)
+asyncio.run(main())
+"""
+
+
+async def start_owner(
+    folder: Path, before: str, words: str, arguments: str = ""
+) -> tuple[asyncio.subprocess.Process, list[str]]:
+    """Start such a process, and wait until its program runs.
+
+    Args:
+        folder: for the file to which the program writes.
+        before: commands of the program, before it waits.
+        words: that it writes then, such as `$PWD`.
+        arguments: of the `Subprocess`, as Python.
+
+    Returns:
+        The process, and the words as the program's shell expanded them.
+    """
+    noted = folder / "noted"
+    script = f"{before} echo {words} > {noted}.part; mv {noted}.part {noted}; sleep 600"
+    owner = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _OWNER.format(script=script, arguments=arguments)
+    )
+    await until(noted.exists)
+    return owner, noted.read_text().split()
