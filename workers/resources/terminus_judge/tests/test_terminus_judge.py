@@ -197,7 +197,7 @@ async def test_a_comparison_that_the_machine_does_not_get_round_to_is_a_failure_
     async with Harness(TerminusJudge, ALIKE) as env:
         env.author.compute_limits = replace(TerminusJudge.compute_limits, timeout_s=0.2)
         with pytest.raises(gymq.RolloutError) as raised:
-            await env.verify(row(batch(DISTINCT)), reply(batch(DISTINCT[::-1])))
+            await env.verify(row(batch(DISTINCT * 4)), reply(batch(DISTINCT[::-1] * 4)))
     assert raised.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
 
 
