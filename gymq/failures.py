@@ -63,6 +63,8 @@ _NEVER = Retries()
 _ROLLOUT = Retry(tries=3, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
 # The response is paid for, so a judge or a service behind the verifier is given some seconds to recover.
 _VERDICT = Retry(tries=3, first_pause_s=0.5, longest_pause_s=5.0, growth=10.0)
+# The end of this task; a collection may submit it again.
+_LATER = Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1)
 
 RETRIES: dict[FailureClass, Retries] = {
     # Says something about the row, or about code: the next try would end the same.
@@ -91,12 +93,8 @@ RETRIES: dict[FailureClass, Retries] = {
         rollout=_ROLLOUT,
     ),
     # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
-    # loses four workers, the last while it ran there alone (`gymq.bus.rpc.quarantine`), is what kills them. That is the
-    # end of this task; a collection may submit it again.
-    FailureClass.WORKER_LOST: Retries(
-        call=Retry(tries=4, first_pause_s=0.05, longest_pause_s=2.0),
-        rollout=Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1),
-    ),
+    # loses four workers, the last while it ran there alone (`gymq.bus.rpc.quarantine`), is what kills them.
+    FailureClass.WORKER_LOST: Retries(call=Retry(tries=4, first_pause_s=0.05, longest_pause_s=2.0), rollout=_LATER),
     # Room comes with time, so again only time ends it.
     FailureClass.SATURATED: Retries(
         call=Retry(tries=10_000, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ROLLOUT
@@ -104,8 +102,8 @@ RETRIES: dict[FailureClass, Retries] = {
     # Its policy has moved on; the next try is made by the newest. Updates that always come faster than a rollout ends
     # are a matter of settings.
     FailureClass.STALE: Retries(rollout=Retry(tries=4, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)),
-    # Reported by the janitor for a task that has left the queue; a collection may submit it again.
-    FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_ROLLOUT),
+    # The task ended its process while it ran there alone, or was delivered too often.
+    FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_LATER),
 }
 
 # A failure of these classes says nothing about the row: trying the rollout again may succeed.

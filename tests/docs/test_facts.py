@@ -106,11 +106,11 @@ def tries(retry):
 
 
 def test_every_failure_class_is_told_and_what_is_tried_again():
-    table = rows("docs/files.md", "class", "why", "call", "verdict", "rollout", "later")
+    table = rows("docs/files.md", "class", "why", "call", "effect", "verdict", "rollout", "later")
     limits = {code(cells[0])[0]: cells[2:] for cells in table}
     assert limits == {
         str(failure): [
-            *(tries(retry) for retry in (retries.call, retries.verdict, retries.rollout)),
+            *(tries(retry) for retry in (retries.call, retries.effect, retries.verdict, retries.rollout)),
             "yes" if failure in RETRYABLE else "-",
         ]
         for failure, retries in RETRIES.items()
