@@ -13,7 +13,7 @@ from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
 KS = (1, 4, 16)
-MOCK_MODELS = ("simulated_model", "replay_model")
+NOT_TRAINED = ("simulated_model", "replay_model")
 
 
 def run_table(runs: Sequence[RunProgress], *, num_runs: int) -> Listing:
@@ -46,14 +46,14 @@ def profile_table(
     """Show the mean reward and pass@k of each agent, with 95 % intervals.
 
     Args:
-        models: what answered as the policy; a mock is marked as one in the header.
+        models: what answered as the policy; the header says if that is not a trained model.
         ks: the k's to show; default: 1, 4, 16 as far as there are so many rollouts of a task, and the largest.
         threshold: the smallest reward with which a rollout passes.
     """
     policy = ", ".join(models) or "not known"
     title = Text.assemble((f"run {run}\npolicy: {policy}", "italic"))
-    if any(name in policy for name in MOCK_MODELS):
-        title.append(", ").append("a mock, not a trained model", "bold")
+    if any(name in policy for name in NOT_TRAINED):
+        title.append(", ").append("not a trained model", "bold")
     shown = _default_ks(snapshot) if ks is None else ks
     numbers = ("mean reward", *(f"pass@{k}" for k in shown), "tasks", "rollouts", "failed")
     rule = f"pass@k in %: a rollout passes with a reward of {threshold:g} or more; with 95 % intervals"

@@ -92,7 +92,7 @@ def read_setup(
     Args:
         environment: a class, the name of a worker, a Python file, or one or several configuration files.
         model: the policy: the URL of an endpoint, the name or file of a model worker, an instance as in a
-            configuration, a function, or a class; None: that of the configuration, or else a mock.
+            configuration, a function, or a class; None: that of the configuration, or else `simulated_model`.
         model_name: name of the model at the endpoint.
         options: options of the environment.
 

@@ -114,7 +114,8 @@ async def acollect(
             short row: its `prompt` or `input`, a text or a list of messages, is what the model is asked.
         model: the policy: the URL of an OpenAI-compatible endpoint, the name or file of a model worker, an instance
             as in a configuration, a function from the parameters of a request to a text or a response, async or not,
-            or a class derived from `gymq.Model`. None: that of the configuration, or else a mock.
+            or a class derived from `gymq.Model`. None: that of the configuration, or else
+            `simulated_model`.
         model_name: the name the endpoint knows the model by.
         options: options of the environment, if it is a class or a file.
         repeats: rollouts a row.
