@@ -33,7 +33,7 @@ class Row(gymq.Row):
     answer: str
 
 
-class Capitals(gymq.Environment[Row]):
+class Capitals(gymq.Resources[Row]):
     """Reward 1 if the reply names the capital."""
 
     async def verify(self, request: gymq.VerifyRequest[Row]) -> gymq.Verdict:
