@@ -1,4 +1,4 @@
-"""Each role may do what docs/security.md says, and nothing else: every attempt is made, against a real server."""
+"""Each role may do what docs/security.md says, and nothing else: every operation is tried, against a real server."""
 
 import re
 from pathlib import Path
@@ -21,7 +21,7 @@ _ROW = re.compile(r"^\| (publish|subscribe) `([^`]+)`(?: in group `(\w+)`)? \|(.
 
 def attempts() -> list[tuple[str, str, str, dict[str, bool]]]:
     """Verb, subject, queue group and who may, from the table in the document."""
-    (heading,) = re.findall(r"^\| attempt \|(.*)\|$", PAGE, re.MULTILINE)
+    (heading,) = re.findall(r"^\| operation \|(.*)\|$", PAGE, re.MULTILINE)
     names = [name.strip() for name in heading.split("|")]
     found = []
     for verb, subject, group, cells in _ROW.findall(PAGE):
