@@ -20,7 +20,7 @@ from gymq.bus.queue.tasks import cancelled_outcome
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.admission import KvBudget, KvBudgets
 from gymq.bus.rpc.process_reports import limit_reached
-from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine
+from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine, Suspect
 from gymq.execution.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.execution.journal import Fenced, Journal
 from gymq.failures import RolloutError
@@ -121,10 +121,10 @@ class AgentRunner:
             if self._is_cancelled(task):
                 outcome = cancelled_outcome(task, worker=self._worker)
             else:
-                async with self._at_work(task, delivery) as (alone, span):
-                    outcome, journal = await self._attempts.outcome(task, delivery.num_delivered, alone=alone)
-                    if alone is not None and journal is not None:
-                        self._quarantine.succeeded()
+                async with self._at_work(task, delivery) as (suspect, span):
+                    outcome, journal = await self._attempts.outcome(task, delivery.num_delivered, suspect)
+                    if suspect is not None and journal is not None:
+                        suspect.clear()
                     if span is not None:
                         span.set_attributes(_span_attributes(outcome))
             stored = await self._store(task, outcome)
@@ -144,11 +144,11 @@ class AgentRunner:
             await delivery.ack()
 
     @asynccontextmanager
-    async def _at_work(self, task: Task, delivery: Delivery) -> AsyncIterator[tuple[bool | None, Span | None]]:
+    async def _at_work(self, task: Task, delivery: Delivery) -> AsyncIterator[tuple[Suspect | None, Span | None]]:
         """Give a task its place in this process: in the trace, among the tasks in flight, alone if it is a suspect.
 
         Yields:
-            Whether a suspect is alone in the process, None for any other task; and the span, if there are traces.
+            Its place in quarantine, None for a task that is not suspect; and the span, if there are traces.
         """
         started = time.monotonic()
         me = asyncio.current_task()
@@ -162,8 +162,8 @@ class AgentRunner:
             self._in_flight[me] = task
             self._budget.start(str(task.rollout_id))
             try:
-                async with self._quarantine.suspect() if suspect else self._quarantine.trusted() as alone:
-                    yield alone, span
+                async with self._quarantine.suspect() if suspect else self._quarantine.trusted() as place:
+                    yield place, span
             finally:
                 del self._in_flight[me]
                 self._budget.end(str(task.rollout_id))

@@ -13,6 +13,7 @@ from gymq.agent import Agent, Caller, Rollout, run_to_verdict
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.weights.staleness import Staleness, StalenessLimit, Superseded
 from gymq.errors import GymqError
 from gymq.execution.journal import Journal, PoisonTask
@@ -71,12 +72,12 @@ class Attempts:
         return {"begun": {"model": server.name, "num_begun": num_begun, "is_held": is_held}}
 
     async def outcome(
-        self, task: Task, num_delivered: int, *, alone: bool | None = None
+        self, task: Task, num_delivered: int, suspect: Suspect | None = None
     ) -> tuple[Outcome, Journal | None]:
         """Run the agent, again after a failure that a retry may cure.
 
         Args:
-            alone: of a task in quarantine, whether the process works on nothing else.
+            suspect: the place of a task in quarantine; cleared when the rollout gets further than before.
 
         Raises:
             BusError: what the agent did cannot be recorded.
@@ -92,8 +93,8 @@ class Attempts:
                 limit = asyncio.timeout_at(work.deadline + DEADLINE_GRACE_S)
                 try:
                     rollout = self._start_attempt(work, staleness)
-                    if alone is not None or self.agent.journals(rollout):
-                        await self._open_journal(work, num_delivered, alone=bool(alone))
+                    if suspect is not None or self.agent.journals(rollout):
+                        await self._open_journal(work, num_delivered, suspect)
                     async with limit:
                         with staleness.interrupting(work.interrupting(limit)) if staleness else nullcontext():
                             verdict = await run_to_verdict(self.agent, rollout)
@@ -150,15 +151,15 @@ class Attempts:
             return None
         return await self._staleness.limit(model.name, task.max_staleness)
 
-    async def _open_journal(self, work: _Work, num_delivered: int, *, alone: bool) -> None:
+    async def _open_journal(self, work: _Work, num_delivered: int, suspect: Suspect | None) -> None:
         """Open the journal of the next attempt: that of an earlier delivery, to resume, or a new one."""
         assert work.rollout is not None
         if work.journal is not None:
             await work.journal.start_attempt(work.attempt)
         else:
-            journal = Journal(self._bus, work.task, self._worker)
+            journal = Journal(self._bus, work.task, self._worker, suspect)
             if num_delivered > 1 or work.task.replaces is not None:
-                await journal.take_over(alone=alone)
+                await journal.take_over()
                 # The process before may have finished it and dropped the journal before it was fenced off.
                 await self._check_unsettled(work.task)
                 if journal.attempt:

@@ -19,6 +19,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.rpc.calls import decode_reply
+from gymq.bus.rpc.quarantine import Suspect
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
@@ -27,6 +28,7 @@ from gymq.protocol.messages import BadMessage, BlobRef, Effect, FailureClass, Jo
 log = logging.getLogger("gymq.journal")
 
 PATIENCE_S = 60.0
+MAX_ALONE = 5  # processes that may die after they began a rollout alone, wherever they got with it
 DROPPED_TTL = "60s"
 ORDER_PATIENCE_S = 5.0  # for a loop to ask for what was recorded before the reply that it waits for
 
@@ -38,22 +40,27 @@ class Fenced(BusError):
 
 
 class PoisonTask(RolloutError):
-    """The agent process died while it worked on this rollout and on nothing else."""
+    """The rollout kills the agent processes that work on it."""
 
-    def __init__(self) -> None:
-        text = "an agent process died while it worked on this task and on nothing else"
+    def __init__(self, text: str) -> None:
         super().__init__(FailureClass.REDELIVERED_TOO_OFTEN, text, stage=Stage.QUEUE)
 
 
 class Journal:
     """Records the effects of one rollout, and answers those that are recorded already."""
 
-    def __init__(self, bus: Bus, task: Task, worker: str) -> None:
+    def __init__(self, bus: Bus, task: Task, worker: str, suspect: Suspect | None = None) -> None:
+        """Prepare the journal of a rollout.
+
+        Args:
+            suspect: the place of a task in quarantine; cleared with the first effect that is new.
+        """
         self._bus = bus
         self._js = bus.js
         self._rollout = task.rollout_id
         self._subject = subjects.journal(*self._rollout)
         self._replaces = task.replaces
+        self._suspect = suspect
         # With a mark of its own: two holders in one process may write the very same.
         self._worker = f"{worker}/{secrets.token_hex(4)}"
         self._last_sequence = 0
@@ -78,20 +85,19 @@ class Journal:
         """Effects of an earlier delivery that were not replayed yet."""
         return len(self._recorded)
 
-    async def take_over(self, *, alone: bool = False) -> None:
+    async def take_over(self) -> None:
         """Read the journal of an earlier delivery of the task, and fence off any process that may still be writing.
 
         The journal of an earlier task for the same rollout is skipped.
 
-        Args:
-            alone: whether the process works on nothing else from now on.
-
         Raises:
             BusError: the stream cannot be read or written.
             Fenced: another process took over at the same moment.
-            PoisonTask: a process died while it worked on this rollout alone.
+            PoisonTask: a process died while it worked on this rollout alone and had recorded nothing new, or too many
+                died after they had begun it alone.
         """
-        was_alone = False
+        num_alone = 0
+        died_alone = False
         recorded: list[Effect] = []
         async for stored in self._js.read(streams.JOURNAL, self._subject):
             self._last_sequence = stored.sequence
@@ -104,7 +110,8 @@ class Journal:
                 continue
             if entry.replaces != self._replaces:
                 continue
-            was_alone = was_alone or entry.alone
+            num_alone += entry.alone
+            died_alone = entry.alone or (died_alone and not entry.effects)
             if entry.attempt > self.attempt:
                 self._forget()
                 recorded.clear()
@@ -115,10 +122,13 @@ class Journal:
             self.session = self._written_session = entry.session or self.session
         self._recorded.update((effect.key, effect) for effect in recorded)
         self._num_effects = len(recorded)
+        alone = self._suspect is not None and self._suspect.alone
         if self._last_sequence or alone:
             await self._write(alone=alone)
-        if was_alone:
-            raise PoisonTask
+        if died_alone:
+            raise PoisonTask("an agent process died while it worked on this task and on nothing else")
+        if num_alone >= MAX_ALONE:
+            raise PoisonTask(f"{num_alone} agent processes died that had started this task with nothing else in them")
 
     async def start_attempt(self, attempt: int) -> None:
         """Start a new attempt; what was recorded no longer counts.
@@ -279,6 +289,8 @@ class Journal:
                 self._failed = error
                 raise
             self._written_session = self.session
+            if effects and self._suspect is not None:
+                self._suspect.clear()
 
     def _entry(
         self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False

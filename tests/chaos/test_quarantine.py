@@ -4,9 +4,11 @@ import asyncio
 
 import pytest
 
-from gymq.bus.rpc.quarantine import Quarantine, SuspectCalls
+from gymq.bus import Bus
+from gymq.bus.rpc.quarantine import Quarantine, Suspect, SuspectCalls
+from gymq.execution.journal import MAX_ALONE, Journal, PoisonTask
 from gymq.failures import RolloutError
-from gymq.protocol.messages import FailureClass
+from gymq.protocol.messages import FailureClass, Task, ToolResult
 
 
 class Worker:
@@ -14,7 +16,7 @@ class Worker:
 
     def __init__(self, quarantine: Quarantine, *, suspect: bool) -> None:
         self.quarantine = quarantine
-        self.alone: bool | None = None
+        self.suspect: Suspect | None = None
         self.is_at_work = False
         self._end = asyncio.Event()
         self._task = asyncio.create_task(self._suspect() if suspect else self._trusted())
@@ -24,14 +26,19 @@ class Worker:
             await self._work()
 
     async def _suspect(self) -> None:
-        async with self.quarantine.suspect() as self.alone:
+        async with self.quarantine.suspect() as self.suspect:
             await self._work()
-            self.quarantine.succeeded()
+            self.suspect.clear()
 
     async def _work(self) -> None:
         self.is_at_work = True
         await self._end.wait()
         self.is_at_work = False
+
+    @property
+    def alone(self) -> bool:
+        assert self.suspect is not None
+        return self.suspect.alone
 
     async def end(self) -> None:
         self._end.set()
@@ -80,6 +87,37 @@ async def test_the_first_suspect_waits_until_it_is_alone_and_stays_alone(quarant
     assert after.is_at_work
     await second.end()
     await after.end()
+
+
+async def test_a_suspect_that_gets_further_than_before_is_trusted_while_it_works(quarantine: Quarantine) -> None:
+    first, second, third = (Worker(quarantine, suspect=True) for _ in range(3))
+    fresh = Worker(quarantine, suspect=False)
+    await settle()
+    assert first.suspect is not None
+    for _ in range(2):  # the second time changes nothing
+        first.suspect.clear()
+        await settle()
+        assert [worker.is_at_work for worker in (first, second, third, fresh)] == [True, True, True, True]
+    assert not second.alone
+    for worker in (first, second, third, fresh):
+        await worker.end()
+    again = Worker(quarantine, suspect=False)
+    await settle()
+    assert again.is_at_work
+    await again.end()
+
+
+async def test_a_suspect_that_has_ended_is_counted_no_more(quarantine: Quarantine) -> None:
+    given_back = Worker(quarantine, suspect=True)
+    await settle()
+    assert given_back.suspect is not None
+    await given_back.give_up()
+    given_back.suspect.clear()  # by an entry of its journal that was still on its way
+    first, second, fresh = (Worker(quarantine, suspect=suspect) for suspect in (True, True, False))
+    await settle()
+    assert [worker.is_at_work for worker in (first, second, fresh)] == [True, False, False]
+    for worker in (first, second, fresh):
+        await worker.end()
 
 
 async def test_suspects_that_end_well_let_more_work_at_once(quarantine: Quarantine) -> None:
@@ -141,3 +179,64 @@ def test_a_call_that_lost_three_workers_runs_alone_among_them() -> None:
         pass
     with calls.place(2), calls.place(2):
         pass
+
+
+# The journal of a suspect ---------------------------------------------------------------------------------------------
+
+
+async def suspect_of_a_new_process() -> Suspect:
+    """The place of the first suspect there."""
+    async with Quarantine().suspect() as suspect:
+        return suspect
+
+
+async def deliver(bus: Bus, run: str, *, quarantined: bool = True) -> tuple[Journal, Suspect | None]:
+    """What a process has of the task that is killed, or not, after what the test does with it."""
+    task = Task(run=run, task_index=0, rollout_index=0, num_rollouts=1, agent="agent", row=b"{}", timeout_s=60.0)
+    suspect = await suspect_of_a_new_process() if quarantined else None
+    journal = Journal(bus, task, "worker", suspect)
+    await journal.take_over()
+    return journal, suspect
+
+
+async def turn(journal: Journal, number: int) -> None:
+    async def perform() -> ToolResult:
+        return ToolResult(output=str(number))
+
+    reply = await journal.effect(f"turn {number}", False, perform)
+    assert reply == ToolResult(output=str(number))
+
+
+async def test_a_process_that_dies_with_one_rollout_where_the_one_before_died_is_killed_by_it(
+    bus: Bus, run: str
+) -> None:
+    journal, _ = await deliver(bus, run, quarantined=False)
+    await turn(journal, 1)
+    journal, suspect = await deliver(bus, run)
+    await turn(journal, 1)
+    assert suspect is not None
+    assert not suspect.is_cleared  # a replay proves nothing
+    for _ in range(2):  # however often it is delivered from now on
+        with pytest.raises(PoisonTask, match="on nothing else"):
+            await deliver(bus, run)
+
+
+async def test_a_rollout_that_got_further_alone_is_innocent_when_its_process_dies(bus: Bus, run: str) -> None:
+    for last in range(1, MAX_ALONE + 1):
+        journal, suspect = await deliver(bus, run)
+        assert suspect is not None
+        for number in range(1, last + 1):
+            assert not suspect.is_cleared
+            await turn(journal, number)
+        assert suspect.is_cleared
+    with pytest.raises(PoisonTask, match=f"{MAX_ALONE} agent processes died"):
+        await deliver(bus, run)
+
+
+async def test_a_new_attempt_alone_proves_nothing(bus: Bus, run: str) -> None:
+    journal, suspect = await deliver(bus, run)
+    assert suspect is not None
+    await journal.start_attempt(1)
+    assert not suspect.is_cleared
+    with pytest.raises(PoisonTask):
+        await deliver(bus, run)

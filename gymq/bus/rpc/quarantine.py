@@ -1,8 +1,9 @@
 """Keep a task or call that kills its process from repeatedly taking the other work of the process with it.
 
 A task that was delivered more than twice is suspect: it was in flight when two processes died, like many innocent ones.
-The first suspect in a process works alone in it, which is noted beforehand. If the process dies again, the note shows
-that it was this task. If the task ends, the others are probably harmless, and more and more of them work at once.
+The first suspect in a process works alone in it, which is recorded beforehand. If the process dies again, the record
+shows that it was this task. A suspect that gets further than any delivery before it is cleared and works like any other
+task; the remaining suspects are probably harmless too, and each that is cleared lets one more of them work at once.
 
 In the same way a call that has lost two workers is suspect to the next.
 """
@@ -25,9 +26,9 @@ class Quarantine:
 
     def __init__(self) -> None:
         self._trusted = 0  # at work
-        self._suspects = 0  # at work
+        self._suspects = 0  # at work, not cleared
         self._suspects_waiting = 0
-        self._width = 1  # suspects that may be at work at once; 1 until one has ended well
+        self._width = 1  # suspects that may be at work at once; 1 until one is cleared
         self._changed = asyncio.Event()
 
     @asynccontextmanager
@@ -43,8 +44,8 @@ class Quarantine:
             self._notify()
 
     @asynccontextmanager
-    async def suspect(self) -> AsyncIterator[bool]:
-        """Wait for a place for a suspect, and hold it; yield whether the suspect is alone in the process meanwhile."""
+    async def suspect(self) -> AsyncIterator[Suspect]:
+        """Wait for a place for a suspect, and hold it."""
         self._suspects_waiting += 1
         try:
             while self._suspects >= self._width or (self._width == 1 and self._trusted):
@@ -52,21 +53,44 @@ class Quarantine:
         finally:
             self._suspects_waiting -= 1
             self._notify()
-        alone = self._width == 1
+        suspect = Suspect(self, alone=self._width == 1)
         self._suspects += 1
         try:
-            yield alone
+            yield suspect
         finally:
-            self._suspects -= 1
+            suspect.has_ended = True
+            if suspect.is_cleared:
+                self._trusted -= 1
+            else:
+                self._suspects -= 1
             self._notify()
 
-    def succeeded(self) -> None:
-        """Note that a suspect finished and the process survived: from now on one more may run at a time."""
+    def clear_one(self) -> None:
+        """Trust one suspect at work: from now on one more may run at a time."""
+        self._suspects -= 1
+        self._trusted += 1
         self._width += 1
+        self._notify()
 
     def _notify(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+class Suspect:
+    """A suspect at work."""
+
+    def __init__(self, quarantine: Quarantine, *, alone: bool) -> None:
+        self._quarantine = quarantine
+        self.alone = alone  # in the process, until it is cleared
+        self.is_cleared = False
+        self.has_ended = False
+
+    def clear(self) -> None:
+        """Trust the task from now on: it got further than before, and the process is alive."""
+        if not (self.is_cleared or self.has_ended):
+            self._quarantine.clear_one()
+        self.is_cleared = True
 
 
 class SuspectCalls:
