@@ -1,13 +1,14 @@
 """New weights from a training run, and rollouts that are too old for it."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 
 from gymq.bus import Bus
-from gymq.bus.weights.pushing import PushError, newest
+from gymq.bus.weights.pushing import Pushed, PushError, newest
 from gymq.trainer import TrainingRun
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
@@ -18,16 +19,28 @@ from .conftest import Examples
 
 @pytest.fixture
 async def world(shared_url: str, bus: Bus) -> AsyncIterator[World]:
-    """A policy that takes weights, in place of the engine."""
+    """The agents and verifiers of a policy that takes weights."""
     async with AsyncExitStack() as stack:
         made = World(shared_url, bus, stack)
         await made.start()
-        replicas = Replicas(shared_url, made.name("policy"))
-        await replicas.start(f"w{made.tag}")
-        stack.push_async_callback(replicas.kill, f"w{made.tag}")
         await made.add_resources("grader", Grader())
         await made.add_agent("asker", "grader")
         yield made
+
+
+@pytest.fixture(autouse=True)
+async def replica(world: World) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """A replica of the policy, in place of the engine; call it to kill it."""
+    replicas = Replicas(world.url, world.name("policy"))
+    worker = f"w{world.tag}"
+    await replicas.start(worker)
+
+    async def kill() -> None:
+        if worker in replicas.buses:
+            await replicas.kill(worker)
+
+    yield kill
+    await kill()
 
 
 async def versions_of(training: TrainingRun, rows: list[dict[str, object]], **options: object) -> list[list[str]]:
@@ -72,6 +85,29 @@ async def test_weights_that_no_replica_loads_are_an_error(training: TrainingRun)
     with pytest.raises(PushError, match="a tensor is missing"):
         await training.update_weights("bad", weights=safetensors(b"one"))
     assert training.policy_version is None
+
+
+async def test_weights_for_replicas_that_are_gone_are_an_error_that_says_so(
+    training: TrainingRun, replica: Callable[[], Awaitable[None]], no_patience: None
+) -> None:
+    await training.update_weights("v1", weights=safetensors(b"one"))
+    await replica()
+    with pytest.raises(PushError, match="none is running; one that starts loads them"):
+        await training.update_weights("v2", weights=safetensors(b"two"))
+    assert training.policy_version == "v1"
+
+
+async def test_replicas_that_do_not_answer_are_waited_for_until_the_deadline(
+    training: TrainingRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nobody_yet(*_args: object, **_options: object) -> Pushed:
+        return Pushed("v1")
+
+    pushes = AsyncMock(side_effect=nobody_yet)
+    monkeypatch.setattr("gymq.trainer.run.push", pushes)
+    with pytest.raises(PushError, match=r"none answered within 0\.2 s"):
+        await training.update_weights("v1", weights=safetensors(b"one"), deadline_s=0.2)
+    assert pushes.await_count > 1
 
 
 async def test_what_became_too_old_in_the_store_is_no_sample(training: TrainingRun, examples: Examples) -> None:
