@@ -1,4 +1,4 @@
-"""Results: from a stored outcome to the row for a trainer, or to an error."""
+"""Results for HTTP clients and trainers, of stored outcomes. `gymq.data.run_files` makes the lines of a run's files."""
 
 from __future__ import annotations
 

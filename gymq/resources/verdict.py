@@ -41,7 +41,7 @@ class VerifyRequest(Generic[RowT_co, StateT_co]):
 
 
 class Verdict:
-    """A reward, and further fields, which are stored in the result row."""
+    """A reward, and further fields: they reach the result row, the statistics and the viewer."""
 
     __slots__ = ("fields", "reward")
 
