@@ -22,7 +22,7 @@ class NeedleRow(gymq.Row):
 
 
 class Mrcr(gymq.Resources[NeedleRow]):
-    """Reward is the share of characters that match the expected text, behind the random string that must come first."""
+    """Reward is the share of characters that match the expected text, after the random string that must come first."""
 
     reward_range = (0.0, 1.0)
     row_kinds = ("2", "4", "8")  # needles
