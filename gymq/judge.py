@@ -41,7 +41,7 @@ class JudgeOptions(WorkerOptions):
     judge_responses_create_params: JudgeParams = pydantic.Field({"input": []}, validate_default=True)
     judge_system_message: str | None = None
     judge_endpoint_max_concurrency: pydantic.PositiveInt | None = DEFAULT_CONCURRENCY  # in one process; None: no bound
-    hardened: bool = True  # see `Labels`; False: the peer's way of reading a verdict
+    hardened: bool = True  # see `Labels`; False: read a verdict as NeMo Gym does
 
 
 def check_distinct(*labels: str) -> None:
@@ -313,7 +313,7 @@ class Labels:
         return cls({label: re.escape(label) for label in labels})
 
     def first(self, text: str) -> str | None:
-        """Return the verdict that begins first in a text, quoted or not, as peers read it."""
+        """Return the verdict that begins first in a text, quoted or not, as NeMo Gym reads it."""
         found = self._pattern.search(text)
         return None if found is None else self._verdict(found)
 

@@ -59,6 +59,12 @@ def test_a_place_in_the_code_exists(name):
     resolve_name(name)
 
 
+def test_a_file_that_is_named_as_a_place_exists():
+    files = [name for name in code(WHERE) if "/" in name[1:]]
+    assert files
+    assert not [name for name in files if not (ROOT / name).is_file()]
+
+
 def test_each_step_names_a_place():
     cells = re.findall(r"^\| (?!step|---)(.+) \| (.+) \|$", WHERE, re.MULTILINE)
     assert len(cells) > 60
