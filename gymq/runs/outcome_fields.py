@@ -19,6 +19,7 @@ from gymq.responses import last_assistant_text
 
 MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
 
+_USUAL = ("expected_answer", "answer", "ground_truth", "expected", "target", "label", "solution")
 _EXPECTED = re.compile(r"(expected|ground_truth|gold|target|reference|correct)(_|$)|(answers?|solution|label|sql)$")
 _EXTRACTED = re.compile(r"(extracted|parsed|predicted)_")
 _NESTED = ("verifier_metadata", "template_metadata", "info", "metadata")
@@ -76,7 +77,7 @@ def question_of(params: Mapping[str, Any]) -> str:
 
 
 def expected_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields, by name, that say what was expected."""
+    """Return the fields, by name, that say what was expected; those with the most usual names come first."""
     fields = own_fields(row)
     nested = [fields[name] for name in _NESTED if isinstance(fields.get(name), dict)]
     found: dict[str, Any] = {}
@@ -84,9 +85,12 @@ def expected_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str,
         found |= {
             name: value
             for name, value in source.items()
-            if _EXPECTED.match(name) and value is not None and not isinstance(value, bool) and name not in found
+            if (name in _USUAL or (_EXPECTED.match(name) and not isinstance(value, bool)))
+            and value is not None
+            and name not in found
         }
-    return found
+    usual = {name: found[name] for name in _USUAL if name in found}
+    return usual | found
 
 
 def answer_of(outcome: Outcome) -> tuple[str, Any]:

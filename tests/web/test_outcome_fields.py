@@ -21,11 +21,17 @@ CALL = {"request": {"input": "same?"}, "response": {"output": [{"type": "message
         ({"ground_truth": [1]}, {}, {"ground_truth": [1]}),
         ({"verifier_metadata": {"expected_result": 2, "seed": 1}}, {}, {"expected_result": 2}),
         ({}, {"expected_answer": "C", "extracted_answer": "D"}, {"expected_answer": "C"}),
+        ({"answer": False}, {}, {"answer": False}),
         ({"correct": True, "target": None, "targeted": 1}, {}, {}),
     ],
 )
 def test_what_was_expected_is_found_by_the_usual_names(row: Any, verdict: Any, expected: Any) -> None:
     assert expected_of(row, verdict) == expected
+
+
+def test_the_most_usual_name_comes_first() -> None:
+    row = {"reference_solution": "so", "solution": "2 + 2 = 4", "metadata": {"expected_answer": "4"}}
+    assert list(expected_of(row, {})) == ["expected_answer", "solution", "reference_solution"]
 
 
 def test_the_answer_is_what_the_verifier_read_or_else_the_last_reply() -> None:

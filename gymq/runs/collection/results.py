@@ -17,15 +17,13 @@ from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_I
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.judge import text_of, user_contents
+from gymq.runs.outcome_fields import expected_of
 from gymq.stats.files import read_statistics
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot
 
 if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
-
-EXPECTED = ("expected_answer", "answer", "ground_truth", "expected", "target", "label", "solution")
-"""Fields of a row that hold what is expected; the first that is there counts."""
 
 _ALL = "all"
 _SHOWN = 10  # rollouts in a notebook's table
@@ -154,7 +152,7 @@ def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
         "rollout": record.get(ROLLOUT_INDEX),
         "prompt": "\n".join(filter(None, map(text_of, user_contents({"input": [], **params})))),
         "reply": responses.last_assistant_text(response) if isinstance(response.get("output"), list) else None,
-        "expected": next((record[name] for name in EXPECTED if record.get(name) is not None), None),
+        "expected": next(iter(expected_of(record, {}).values()), None),
         "reward": record.get("reward"),
         "failure": record.get(FAILURE_CLASS),
         "failure_message": record.get(FAILURE_MESSAGE),
