@@ -15,7 +15,7 @@ from gymq.data.rows import FAILURE_CLASS
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt, to_json
-from gymq.responses.items import incomplete_reason
+from gymq.responses.items import is_truncated
 
 Untrainable = Literal["error", "empty", "allow"]
 
@@ -141,8 +141,7 @@ def _is_number(value: object) -> bool:
 def _check_untrainable(outcome: VerifiedRollout, on_untrainable: Untrainable) -> None:
     """Refuse a rollout without tokens, unless the caller does not train."""
     response = outcome.response
-    incomplete = incomplete_reason(response) == "max_output_tokens"
-    if incomplete and not _says_anything(response["output"]):
+    if is_truncated(response) and not _says_anything(response["output"]):
         text = "the prompt does not fit into the model's context"
         raise _failed(outcome, "prompt_too_long", text, status=422, stage="model")
     if on_untrainable != "allow":

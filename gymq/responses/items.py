@@ -144,13 +144,19 @@ def is_generated(item: Mapping[str, Any]) -> bool:
 
 def incomplete_reason(response: Mapping[str, Any]) -> str | None:
     """Return why an engine cut a response short, such as `max_output_tokens`; None if it did not."""
-    return (response.get("incomplete_details") or {}).get("reason")
+    details = response.get("incomplete_details")
+    return details.get("reason") if isinstance(details, dict) else None
+
+
+def is_truncated(response: Mapping[str, Any]) -> bool:
+    """Return whether a response ended because it reached the limit of output tokens."""
+    return incomplete_reason(response) == "max_output_tokens"
 
 
 def overflowed(response: Mapping[str, Any]) -> bool:
     """Return whether the conversation no longer fits into the model's context: a reply cut before its first token."""
     generated = (response.get("usage") or {}).get("output_tokens")
-    if incomplete_reason(response) != "max_output_tokens" or generated:
+    if not is_truncated(response) or generated:
         return False
     return all(map(is_message, response["output"])) and not output_text(response)
 

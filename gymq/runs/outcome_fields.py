@@ -135,12 +135,6 @@ def output_tokens(outcome: Outcome) -> int | None:
     return count if isinstance(count, int) else None
 
 
-def is_truncated(outcome: Outcome) -> bool:
-    """Return whether the reply of a rollout ended because it reached the limit of output tokens."""
-    details = None if isinstance(outcome, Failure) else outcome.response.get("incomplete_details")
-    return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
-
-
 def num_turns(response: Mapping[str, Any]) -> int:
     """Return how often the model replied, as far as its output shows: what its tools answer ends a turn."""
     turns, is_open = 0, False

@@ -25,6 +25,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
+from gymq.responses.items import is_truncated
 from gymq.stats.outcome_feed import numbers_of
 from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row
 from gymq.stats.running import RunningProfile
@@ -46,11 +47,6 @@ class RunStatistics(NamedTuple):
 class _Response(msgspec.Struct):
     usage: dict[str, Any] | None = None
     incomplete_details: Any = None
-
-    @property
-    def is_truncated(self) -> bool:
-        details = self.incomplete_details
-        return isinstance(details, dict) and details.get("reason") == "max_output_tokens"
 
 
 class _ResultRow(RowKey, frozen=True, gc=False):
@@ -108,7 +104,7 @@ def read_statistics(
             key = (result.task_index, result.rollout_index)
             if entry is not None and not results.add(key, "", _encode(entry)):
                 raise ReportError(f"{where}: there is more than one result of rollout {key}")
-            truncated += result.response.is_truncated
+            truncated += is_truncated(msgspec.structs.asdict(result.response))
             profile.add(
                 pooled or (result.agent_ref.name if result.agent_ref else inputs.agent(key, where)),
                 *key,

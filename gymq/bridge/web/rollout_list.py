@@ -21,9 +21,9 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
+from gymq.responses.items import is_truncated
 from gymq.runs.outcome_fields import (
     expected_of,
-    is_truncated,
     num_turns,
     output_tokens,
     params_of,
@@ -201,7 +201,7 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         turns=0 if isinstance(outcome, Failure) else num_turns(outcome.response),
         worker=outcome.worker,
         policy_version=outcome.policy_versions[-1] if outcome.policy_versions else "",
-        is_truncated=is_truncated(outcome),
+        is_truncated=not isinstance(outcome, Failure) and is_truncated(outcome.response),
         stage="" if isinstance(outcome, VerifiedRollout) else str(outcome.stage),
         stages=_stages(outcome),
         prompt=question_of(params_of(fields, verdict))[:WORDS],

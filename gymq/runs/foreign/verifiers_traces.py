@@ -16,7 +16,7 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.protocol.tokens import GENERATION_FIELD
-from gymq.responses.items import incomplete_reason
+from gymq.responses.items import is_truncated
 from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, split_chat
 from gymq.runs.foreign.verifiers_messages import chat_message, is_models, message, turns
 
@@ -113,7 +113,7 @@ class _Graph:
             parent = self._add(parent, message(turn), next(tokens) if has_tokens else {"usage": None})
         if self.calls and self.calls[-1]["usage"] is None:
             self.calls[-1]["usage"] = _usage(self._response.get("usage"))
-        if self.calls and incomplete_reason(self._response) == "max_output_tokens":
+        if self.calls and is_truncated(self._response):
             self.calls[-1]["finish_reason"] = "length"
 
     def _add_branch(self, record: Record) -> None:
