@@ -11,7 +11,7 @@ import msgspec
 from gymq import responses
 from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import parse_object
-from gymq.data.rows import FAILURE_CLASS
+from gymq.data.rows import FAILURE_CLASS, with_result
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt, to_json
@@ -90,15 +90,11 @@ def _fields(outcome: Outcome, on_untrainable: Untrainable) -> dict[str, Any]:
 
 
 def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> dict[str, Any]:
-    verdict = outcome.verdict
-    _check_verdict(outcome, verdict)
+    _check_verdict(outcome, outcome.verdict)
     trainable = one_chain(outcome.response["output"])
     if not trainable.num_calls:
         _check_untrainable(outcome, on_untrainable)
-    fields = _of_row(outcome)
-    fields["response"] = {**outcome.response, "output": trainable.output}
-    fields.update(verdict)
-    fields["reward"] = outcome.reward
+    fields = with_result(_of_row(outcome), {**outcome.response, "output": trainable.output}, outcome)
     return _labelled(fields, outcome, trainable, masked=_is_masked(fields))
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
 from gymq.data.jsonl import JsonlError, LineSource, numbered_lines, parse_object
 from gymq.errors import GymqError
+from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.subjects import MAX_INDEX as MAX_INDEX
 
 TASK_INDEX = "_ng_task_index"
@@ -120,6 +121,11 @@ def _why_no_object(line: bytes) -> str:
     except JsonlError as error:
         return str(error)
     return "the line is not valid JSON"
+
+
+def with_result(row: Mapping[str, Any], response: dict[str, Any], outcome: VerifiedRollout) -> dict[str, Any]:
+    """Return the fields of a row with its result; those of the verifier take the place of the row's."""
+    return {**row, "response": response, **outcome.verdict, "reward": outcome.reward}
 
 
 def digest_of(row: Mapping[str, msgspec.Raw]) -> str:

@@ -24,6 +24,7 @@ from gymq.data.rows import (
     POLICY_VERSION,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    with_result,
 )
 from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import TokenForm
@@ -184,10 +185,7 @@ class Appender:
 
 def output_row(outcome: VerifiedRollout, token_ids: TokenForm = "full") -> bytes:
     """Return the line of a finished rollout: the row, the response, the reward and the verifier's fields."""
-    fields: dict[str, Any] = dict(parse_object(outcome.row))
-    fields["response"] = written(outcome.response, token_ids)
-    fields.update(outcome.verdict)
-    fields["reward"] = outcome.reward
+    fields = with_result(parse_object(outcome.row), written(outcome.response, token_ids), outcome)
     return to_json(_indexed(fields, outcome))
 
 
