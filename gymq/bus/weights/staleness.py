@@ -42,6 +42,13 @@ class Superseded(RolloutError):
         )
 
 
+def updates_since(weights: Weights) -> Callable[[str], int]:
+    """Return a function that says how many updates came after a version, up to these weights."""
+    versions = [*weights.before, weights.policy_version]
+    updates = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
+    return lambda version: updates.get(version, len(versions))
+
+
 class _Versions:
     """The versions of one model."""
 
@@ -50,9 +57,8 @@ class _Versions:
         self.in_flight: InFlight = "continue"  # what the newest update means for rollouts
         self.on_restart: set[Callable[[Superseded], None]] = set()
         self.held_until = 0.0  # on the event loop's clock
+        self.behind: Callable[[str], int] = lambda version: 0  # how many updates came after a version
         self._changed = asyncio.Event()
-        self._updates: dict[str, int] = {}  # how many came after a version
-        self._before_all = 0
         self._sequence = 0
 
     def learn(self, stored: Stored | None) -> None:
@@ -66,9 +72,8 @@ class _Versions:
             return
         if stored.sequence <= self._sequence:
             return
-        versions = [*weights.before, weights.policy_version]
-        self.newest, self._sequence, self._before_all = weights.policy_version, stored.sequence, len(versions)
-        self._updates = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
+        self.newest, self._sequence = weights.policy_version, stored.sequence
+        self.behind = updates_since(weights)
         self.in_flight = weights.in_flight
         if weights.in_flight == "restart":
             for interrupt in list(self.on_restart):
@@ -93,9 +98,6 @@ class _Versions:
             with suppress(TimeoutError):
                 async with asyncio.timeout(min(self.held_until, give_up) - now):
                     await self._changed.wait()
-
-    def behind(self, version: str) -> int:
-        return self._updates.get(version, self._before_all)
 
 
 class StalenessLimit:
