@@ -189,6 +189,19 @@ class JetStream:
                 raise
             return None
 
+    async def publish_or_last(
+        self, stream: str, subject: str, body: bytes, *, last: int, patience_s: float
+    ) -> Stored | None:
+        """Store a message as `publish_if_last` does, and return the newest one on its subject.
+
+        It has this body if the message is stored, by this try or by an earlier one; otherwise another was first.
+
+        Raises:
+            BusError: as `publish_with_retry`.
+        """
+        sequence = await self.publish_if_last(subject, body, last=last, patience_s=patience_s)
+        return await self.last(stream, subject) if sequence is None else Stored(subject, sequence, body)
+
     async def last(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
         """Return the last message that a stream holds on one subject, or None.
 

@@ -64,9 +64,8 @@ class OutcomeStore:
         try:
             grouped = await self._groups.grouped(outcome, body)
             body = await blobs.shrink(self._bus, grouped or body, "rollout", outcome.rollout_id)
-            if await self._js.publish_if_last(subject, body, last=replaces or 0, patience_s=patience_s) is not None:
-                return True
-            stored = await self._js.last(streams.ROLLOUTS, subject)
+            last = replaces or 0
+            stored = await self._js.publish_or_last(streams.ROLLOUTS, subject, body, last=last, patience_s=patience_s)
             return stored is not None and stored.data == body
         finally:
             self._bus.large_bodies.give_back(num_large)

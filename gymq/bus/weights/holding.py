@@ -24,7 +24,7 @@ log = logging.getLogger("gymq.weights")
 
 REPEAT_S = 1.0
 EXPIRES_S = 5.0  # without a repetition
-LOOK_S = 0.3  # for agents to answer each time that they are asked
+LOOK_S = 0.3  # for workers to answer each time that they are asked
 
 
 class _Begun(msgspec.Struct):

@@ -23,7 +23,7 @@ import msgspec
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
 from gymq.bus.discovery import WorkerSearch, find_workers, is_running, reported
 from gymq.bus.jetstream import JetStream, Stored
-from gymq.bus.weights.holding import held, until_finished
+from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
@@ -31,9 +31,8 @@ from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BadMessage, Ping, Weights
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
-_LOOK_S = 0.3  # how long replicas are given to answer each time they are asked
 _FIRST_LOOKS = 10  # until one answers; they may be busy
-_FIRST_PAUSE_S = 0.02  # between looks at replicas that load; each is twice the one before, up to `_LOOK_S`
+_FIRST_PAUSE_S = 0.02  # between looks at replicas that load; each is twice the one before, up to `LOOK_S`
 
 _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
@@ -169,7 +168,7 @@ async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str
         raise PushError(f"no model named {model!r} is running; `gymq status` lists those that are")
     found: list[dict[str, Any]] = []
     for _ in range(_FIRST_LOOKS):
-        found = await find_workers(bus, model, wait_s=_LOOK_S)
+        found = await find_workers(bus, model, wait_s=LOOK_S)
         if found:
             break
     if any(_weights_of(stats) is None for stats in found):
@@ -234,13 +233,10 @@ async def _store_record(js: JetStream, model: str, record: Weights, after: int) 
         body = encode(record)
     except BadMessage as error:
         raise PushError(f"these weights cannot be announced: {error}") from None
-    sequence = await js.publish_if_last(subject, body, last=after, patience_s=STORE_PATIENCE_S)
-    if sequence is not None:
-        return sequence
-    stored = await js.last(streams.WEIGHTS, subject)
-    if stored is not None and stored.data == body:
-        return stored.sequence
-    raise PushError(f"another push of weights for {model} was stored first")
+    stored = await js.publish_or_last(streams.WEIGHTS, subject, body, last=after, patience_s=STORE_PATIENCE_S)
+    if stored is None or stored.data != body:
+        raise PushError(f"another push of weights for {model} was stored first")
+    return stored.sequence
 
 
 async def _remove_parts(js: JetStream, filter_: str, *, before: int = 0) -> None:
@@ -273,7 +269,7 @@ async def _confirmed(
     problems: dict[str, str] = {}
     pause_s = _FIRST_PAUSE_S
     while True:
-        for stats in await search.ask(_LOOK_S, expected=replicas):
+        for stats in await search.ask(LOOK_S, expected=replicas):
             worker, state = stats["id"], _weights_of(stats)
             if state is None:
                 continue
@@ -292,7 +288,7 @@ async def _confirmed(
         if not waiting or loop.time() >= give_up:
             break
         await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, _LOOK_S)
+        pause_s = min(2 * pause_s, LOOK_S)
     silent = f"not loaded within {deadline_s:g} s"
     missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
     return Pushed(
@@ -302,7 +298,7 @@ async def _confirmed(
 
 async def _is_gone(bus: Bus, worker: str) -> bool:
     try:
-        await bus.request(subjects.ping("model", worker), encode(Ping(calls=[])), timeout_s=_LOOK_S)
+        await bus.request(subjects.ping("model", worker), encode(Ping(calls=[])), timeout_s=LOOK_S)
     except NoResponders:
         return True
     except NoAnswer:
