@@ -435,22 +435,3 @@ def thoughts(text: str) -> str | None:
     start = text.find(begin)
     stop = text.find(end, start)
     return None if start < 0 or stop < 0 else text[start + len(begin) : stop].strip()
-
-
-# Texts for the prompt -------------------------------------------------------------------------------------------------
-
-
-def user_contents(params: dict[str, Any]) -> list[Any]:
-    """Return the contents of a request's user messages, in order. A plain-text `input` is one message."""
-    given = params["input"]
-    if isinstance(given, str):
-        return [given]
-    return [item.get("content") for item in given if responses.is_message(item) and item.get("role") == "user"]
-
-
-def text_of(content: Any) -> str:
-    """Return a content's text: itself, or its text parts joined with newlines. Images and files have none."""
-    if isinstance(content, str):
-        return content
-    texts = (part.get("text") for part in content or ())
-    return "\n".join(text for text in texts if isinstance(text, str))

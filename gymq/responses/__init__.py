@@ -19,6 +19,7 @@ from gymq.responses.items import (
     Item,
     asks_the_same,
     assistant_text,
+    content_text,
     content_texts,
     first_text_of_last_item,
     function_call,
@@ -30,6 +31,7 @@ from gymq.responses.items import (
     output_text,
     overflowed,
     split_at_first_generated,
+    user_contents,
     user_message,
 )
 from gymq.responses.params import foreign_params, known_params, row_params, validate_params
@@ -78,6 +80,7 @@ __all__ = [
     "chat_choice_to_items",
     "chat_messages_to_items",
     "chat_to_response",
+    "content_text",
     "content_texts",
     "first_text_of_last_item",
     "foreign_params",
@@ -104,6 +107,7 @@ __all__ = [
     "to_gemini_answer",
     "token_fields",
     "usage_from_chat",
+    "user_contents",
     "user_message",
     "validate_params",
     "validate_response",

@@ -95,7 +95,7 @@ def assistant_text(response: Mapping[str, Any]) -> str:
 def last_assistant_text(response: Mapping[str, Any]) -> str:
     """Return the text parts of the last assistant message, joined with newlines, trimmed; empty if there is none."""
     messages = _assistant_messages(response)
-    return "\n".join(content_texts(messages[-1].get("content"))).strip() if messages else ""
+    return content_text(messages[-1].get("content")).strip() if messages else ""
 
 
 def first_text_of_last_item(response: Mapping[str, Any]) -> str:
@@ -195,3 +195,16 @@ def content_texts(content: object, only_type: str | None = None) -> Iterator[str
             text = part.get("text")
             if isinstance(text, str) and only_type in (None, part.get("type")):
                 yield text
+
+
+def content_text(content: object) -> str:
+    """Return the texts of a message's content, joined with newlines. Images, files and refusals have none."""
+    return "\n".join(content_texts(content))
+
+
+def user_contents(params: Mapping[str, Any]) -> list[Any]:
+    """Return the contents of a request's user messages, in order. A plain-text `input` is one message."""
+    given = params["input"]
+    if isinstance(given, str):
+        return [given]
+    return [item.get("content") for item in given if is_message(item) and item.get("role") == "user"]

@@ -73,7 +73,7 @@ def prompt_of(params: Mapping[str, Any]) -> list[dict[str, Any]]:
 def question_of(params: Mapping[str, Any]) -> str:
     """Return the text that the policy was asked first: that of the last message before its turn."""
     asked = [item for item in prompt_of(params) if item.get("role") in (None, "user")]
-    return content_text(asked[-1].get("content")) if asked else ""
+    return readable_content(asked[-1].get("content")) if asked else ""
 
 
 def expected_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def exact_record(outcome: Outcome) -> bytes:
     return to_json(fields)
 
 
-def content_text(content: Any) -> str:
+def readable_content(content: Any) -> str:
     """Return the text of a message's content: its texts and refusals, and the rest as JSON."""
     if isinstance(content, str):
         return content

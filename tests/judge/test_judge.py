@@ -18,9 +18,7 @@ from gymq.judge import (
     last_label,
     last_text,
     literal,
-    text_of,
     thoughts,
-    user_contents,
 )
 from gymq.testing import ScriptedModel, reply
 from tests.support.waiting import DEADLINE_S
@@ -293,19 +291,6 @@ def test_a_template_that_cannot_be_had_is_told(tmp_path):
         chosen_template("w", None, str(tmp_path / "missing.txt"), "default")
     with pytest.raises(gymq.OptionsError, match=r"w: judge_prompt_template: .*\{x\}"):
         chosen_template("w", "{x}", None, "default", "q")
-
-
-def test_user_messages_are_found_in_every_form_of_input():
-    parts = [{"type": "input_text", "text": "b"}, {"type": "input_image", "image_url": "x"}]
-    given = [
-        {"role": "system", "content": "s"},
-        {"role": "user", "content": "a"},
-        {"type": "message", "role": "user", "content": parts},
-        {"type": "function_call_output", "call_id": "1", "output": "o"},
-    ]
-    assert [text_of(content) for content in user_contents({"input": given})] == ["a", "b"]
-    assert user_contents({"input": "plain"}) == ["plain"]
-    assert user_contents({"input": []}) == []
 
 
 LABELS = Labels.exactly(EQUAL, DIFFERENT)

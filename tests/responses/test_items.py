@@ -6,12 +6,14 @@ import pytest
 
 from gymq.responses import (
     assistant_text,
+    content_text,
     first_text_of_last_item,
     function_call_output,
     function_calls,
     last_assistant_text,
     output_text,
     split_at_first_generated,
+    user_contents,
     user_message,
     validate_params,
 )
@@ -97,3 +99,16 @@ def test_a_prompt_alone_has_nothing_generated() -> None:
 )
 def test_the_first_text_of_the_last_item_counts(output, text):
     assert first_text_of_last_item(reply(*output)) == text
+
+
+def test_user_messages_are_found_in_every_form_of_input() -> None:
+    parts = [{"type": "input_text", "text": "b"}, {"type": "input_image", "image_url": "x"}]
+    given: list[Any] = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "a"},
+        {"type": "message", "role": "user", "content": parts},
+        {"type": "function_call_output", "call_id": "1", "output": "o"},
+    ]
+    assert [content_text(content) for content in user_contents({"input": given})] == ["a", "b"]
+    assert user_contents({"input": "plain"}) == ["plain"]
+    assert user_contents({"input": []}) == []

@@ -17,13 +17,13 @@ from gymq.render import facts_table, printable, shown_seconds, shown_time
 from gymq.runs.outcome_fields import (
     MAX_LEVELS,
     JudgeCall,
-    content_text,
     judge_call,
     judge_calls,
     objects,
     own_fields,
     params_of,
     prompt_of,
+    readable_content,
     retry_words,
     row_of,
     value_text,
@@ -152,15 +152,15 @@ def _print_item(item: Mapping[str, Any], console: Console) -> None:
     kind = item.get("type") or "message"
     if kind == "message":
         heading, style = str(item.get("role") or "message"), "cyan" if item.get("role") == "assistant" else "green"
-        _print_section(heading, content_text(item.get("content")), style, console)
+        _print_section(heading, readable_content(item.get("content")), style, console)
     elif kind == "reasoning":
         parts = [*objects(item.get("summary")), *objects(item.get("content"))]
-        _print_section("reasoning", content_text(parts) or "(hidden)", "dim", console)
+        _print_section("reasoning", readable_content(parts) or "(hidden)", "dim", console)
     elif kind == "function_call":
         arguments = _pretty(item.get("arguments"))
         _print_section(f"call of {item.get('name')}  {item.get('call_id')}", arguments, "magenta", console)
     elif kind == "function_call_output":
-        _print_section(f"output of {item.get('call_id')}", content_text(item.get("output")), "blue", console)
+        _print_section(f"output of {item.get('call_id')}", readable_content(item.get("output")), "blue", console)
     else:
         rest = {name: value for name, value in item.items() if name not in ("type", *TOKEN_FIELDS)}
         _print_section(str(kind), value_text(rest), "magenta", console)

@@ -16,7 +16,7 @@ from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
-from gymq.judge import text_of, user_contents
+from gymq.responses import content_text, user_contents
 from gymq.runs.outcome_fields import expected_of
 from gymq.stats.files import read_statistics
 from gymq.stats.intervals import Estimate
@@ -150,7 +150,7 @@ def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
     columns = {
         "task": record.get(TASK_INDEX),
         "rollout": record.get(ROLLOUT_INDEX),
-        "prompt": "\n".join(filter(None, map(text_of, user_contents({"input": [], **params})))),
+        "prompt": "\n".join(filter(None, map(content_text, user_contents({"input": [], **params})))),
         "reply": responses.last_assistant_text(response) if isinstance(response.get("output"), list) else None,
         "expected": next(iter(expected_of(record, {}).values()), None),
         "reward": record.get("reward"),

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, Run, VerifiedRollout
 from gymq.redaction import redact
-from gymq.runs.outcome_fields import content_text, objects, params_of, question_of, row_of
+from gymq.runs.outcome_fields import objects, params_of, question_of, readable_content, row_of
 from gymq.stats.field_totals import FieldTotals
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import AgentSnapshot, RunningProfile
@@ -166,7 +166,7 @@ def _cells(outcome: Outcome) -> list[Any]:
         None if isinstance(outcome, VerifiedRollout) else str(outcome.failure_class),
         None if isinstance(outcome, VerifiedRollout) else _shortened(outcome.message),
         _shortened(question_of(params_of(row_of(outcome), {}))),
-        _shortened(content_text(said[-1].get("content")) if said else ""),
+        _shortened(readable_content(said[-1].get("content")) if said else ""),
         *(count if isinstance(count, int) else None for count in counts),
         outcome.duration_s,
     ]

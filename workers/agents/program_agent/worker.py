@@ -19,9 +19,9 @@ from gymq.workers.agents.program_agent.installed_harness import install
 import gymq
 from gymq.authoring import VariableName
 from gymq.bridge import Capture, Gateway
-from gymq.judge import text_of, user_contents
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import hide_options
+from gymq.responses import content_text, user_contents
 from gymq.sandbox import Apptainer, Docker, ProgramResult, Subprocess, Workspace, network_address
 from gymq.workers import SHIPPED
 
@@ -109,7 +109,7 @@ class ProgramAgent(gymq.Agent):
 
     async def _converse(self, rollout: gymq.Rollout) -> dict[str, Any]:
         """Run the program; the fields of the verdict that are about its run."""
-        prompt = "\n\n".join(map(text_of, user_contents(rollout.params))).encode(errors="replace")
+        prompt = "\n\n".join(map(content_text, user_contents(rollout.params))).encode(errors="replace")
         fields = self._fields(rollout.row)
         capture = Capture(rollout, self.options.max_turns)
         async with self._gateway.admit(rollout.id, capture.ask) as admission, self._place(rollout) as place:

@@ -18,11 +18,9 @@ from gymq.judge import (
     Judge,
     Judgement,
     compare,
-    text_of,
-    user_contents,
 )
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-from gymq.responses import last_assistant_text
+from gymq.responses import content_text, last_assistant_text, user_contents
 
 
 class AnswerRow(gymq.Row):
@@ -121,7 +119,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
 
 def _last_user_text(params: dict[str, Any]) -> str:
     """Return the text of the last user message that has any."""
-    texts = (text_of(content).strip() for content in reversed(user_contents(params)))
+    texts = (content_text(content).strip() for content in reversed(user_contents(params)))
     return next((text for text in texts if text), "")
 
 

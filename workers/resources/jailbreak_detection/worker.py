@@ -24,10 +24,8 @@ from gymq.judge import (
     all_of,
     check_distinct,
     chosen_template,
-    text_of,
-    user_contents,
 )
-from gymq.responses import last_assistant_text
+from gymq.responses import content_text, last_assistant_text, user_contents
 
 HERE = Path(__file__).parent
 
@@ -47,7 +45,7 @@ class AttackRow(gymq.Row):
             return self.adversarial_prompt
         contents = user_contents(self.responses_create_params)
         plain = [content for content in contents if isinstance(content, str)]
-        return text_of((plain or contents or [""])[-1])
+        return content_text((plain or contents or [""])[-1])
 
 
 class JailbreakOptions(JudgeOptions):

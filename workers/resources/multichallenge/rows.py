@@ -8,7 +8,7 @@ import pydantic
 
 import gymq
 from gymq.authoring import first_problem
-from gymq.judge import text_of
+from gymq.responses import content_text
 
 ModelT = TypeVar("ModelT", bound=pydantic.BaseModel)
 
@@ -58,7 +58,7 @@ class _Message(pydantic.BaseModel):
     content: str | list[dict[str, Any]] | None = None
 
     def shown(self) -> str:
-        return f"[{self.role.upper()}]: {text_of(self.content)}"
+        return f"[{self.role.upper()}]: {content_text(self.content)}"
 
 
 class _Messages(pydantic.BaseModel):

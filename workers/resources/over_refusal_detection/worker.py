@@ -19,9 +19,8 @@ from gymq.judge import (
     chosen_template,
     last_text,
     thoughts,
-    user_contents,
 )
-from gymq.responses import last_assistant_text
+from gymq.responses import last_assistant_text, user_contents
 
 
 class HarmlessRow(gymq.Row):
