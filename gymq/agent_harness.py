@@ -62,7 +62,7 @@ class AgentHarness(Generic[AgentT_co]):
         for worker in (agent, resources):
             check_contract(worker)
         self.agent = agent({**_REFERENCES, **(options or {})})
-        self._author = resources() if resources_options is None else resources(resources_options)
+        self._author = resources(resources_options)
         self._processes = KillableProcesses()
         self._worker = ResourcesWorker(self._author, self._processes)
         self._answer = answer
@@ -74,8 +74,7 @@ class AgentHarness(Generic[AgentT_co]):
 
     async def __aexit__(self, *_: object) -> None:
         await self.agent.stop()
-        for session_id in list(self._worker.sessions):
-            await self._worker.close(session_id)
+        await self._worker.close_all()
         await self._author.stop()
         self._processes.close()
 

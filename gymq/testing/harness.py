@@ -100,8 +100,7 @@ class Harness(Generic[ResourcesT_co]):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for session_id in list(self.worker.sessions):
-            await self.worker.close(session_id)
+        await self.worker.close_all()
         await self.author.stop()
         if self._own_processes is not None:
             self._own_processes.close()
