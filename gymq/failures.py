@@ -14,9 +14,10 @@ import traceback
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from typing import Any
 
 from gymq.errors import GymqError
-from gymq.protocol.messages import FailureClass, Stage
+from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage
 from gymq.redaction import redact
 
 
@@ -213,6 +214,15 @@ class RolloutError(GymqError):
         if not self.retryable:
             return _NEVER
         return RETRIES[self.failure_class] if self.failure_class in RETRYABLE else Retries(rollout=_ROLLOUT)
+
+    def as_fields(self) -> dict[str, Any]:
+        """Return the fields that every outcome without a verdict has of this error."""
+        return {
+            "failure_class": self.failure_class,
+            "message": self.message[:MAX_TEXT_CHARS],
+            "retryable": self.retryable,
+            "curable": self.curable,
+        }
 
     def at(self, stage: Stage) -> RolloutError:
         """Return this error, with the stage filled in if it was missing."""

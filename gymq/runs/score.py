@@ -25,7 +25,7 @@ from gymq.data.run_files import RunFiles, failure_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
-from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Unresolved, Verified, VerifiedRollout
+from gymq.protocol.messages import FailureClass, Unresolved, Verified, VerifiedRollout
 from gymq.runs.foreign import rollout_lines
 from gymq.runs.local_verifiers import ScoreError, Verifiers, verify_again
 
@@ -255,11 +255,4 @@ def _result_line(entry: _Entry, response: dict[str, Any], verified: Verified) ->
 
 
 def _failure_line(entry: _Entry, response: dict[str, Any], error: RolloutError) -> bytes:
-    unresolved = Unresolved(
-        **_common(entry, response),
-        failure_class=error.failure_class,
-        message=error.message[:MAX_TEXT_CHARS],
-        retryable=error.retryable,
-        curable=error.curable,
-    )
-    return failure_row(unresolved, 0)
+    return failure_row(Unresolved(**_common(entry, response), **error.as_fields()), 0)
