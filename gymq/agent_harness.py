@@ -20,7 +20,7 @@ from typing_extensions import TypeVar
 
 from gymq.agent import Agent, Rollout, run_to_verdict
 from gymq.execution.loading.contract import check_contract
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources, Verdict
@@ -64,7 +64,7 @@ class AgentHarness(Generic[AgentT_co]):
         self.agent = agent({**_REFERENCES, **(options or {})})
         self._author = resources(resources_options)
         self._processes = KillableProcesses()
-        self._worker = ResourcesWorker(self._author, self._processes)
+        self._worker = LocalResources(self._author, self._processes)
         self._answer = answer
 
     async def __aenter__(self) -> Self:

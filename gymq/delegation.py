@@ -8,7 +8,7 @@ import pydantic
 
 from gymq.authoring import OptionsError, current_call
 from gymq.execution.loading import registry
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.failures import ComponentFailed, RolloutError
 from gymq.protocol.messages import FailureClass, Verified, Verify
 from gymq.resources import Resources, VerifyRequest
@@ -54,7 +54,7 @@ class DelegatedVerifier:
         self.name = name
         self._author = author
         self._owner = owner
-        self._worker: ResourcesWorker | None = None
+        self._worker: LocalResources | None = None
 
     async def start(self) -> None:
         """Start the other environment."""
@@ -82,10 +82,10 @@ class DelegatedVerifier:
         assert isinstance(verified, Verified)
         return {"reward": verified.reward, **verified.verdict}
 
-    def _served(self) -> ResourcesWorker:
+    def _served(self) -> LocalResources:
         if self._worker is None:
             # Not before: its owner is given models after it was started.
             if hasattr(self._owner, "models"):
                 self._author.models = self._owner.models
-            self._worker = ResourcesWorker(self._author, self._owner.processes)
+            self._worker = LocalResources(self._author, self._owner.processes)
         return self._worker

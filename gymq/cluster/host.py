@@ -171,7 +171,7 @@ class Host:
             resources = ResourcesRunner(worker, self._processes)
             await resources.serve(server)
             self._resources.append(resources)
-            sessions = resources.worker.sessions
+            sessions = resources.local.sessions
         own = server.services[first:]
 
         def stats() -> dict[str, Any]:

@@ -7,7 +7,7 @@ import logging
 from typing import Any
 
 from gymq.bus.rpc.serving import Server
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
@@ -26,7 +26,7 @@ class ResourcesRunner:
     """Answers seeds, tool calls and verifications with a `Resources` object."""
 
     def __init__(self, author: Resources[Any], processes: KillableProcesses) -> None:
-        self.worker = ResourcesWorker(author, processes)
+        self.local = LocalResources(author, processes)
         self._author = author
         self._owner = ""
         self._sweeping: asyncio.Task[None] | None = None
@@ -51,24 +51,24 @@ class ResourcesRunner:
         """Wait until the open sessions are closed by their rollouts."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
-        while self.worker.sessions and loop.time() < give_up:  # noqa: ASYNC110
+        while self.local.sessions and loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-        await self.worker.close_all()
+        await self.local.close_all()
         if self._sweeping is not None:
             self._sweeping.cancel()
 
     async def _seed(self, _subject: str, request: Seed) -> Message:
-        return await self.worker.open(request, subjects.sessions_of_worker(self._owner))
+        return await self.local.open(request, subjects.sessions_of_worker(self._owner))
 
     async def _in_session(self, subject: str, request: Any) -> Message:
-        return await self.worker.in_session(subject.rpartition(".")[2], request)
+        return await self.local.in_session(subject.rpartition(".")[2], request)
 
     async def _stateless(self, _subject: str, request: Any) -> Message:
-        return await self.worker.without_session(request)
+        return await self.local.without_session(request)
 
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(SWEEP_EVERY_S)
-            closed = await self.worker.close_idle()
+            closed = await self.local.close_idle()
             if closed:
                 log.warning("%s: closed %d idle sessions", self._author.name, closed)

@@ -55,10 +55,10 @@ class _Running:
 class ResourcesSession:
     """The state of one rollout in one worker."""
 
-    __slots__ = ("_answers", "_is_open", "_lock", "_resources", "_running", "_state", "last_used")
+    __slots__ = ("_answers", "_is_open", "_lock", "_owner", "_running", "_state", "last_used")
 
-    def __init__(self, resources: ResourcesWorker) -> None:
-        self._resources = resources
+    def __init__(self, owner: LocalResources) -> None:
+        self._owner = owner
         self._lock = asyncio.Lock()
         self._answers: dict[int, Message | Exception] = {}
         self._running: dict[int, _Running] = {}
@@ -72,10 +72,12 @@ class ResourcesSession:
         return self._lock.locked() or bool(self._running)
 
     async def seed(self, row: bytes) -> None:
-        author = self._resources.author
+        resources = self._owner.resources
         async with self._lock:
-            parsed = author.parse_row(row, author.seed_row_type)
-            self._state = await awaited(author.reseed(self._state, parsed) if self._is_open else author.open(parsed))
+            parsed = resources.parse_row(row, resources.seed_row_type)
+            self._state = await awaited(
+                resources.reseed(self._state, parsed) if self._is_open else resources.open(parsed)
+            )
             self._is_open = True
             self.last_used = time.monotonic()
 
@@ -129,14 +131,14 @@ class ResourcesSession:
 
     async def _run(self, request: ToolCall | Verify) -> Message:
         if isinstance(request, Verify):
-            return await self._resources.verify(request, self._state)
+            return await self._owner.verify(request, self._state)
         state = self._state
         if not self._is_open:
             try:
-                state = await awaited(self._resources.author.open_unseeded())
+                state = await awaited(self._owner.resources.open_unseeded())
             except ToolError as error:
                 return ToolResult(output=tool_output({"error": error.message}), status=error.status)
-        result = await self._resources.call_tool(request, state)
+        result = await self._owner.call_tool(request, state)
         if result.status not in (404, 422):  # a refused call has no effect, so it opens no session either
             self._state = state
             self._is_open = True
@@ -147,28 +149,29 @@ class ResourcesSession:
             if self._is_open:
                 self._is_open = False
                 state, self._state = self._state, None
-                await awaited(self._resources.author.close(state))
+                await awaited(self._owner.resources.close(state))
 
 
-class ResourcesWorker:
-    """Answers the requests to one `Resources` object."""
+class LocalResources:
+    """Answers the requests to one `Resources` object in this process."""
 
-    def __init__(self, author: Resources[Any], processes: KillableProcesses | None = None) -> None:
-        self.author = author
+    def __init__(self, resources: Resources[Any], processes: KillableProcesses | None = None) -> None:
+        self.resources = resources
         self.sessions: dict[str, ResourcesSession] = {}
-        self._processes = author.processes = processes or KillableProcesses()
+        self._processes = resources.processes = processes or KillableProcesses()
         # Forms of the first release: `verify(request, state)`, and a `verify` without `async`, which runs in a process.
-        self._verify_takes_state = verify_takes_state(author)
-        self._verify_is_plain = not inspect.iscoroutinefunction(author.verify)
+        self._verify_takes_state = verify_takes_state(resources)
+        self._verify_is_plain = not inspect.iscoroutinefunction(resources.verify)
 
     async def open(self, request: Seed, address: str) -> Seeded:
         """Open a session; its subject is `address` with the session's id in place of `*`."""
         schemas = self._schemas if request.with_tools else {}
-        if not self.author.stateful:
+        if not self.resources.stateful:
             return Seeded(session=None, **schemas)
-        if len(self.sessions) >= self.author.max_sessions:
+        if len(self.sessions) >= self.resources.max_sessions:
             raise RolloutError(
-                FailureClass.SATURATED, f"{self.author.name} holds its limit of {self.author.max_sessions} sessions"
+                FailureClass.SATURATED,
+                f"{self.resources.name} holds its limit of {self.resources.max_sessions} sessions",
             )
         session_id = secrets.token_hex(12)
         session = self.sessions[session_id] = ResourcesSession(
@@ -180,12 +183,12 @@ class ResourcesWorker:
             except BaseException:
                 self.sessions.pop(session_id, None)
                 raise
-        return Seeded(session=address.replace("*", session_id), replayable=self.author.replayable, **schemas)
+        return Seeded(session=address.replace("*", session_id), replayable=self.resources.replayable, **schemas)
 
     @cached_property
     def _schemas(self) -> dict[str, Any]:
         """The fields of a reply to a seed that describe the tools."""
-        tools = self.author.tools.values()
+        tools = self.resources.tools.values()
         return {
             "tools": [tool.schema() for tool in tools if tool.offered],
             "more_tools": [tool.schema() for tool in tools if not tool.offered],
@@ -198,7 +201,7 @@ class ResourcesWorker:
             return Closed()
         session = self.sessions.get(session_id)
         if session is None:
-            raise RolloutError(FailureClass.SESSION_LOST, f"{self.author.name} has no session {session_id}")
+            raise RolloutError(FailureClass.SESSION_LOST, f"{self.resources.name} has no session {session_id}")
         if isinstance(request, Seed):
             if request.row is not None:
                 await self._guarded(session.seed(request.row), Stage.SEED)
@@ -207,13 +210,13 @@ class ResourcesWorker:
 
     async def without_session(self, request: ResourcesRequest) -> Message:
         """Answer a request to a stateless worker."""
-        if self.author.stateful:
-            raise RolloutError(FailureClass.SESSION_LOST, f"{self.author.name} keeps state: seed a session first")
+        if self.resources.stateful:
+            raise RolloutError(FailureClass.SESSION_LOST, f"{self.resources.name} keeps state: seed a session first")
         if isinstance(request, Verify):
             return await self.verify(request, None)
         if isinstance(request, ToolCall):
             return await self.call_tool(request, None)
-        raise RolloutError(FailureClass.BAD_REQUEST, f"{self.author.name} keeps no sessions")
+        raise RolloutError(FailureClass.BAD_REQUEST, f"{self.resources.name} keeps no sessions")
 
     async def call_tool(self, request: ToolCall, state: Any) -> ToolResult:
         """Run one tool; any error that it raises is text for the model."""
@@ -222,7 +225,7 @@ class ResourcesWorker:
         except (ValueError, RecursionError) as error:
             return ToolResult(output=tool_output({"error": f"Invalid tool call arguments: {error}"}), status=422)
         try:
-            result = await self.author.call_tool(state, request.name, arguments)
+            result = await self.resources.call_tool(state, request.name, arguments)
             return ToolResult(output=tool_output(result))
         except ToolError as error:
             return ToolResult(output=tool_output({"error": error.message}), status=error.status)
@@ -243,17 +246,19 @@ class ResourcesWorker:
         except InvalidRequest as error:
             raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
         response: Any = request.response  # checked above
-        asked = VerifyRequest(self.author.parse_row(request.row), response, state)
+        asked = VerifyRequest(self.resources.parse_row(request.row), response, state)
         verdict = await self._guarded(self._verdict(asked), Stage.VERIFY)
         if not isinstance(verdict, Verdict):
             verdict = self._from_number(verdict)
         if not isinstance(verdict.reward, float) or not math.isfinite(verdict.reward):
             raise RolloutError(
-                FailureClass.VERIFIER_FAILED, f"{self.author.name} returned the reward {verdict.reward!r}"
+                FailureClass.VERIFIER_FAILED, f"{self.resources.name} returned the reward {verdict.reward!r}"
             )
-        low, high = self.author.reward_range
+        low, high = self.resources.reward_range
         if not low <= verdict.reward <= high:
-            text = f"{self.author.name} returned the reward {verdict.reward!r}, its reward_range is {low:g} to {high:g}"
+            text = (
+                f"{self.resources.name} returned the reward {verdict.reward!r}, its reward_range is {low:g} to {high:g}"
+            )
             raise RolloutError(FailureClass.VERIFIER_FAILED, text)
         members = verdict.fields
         try:
@@ -263,7 +268,7 @@ class ResourcesWorker:
                 members = _with_whole_characters(members)
                 check_encodable(members, "$.verdict")
             except (BadMessage, RecursionError) as error:
-                text = f"{self.author.name} returned a verdict with a field that cannot be encoded: {error}"
+                text = f"{self.resources.name} returned a verdict with a field that cannot be encoded: {error}"
                 raise RolloutError(FailureClass.VERIFIER_FAILED, text, retryable=False) from None
         return Verified(reward=verdict.reward, verdict=members)
 
@@ -273,16 +278,16 @@ class ResourcesWorker:
             return Verdict(returned)
         except (TypeError, ValueError, OverflowError):
             text = (
-                f"{self.author.name}.verify returned {type(returned).__name__}, neither a Verdict nor a number: "
+                f"{self.resources.name}.verify returned {type(returned).__name__}, neither a Verdict nor a number: "
                 "return gymq.Verdict(reward), or the reward as a float, int or bool"
             )
             raise RolloutError(FailureClass.VERIFIER_FAILED, text) from None
 
     async def _verdict(self, asked: VerifyRequest[Any, Any]) -> Any:
         arguments = (asked, asked.state) if self._verify_takes_state else (asked,)
-        verify: Callable[..., Any] = self.author.verify
+        verify: Callable[..., Any] = self.resources.verify
         if self._verify_is_plain:
-            return await self._processes.run(self.author.verify_timeout_s, verify, *arguments)
+            return await self._processes.run(self.resources.verify_timeout_s, verify, *arguments)
         return await verify(*arguments)
 
     async def _guarded(self, work: Any, stage: Stage) -> Any:
@@ -294,10 +299,10 @@ class ResourcesWorker:
             raise InvalidTask(error.message).at(stage) from None
         except TimeoutError:
             raise RolloutError(
-                FailureClass.VERIFIER_FAILED, f"{self.author.name} did not finish its {stage} in time", stage=stage
+                FailureClass.VERIFIER_FAILED, f"{self.resources.name} did not finish its {stage} in time", stage=stage
             ) from None
         except Exception as error:
-            text = f"{self.author.name} failed to {stage}: {describe_author_error(error)}"
+            text = f"{self.resources.name} failed to {stage}: {describe_author_error(error)}"
             raise RolloutError(
                 FailureClass.VERIFIER_FAILED, text, stage=stage, curable=isinstance(error, ImportError)
             ) from error
@@ -310,7 +315,7 @@ class ResourcesWorker:
         try:
             await session.close()
         except Exception:
-            log.exception("%s: a session was not closed cleanly", self.author.name)
+            log.exception("%s: a session was not closed cleanly", self.resources.name)
 
     async def close_all(self) -> None:
         """Forget all sessions."""
@@ -318,7 +323,7 @@ class ResourcesWorker:
 
     async def close_idle(self) -> int:
         """Close the sessions that were unused for their time to live; return how many."""
-        oldest = time.monotonic() - self.author.session_ttl_s
+        oldest = time.monotonic() - self.resources.session_ttl_s
         idle = [
             session_id
             for session_id, session in self.sessions.items()

@@ -17,7 +17,7 @@ from gymq.authoring import CurrentCall, current_call
 from gymq.cluster.host import build
 from gymq.config import Config
 from gymq.errors import GymqError
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.failures import InvalidTask, RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import FailureClass, Seed, Stage, ToolCall, ToolResult, Verified, Verify
@@ -46,14 +46,14 @@ class Verifiers:
         self._models = models
         self._only = only
         self._processes = KillableProcesses()
-        self._workers: dict[str, ResourcesWorker] = {}
+        self._workers: dict[str, LocalResources] = {}
 
     async def __aenter__(self) -> Verifiers:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for worker in self._workers.values():
-            await worker.author.stop()
+            await worker.resources.stop()
         self._processes.close()
 
     async def prepare(self, agent: str) -> None:
@@ -75,11 +75,11 @@ class Verifiers:
                 "`replayable`: its rollouts cannot be verified again"
             )
         author.models = self._models
-        worker = ResourcesWorker(author, self._processes)
+        worker = LocalResources(author, self._processes)
         await author.start()
         self._workers[name] = worker
 
-    def worker_for(self, agent: str) -> ResourcesWorker:
+    def worker_for(self, agent: str) -> LocalResources:
         return self._workers[self._resources_of(agent)]
 
     def _resources_of(self, agent: str) -> str:
@@ -99,7 +99,7 @@ class Verifiers:
         return self._config.only_agent
 
 
-async def verify_again(worker: ResourcesWorker, rollout: str, row: bytes, response: dict[str, Any]) -> Verified:
+async def verify_again(worker: LocalResources, rollout: str, row: bytes, response: dict[str, Any]) -> Verified:
     """Verify a stored response again, in a session of its own in which its calls are repeated.
 
     Raises:
@@ -116,7 +116,7 @@ async def verify_again(worker: ResourcesWorker, rollout: str, row: bytes, respon
         raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text, stage=Stage.VERIFY) from None
 
 
-async def _verified(worker: ResourcesWorker, rollout: str, row: bytes, response: dict[str, Any]) -> Verified:
+async def _verified(worker: LocalResources, rollout: str, row: bytes, response: dict[str, Any]) -> Verified:
     seeded = await worker.open(Seed(rollout=rollout, timeout_s=VERIFY_TIMEOUT_S, row=row), "*")
     if seeded.session is None:
         verified = await worker.without_session(_verify_request(rollout, 1, row, response))
@@ -133,7 +133,7 @@ async def _verified(worker: ResourcesWorker, rollout: str, row: bytes, response:
 
 
 async def _replay(
-    worker: ResourcesWorker, session: str, rollout: str, number: int, call: dict[str, Any], output: str
+    worker: LocalResources, session: str, rollout: str, number: int, call: dict[str, Any], output: str
 ) -> None:
     request = ToolCall(
         rollout=rollout, timeout_s=VERIFY_TIMEOUT_S, number=number, name=call["name"], arguments=call["arguments"]

@@ -8,7 +8,7 @@ from typing import Any, Generic, Self
 from typing_extensions import TypeVar
 
 from gymq.execution.loading.contract import check_contract
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Seed, ToolCall, ToolResult, Verify
 from gymq.resources import ModelCaller, Resources, Verdict
@@ -21,7 +21,7 @@ ResourcesT_co = TypeVar("ResourcesT_co", bound=Resources[Any], default=Resources
 class HarnessSession:
     """One session of a harness."""
 
-    def __init__(self, worker: ResourcesWorker, session_id: str | None) -> None:
+    def __init__(self, worker: LocalResources, session_id: str | None) -> None:
         self._worker = worker
         self._id = session_id
         self._calls = 0
@@ -93,7 +93,7 @@ class Harness(Generic[ResourcesT_co]):
         if models is not None:
             self.author.models = models
         self._own_processes = KillableProcesses() if processes is None else None
-        self.worker = ResourcesWorker(self.author, processes or self._own_processes)
+        self.worker = LocalResources(self.author, processes or self._own_processes)
 
     async def __aenter__(self) -> Self:
         await self.author.start()

@@ -112,7 +112,7 @@ async def test_a_session_that_is_lost_ends_the_program(world: World) -> None:
     class Loses(Plays):
         async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
             for runner in world.resources:
-                await runner.worker.close_all()
+                await runner.local.close_all()
             await super().converse(rollout, session)
 
     await world.add_agent("loses", "counter", agent=Loses, then="sleep 600")

@@ -125,7 +125,7 @@ async def test_calls_made_at_once_run_one_after_the_other(world: World) -> None:
 async def test_a_session_that_is_lost_ends_the_rollout_though_the_program_continues(world: World) -> None:
     async def play(offer: Offer) -> None:
         for runner in world.resources:
-            await runner.worker.close_all()
+            await runner.local.close_all()
         async with client_of(offer) as client:
             answers = [await client.call_tool("add", {"amount": 5}) for _ in range(2)]
         assert all(answer.is_error for answer in answers)

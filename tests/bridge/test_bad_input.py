@@ -173,7 +173,7 @@ async def test_what_is_not_there_is_not_found(client: Client, world: World, path
     status, body = await client.post(path.format(**names), world.row())
     assert status in (404, 400), body
     assert set(body) == {"error"}
-    await until(lambda: not any(runner.worker.sessions for runner in world.resources))
+    await until(lambda: not any(runner.local.sessions for runner in world.resources))
     await nothing_is_left(world)
 
 

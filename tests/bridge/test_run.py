@@ -80,7 +80,7 @@ async def test_who_hangs_up_cancels_the_rollout_the_engines_request_and_the_sess
     assert await world.sessions() == 1
     asking.cancel()
     await until(lambda: world.engine.num_dropped == 1)
-    await until(lambda: not any(runner.worker.sessions for runner in world.resources))
+    await until(lambda: not any(runner.local.sessions for runner in world.resources))
     assert world.bridge is not None
     assert world.bridge.rollouts.num_waiting == 0
     run = world.bridge.rollouts.run

@@ -68,7 +68,7 @@ async def test_each_rollout_keeps_its_session_while_four_workers_run(four: World
     results = await asyncio.gather(*(play(base, start, [1, 2, start]) for start in range(40)))
     assert [result["reward"] for result in results] == [1.0] * 40
     assert [result["total"] for result in results] == [start + 3 + start for start in range(40)]
-    assert len([runner for runner in four.resources if runner.worker.sessions]) == 4
+    assert len([runner for runner in four.resources if runner.local.sessions]) == 4
 
 
 async def test_the_verdict_comes_with_the_row_and_the_response(four: World) -> None:
@@ -126,7 +126,7 @@ async def test_a_session_that_is_closed_is_gone(four: World) -> None:
     async with player(four.at("counter")) as me:
         await me.json("/seed_session", ROW)
         await me.json("/close_session", None)
-        await until(lambda: not any(runner.worker.sessions for runner in four.resources))
+        await until(lambda: not any(runner.local.sessions for runner in four.resources))
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"{}", b'{"responses_create_params": {"input": 3}}'])
@@ -147,7 +147,7 @@ async def test_a_tool_call_that_is_refused_opens_no_session(four: World, path: s
     async with player(four.at("counter")) as me:
         got, text = await me.post(path, {"amount": "many"})
         assert got in (status, 400), text
-    await until(lambda: not any(runner.worker.sessions for runner in four.resources))
+    await until(lambda: not any(runner.local.sessions for runner in four.resources))
 
 
 async def test_a_verification_without_a_session_is_refused_where_state_matters(four: World) -> None:
@@ -196,7 +196,7 @@ async def test_a_session_whose_worker_lost_it_is_told_as_infrastructure(four: Wo
     async with player(four.at("counter")) as me:
         await me.json("/seed_session", ROW)
         for runner in four.resources:
-            await runner.worker.close_all()
+            await runner.local.close_all()
         assert (await me.post("/add", {"amount": 1}))[0] == 500
 
 

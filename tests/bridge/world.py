@@ -124,7 +124,7 @@ class World:
 
     async def sessions(self) -> int:
         """Sessions that are open in the resources."""
-        return sum(len(runner.worker.sessions) for runner in self.resources)
+        return sum(len(runner.local.sessions) for runner in self.resources)
 
     async def queued(self) -> int:
         """Tasks of all agents of this test in the queue or in work."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 import gymq
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, Message, Seed, ToolCall, ToolResult, Verify
 from gymq.testing import prompt, reply
@@ -55,7 +55,7 @@ class Slow(gymq.Resources[gymq.Row, Counter]):
 class Opened:
     """A session, and requests to it."""
 
-    def __init__(self, worker: ResourcesWorker, session: str) -> None:
+    def __init__(self, worker: LocalResources, session: str) -> None:
         self.worker = worker
         self.session = session
 
@@ -75,7 +75,7 @@ def slow() -> Slow:
 
 @pytest.fixture
 async def opened(slow: Slow) -> AsyncIterator[Opened]:
-    worker = ResourcesWorker(slow)
+    worker = LocalResources(slow)
     seeded = await worker.open(Seed(rollout="r/0/0", timeout_s=60, row=ROW), "*")
     assert seeded.session is not None
     yield Opened(worker, seeded.session)

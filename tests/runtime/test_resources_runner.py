@@ -141,7 +141,7 @@ async def test_a_session_is_seeded_used_verified_and_closed(calls: Calls, start:
     assert await ask(calls, address, add(2, 3)) == ToolResult(output="5")
     assert await ask(calls, address, verify()) == Verified(reward=5.0, verdict={"amounts": [2, 3]})
     await calls.send(address, Close(rollout="r", timeout_s=60.0))
-    await until(lambda: not replica.runner.worker.sessions)
+    await until(lambda: not replica.runner.local.sessions)
     with pytest.raises(RolloutError) as error:
         await ask(calls, address, add(3, 1))
     assert error.value.failure_class is FailureClass.SESSION_LOST
@@ -161,7 +161,7 @@ async def test_two_replicas_with_200_sessions_each_keep_their_counters(calls: Ca
         assert verified.verdict == {"amounts": [number + step for step in range(5)]}
 
     await asyncio.gather(*(rollout(number) for number in range(400)))
-    held = [len(replica.runner.worker.sessions) for replica in replicas]
+    held = [len(replica.runner.local.sessions) for replica in replicas]
     assert sum(held) == 400
     assert min(held) > 100
 
@@ -184,7 +184,7 @@ async def test_ten_thousand_sessions_live_in_one_worker(calls: Calls, start: Sta
             return await session(calls, run)
 
     addresses = await asyncio.gather(*(open_one() for _ in range(10_000)))
-    assert len(set(addresses)) == len(replica.runner.worker.sessions) == 10_000
+    assert len(set(addresses)) == len(replica.runner.local.sessions) == 10_000
     for address in addresses[::100]:
         assert await ask(calls, address, add(1, 3)) == ToolResult(output="3")
 
@@ -259,7 +259,7 @@ async def test_idle_sessions_are_closed(calls: Calls, start: Start, run: str, mo
 
     replica = await start(ShortLived(name=run))
     address = await session(calls, run)
-    await until(lambda: not replica.runner.worker.sessions)
+    await until(lambda: not replica.runner.local.sessions)
     with pytest.raises(RolloutError) as error:
         await ask(calls, address, add(1, 1))
     assert error.value.failure_class is FailureClass.SESSION_LOST
@@ -272,8 +272,8 @@ async def test_a_full_worker_lets_others_open_the_session(calls: Calls, start: S
     few, many = await start(Few(name=run)), await start(Counter(name=run))
     for _ in range(10):
         await session(calls, run)
-    assert len(few.runner.worker.sessions) <= 3
-    assert len(many.runner.worker.sessions) >= 7
+    assert len(few.runner.local.sessions) <= 3
+    assert len(many.runner.local.sessions) >= 7
 
 
 async def test_a_worker_that_drains_keeps_its_sessions_until_they_end(calls: Calls, start: Start, run: str) -> None:
@@ -285,7 +285,7 @@ async def test_a_worker_that_drains_keeps_its_sessions_until_they_end(calls: Cal
     staying = await start(Counter(name=run))
     for _ in range(10):
         await session(calls, run)
-    assert len(staying.runner.worker.sessions) == 10
+    assert len(staying.runner.local.sessions) == 10
     assert await ask(calls, address, add(2, 1)) == ToolResult(output="2")
     assert not draining.done()
     await calls.send(address, Close(rollout="r", timeout_s=60.0))
@@ -305,7 +305,7 @@ async def test_a_drain_ends_at_its_deadline_and_closes_what_is_open(calls: Calls
         await session(calls, run)
     await asyncio.wait_for(replica.runner.drain(0.1), DEADLINE_S)
     assert len(closed) == 3
-    assert not replica.runner.worker.sessions
+    assert not replica.runner.local.sessions
 
 
 async def test_requests_of_the_wrong_kind_are_refused(bus: Bus, start: Start, run: str) -> None:
@@ -326,5 +326,5 @@ async def test_a_session_that_is_opened_for_a_caller_who_does_not_wait_any_more_
         if not seeding.cancel():
             await ask(calls, await seeding or "", Close(rollout="r", timeout_s=60.0))
     address = await session(calls, run)  # all seeds before it were answered
-    await until(lambda: len(replica.runner.worker.sessions) == 1)
+    await until(lambda: len(replica.runner.local.sessions) == 1)
     await ask(calls, address, Close(rollout="r", timeout_s=60.0))

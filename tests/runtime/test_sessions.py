@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.execution.sessions import ResourcesWorker
+from gymq.execution.sessions import LocalResources
 from gymq.failures import ComponentFailed, InvalidTask, JudgeFailed, RolloutError, ToolError
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import (
@@ -111,8 +111,8 @@ def author() -> Counter:
 
 
 @pytest.fixture
-def worker(author: Counter) -> ResourcesWorker:
-    return ResourcesWorker(author)
+def worker(author: Counter) -> LocalResources:
+    return LocalResources(author)
 
 
 def tool_call(number: int, name: str, **arguments: Any) -> ToolCall:
@@ -124,7 +124,7 @@ def verify_call(number: int = 99, row: dict[str, Any] | None = None, response: A
     return Verify(rollout="r", timeout_s=60.0, number=number, row=body, response=response or reply("done"))
 
 
-async def opened(worker: ResourcesWorker, **row: Any) -> str:
+async def opened(worker: LocalResources, **row: Any) -> str:
     """The id of a session seeded with a row."""
     seed = Seed(rollout="r", timeout_s=60.0, row=json.dumps(PROMPT | row).encode())
     seeded = await worker.open(seed, "*")
@@ -132,7 +132,7 @@ async def opened(worker: ResourcesWorker, **row: Any) -> str:
     return seeded.session
 
 
-async def output(worker: ResourcesWorker, session: str, call: ToolCall) -> Any:
+async def output(worker: LocalResources, session: str, call: ToolCall) -> Any:
     result = await worker.in_session(session, call)
     assert isinstance(result, ToolResult)
     return json.loads(result.output)
@@ -147,7 +147,7 @@ async def failure(work: Any) -> RolloutError:
 # A session's life --------------------------------------------------------------------------------------------------
 
 
-async def test_a_session_is_seeded_used_verified_and_closed(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_session_is_seeded_used_verified_and_closed(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker, start=3)
     assert await output(worker, session, tool_call(1, "add", amount=2)) == 5
     assert await worker.in_session(session, verify_call(2)) == Verified(reward=1.0)
@@ -156,32 +156,32 @@ async def test_a_session_is_seeded_used_verified_and_closed(worker: ResourcesWor
     assert not worker.sessions
 
 
-async def test_sessions_have_states_of_their_own(worker: ResourcesWorker) -> None:
+async def test_sessions_have_states_of_their_own(worker: LocalResources) -> None:
     sessions = [await opened(worker, start=number) for number in range(20)]
     counts = [await output(worker, session, tool_call(1, "add", amount=1)) for session in sessions]
     assert counts == list(range(1, 21))
 
 
-async def test_an_unknown_session_is_lost(worker: ResourcesWorker) -> None:
+async def test_an_unknown_session_is_lost(worker: LocalResources) -> None:
     error = await failure(worker.in_session("nobody", tool_call(1, "add", amount=1)))
     assert (error.failure_class, error.retryable) == (FailureClass.SESSION_LOST, True)
 
 
-async def test_a_closed_session_is_lost(worker: ResourcesWorker) -> None:
+async def test_a_closed_session_is_lost(worker: LocalResources) -> None:
     session = await opened(worker)
     await worker.close(session)
     error = await failure(worker.in_session(session, verify_call()))
     assert error.failure_class is FailureClass.SESSION_LOST
 
 
-async def test_closing_twice_is_no_error(worker: ResourcesWorker, author: Counter) -> None:
+async def test_closing_twice_is_no_error(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     for _ in range(2):
         assert await worker.in_session(session, Close(rollout="r", timeout_s=60.0)) == Closed()
     assert author.events == ["open 0", "close 0"]
 
 
-async def test_a_session_closes_after_the_calls_that_came_before(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_session_closes_after_the_calls_that_came_before(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     calls = [asyncio.create_task(worker.in_session(session, call)) for call in (tool_call(1, "wait"), verify_call(2))]
     await until(lambda: "wait" in author.events)
@@ -191,7 +191,7 @@ async def test_a_session_closes_after_the_calls_that_came_before(worker: Resourc
     assert author.events == ["open 0", "wait", "verify", "close 1"]
 
 
-async def test_seeding_again_gives_back_the_old_state(worker: ResourcesWorker, author: Counter) -> None:
+async def test_seeding_again_gives_back_the_old_state(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker, start=1)
     again = Seed(rollout="r", timeout_s=60.0, row=json.dumps(PROMPT | {"start": 5}).encode())
     assert await worker.in_session(session, again) == Seeded(session=None)
@@ -199,7 +199,7 @@ async def test_seeding_again_gives_back_the_old_state(worker: ResourcesWorker, a
     assert author.events == ["open 1", "close 1", "open 5", "add 1"]
 
 
-async def test_a_session_that_is_not_seeded_tells_the_model_so(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_session_that_is_not_seeded_tells_the_model_so(worker: LocalResources, author: Counter) -> None:
     seeded = await worker.open(Seed(rollout="r", timeout_s=60.0, row=None), "*")
     assert seeded.session is not None
     result = await worker.in_session(seeded.session, tool_call(1, "add", amount=1))
@@ -218,7 +218,7 @@ async def test_a_state_may_be_none(author: Counter) -> None:
             """Look."""
             return repr(state)
 
-    worker = ResourcesWorker(Stateless())
+    worker = LocalResources(Stateless())
     session = await opened(worker)
     result = await worker.in_session(session, tool_call(1, "look"))
     assert result == ToolResult(output="None")
@@ -227,14 +227,14 @@ async def test_a_state_may_be_none(author: Counter) -> None:
 # Numbered calls ----------------------------------------------------------------------------------------------------
 
 
-async def test_a_repeated_number_is_answered_from_memory(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_repeated_number_is_answered_from_memory(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     for _ in range(3):
         assert await output(worker, session, tool_call(1, "add", amount=1)) == 1
     assert author.events.count("add 1") == 1
 
 
-async def test_a_repeated_failure_is_answered_from_memory(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_repeated_failure_is_answered_from_memory(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     for _ in range(2):
         error = await failure(worker.in_session(session, tool_call(1, "fail", how="rollout")))
@@ -242,7 +242,7 @@ async def test_a_repeated_failure_is_answered_from_memory(worker: ResourcesWorke
     assert author.events.count("fail rollout") == 1
 
 
-async def test_a_repeated_verification_is_answered_from_memory(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_repeated_verification_is_answered_from_memory(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     verdicts = iter((Verdict(0.25), Verdict(0.75)))
     author.verdict = lambda: next(verdicts)
@@ -250,7 +250,7 @@ async def test_a_repeated_verification_is_answered_from_memory(worker: Resources
         assert await worker.in_session(session, verify_call(1)) == Verified(reward=0.25)
 
 
-async def test_numbers_that_come_while_the_first_runs_wait_for_it(worker: ResourcesWorker, author: Counter) -> None:
+async def test_numbers_that_come_while_the_first_runs_wait_for_it(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     requests = [asyncio.create_task(output(worker, session, tool_call(1, "wait"))) for _ in range(10)]
     await until(lambda: "wait" in author.events)
@@ -259,7 +259,7 @@ async def test_numbers_that_come_while_the_first_runs_wait_for_it(worker: Resour
     assert author.events.count("wait") == 1
 
 
-async def test_a_call_continues_while_somebody_waits_for_it(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_call_continues_while_somebody_waits_for_it(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     given_up, repeated = (asyncio.create_task(output(worker, session, tool_call(1, "wait"))) for _ in range(2))
     await until(lambda: "wait" in author.events)
@@ -270,7 +270,7 @@ async def test_a_call_continues_while_somebody_waits_for_it(worker: ResourcesWor
     assert author.events.count("wait") == 1
 
 
-async def test_a_call_that_was_stopped_never_runs_again(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_call_that_was_stopped_never_runs_again(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     stopped = asyncio.create_task(worker.in_session(session, tool_call(1, "wait")))
     await until(lambda: "wait" in author.events)
@@ -282,7 +282,7 @@ async def test_a_call_that_was_stopped_never_runs_again(worker: ResourcesWorker,
     assert author.events.count("wait") == 1
 
 
-async def test_a_call_that_was_stopped_before_it_ran_may_run(worker: ResourcesWorker, author: Counter) -> None:
+async def test_a_call_that_was_stopped_before_it_ran_may_run(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     running = asyncio.create_task(output(worker, session, tool_call(1, "wait")))
     waiting = asyncio.create_task(output(worker, session, tool_call(2, "add", amount=5)))
@@ -295,14 +295,14 @@ async def test_a_call_that_was_stopped_before_it_ran_may_run(worker: ResourcesWo
     assert author.events.count("add 5") == 1
 
 
-async def test_calls_of_a_session_run_in_the_order_they_came(worker: ResourcesWorker, author: Counter) -> None:
+async def test_calls_of_a_session_run_in_the_order_they_came(worker: LocalResources, author: Counter) -> None:
     session = await opened(worker)
     calls = [tool_call(number, "add", amount=number) for number in range(50)]
     await asyncio.gather(*(worker.in_session(session, call) for call in calls))
     assert author.events[1:] == [f"add {number}" for number in range(50)]
 
 
-async def test_sessions_run_side_by_side(worker: ResourcesWorker, author: Counter) -> None:
+async def test_sessions_run_side_by_side(worker: LocalResources, author: Counter) -> None:
     sessions = [await opened(worker) for _ in range(50)]
     calls = [asyncio.create_task(worker.in_session(session, tool_call(1, "wait"))) for session in sessions]
     await until(lambda: author.events.count("wait") == 50)
@@ -319,7 +319,7 @@ async def test_no_more_sessions_than_allowed_are_open_or_being_opened(author: Co
 
     few = Few()
     few.open_go = asyncio.Event()
-    worker = ResourcesWorker(few)
+    worker = LocalResources(few)
     opening = [asyncio.create_task(opened(worker)) for _ in range(20)]
     await until(lambda: len(few.events) == 5)
     few.open_go.set()
@@ -330,13 +330,13 @@ async def test_no_more_sessions_than_allowed_are_open_or_being_opened(author: Co
     assert {error.failure_class for error in refused} == {FailureClass.SATURATED}
 
 
-async def test_a_session_that_could_not_be_seeded_takes_no_room(worker: ResourcesWorker) -> None:
+async def test_a_session_that_could_not_be_seeded_takes_no_room(worker: LocalResources) -> None:
     assert (await failure(opened(worker, start=-1))).failure_class is FailureClass.INVALID_TASK
     assert not worker.sessions
 
 
 async def test_a_session_that_is_cancelled_while_it_is_seeded_takes_no_room(
-    worker: ResourcesWorker, author: Counter
+    worker: LocalResources, author: Counter
 ) -> None:
     author.open_go = asyncio.Event()
     opening = asyncio.create_task(opened(worker))
@@ -347,7 +347,7 @@ async def test_a_session_that_is_cancelled_while_it_is_seeded_takes_no_room(
 
 
 async def test_idle_sessions_are_closed_and_others_are_not(
-    worker: ResourcesWorker, author: Counter, monkeypatch: pytest.MonkeyPatch
+    worker: LocalResources, author: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     idle, busy, used = [await opened(worker, start=number) for number in (1, 2, 3)]
     running = asyncio.create_task(worker.in_session(busy, tool_call(1, "wait")))
@@ -366,7 +366,7 @@ async def test_idle_sessions_are_closed_and_others_are_not(
 
 
 async def test_a_state_that_cannot_be_closed_keeps_no_other_from_being_closed(
-    worker: ResourcesWorker, author: Counter, monkeypatch: pytest.MonkeyPatch
+    worker: LocalResources, author: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
         await opened(worker, start=number)
@@ -394,14 +394,14 @@ async def test_a_state_that_cannot_be_closed_keeps_no_other_from_being_closed(
         ({"start": -1}, "start must not be negative"),
     ],
 )
-async def test_a_row_that_does_not_fit_is_an_invalid_task(worker: ResourcesWorker, row: Any, text: str) -> None:
+async def test_a_row_that_does_not_fit_is_an_invalid_task(worker: LocalResources, row: Any, text: str) -> None:
     error = await failure(opened(worker, **row))
     assert (error.failure_class, error.stage, error.retryable) == (FailureClass.INVALID_TASK, Stage.SEED, False)
     assert text in error.message
 
 
 @pytest.mark.parametrize("row", [b"", b"\xff", b"[]", b"null", b"{", b'{"a": 1}', b"[" * 100_000])
-async def test_a_row_that_is_no_row_is_an_invalid_task(worker: ResourcesWorker, row: bytes) -> None:
+async def test_a_row_that_is_no_row_is_an_invalid_task(worker: LocalResources, row: bytes) -> None:
     error = await failure(worker.open(Seed(rollout="r", timeout_s=60.0, row=row), "*"))
     assert error.failure_class is FailureClass.INVALID_TASK
     assert not worker.sessions
@@ -433,7 +433,7 @@ async def test_a_row_that_is_no_row_is_an_invalid_task(worker: ResourcesWorker, 
     ],
 )
 async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
-    worker: ResourcesWorker, name: str, arguments: str, status: int, text: str
+    worker: LocalResources, name: str, arguments: str, status: int, text: str
 ) -> None:
     session = await opened(worker)
     call = ToolCall(rollout="r", timeout_s=60.0, number=1, name=name, arguments=arguments)
@@ -448,19 +448,19 @@ async def test_what_goes_wrong_in_a_tool_is_told_to_the_model(
     [("text", "plain"), ("none", "null"), ("list", '[1,"\u00e9"]'), ("surrogate", "half ?"), ("nan", "NaN")],
 )
 async def test_what_a_tool_returns_is_the_output_that_the_model_sees(
-    worker: ResourcesWorker, what: str, output: str
+    worker: LocalResources, what: str, output: str
 ) -> None:
     session = await opened(worker)
     assert await worker.in_session(session, tool_call(1, "give", what=what)) == ToolResult(output=output)
 
 
-async def test_a_service_that_a_tool_needs_is_not_the_models_fault(worker: ResourcesWorker) -> None:
+async def test_a_service_that_a_tool_needs_is_not_the_models_fault(worker: LocalResources) -> None:
     session = await opened(worker)
     error = await failure(worker.in_session(session, tool_call(1, "fail", how="rollout")))
     assert error.failure_class is FailureClass.COMPONENT_FAILED
 
 
-async def test_a_tool_that_exits_does_not_end_the_worker(worker: ResourcesWorker) -> None:
+async def test_a_tool_that_exits_does_not_end_the_worker(worker: LocalResources) -> None:
     session = await opened(worker)
     with pytest.raises(Exception, match="SystemExit: 3"):
         await worker.in_session(session, tool_call(1, "fail", how="exit"))
@@ -511,7 +511,7 @@ NO_VERDICTS: list[tuple[Callable[[], Any], FailureClass]] = [
 
 @pytest.mark.parametrize(("verdict", "failure_class"), NO_VERDICTS)
 async def test_what_is_no_verdict_is_a_failure_and_never_a_number(
-    worker: ResourcesWorker, author: Counter, verdict: Callable[[], Any], failure_class: FailureClass
+    worker: LocalResources, author: Counter, verdict: Callable[[], Any], failure_class: FailureClass
 ) -> None:
     author.verdict = verdict
     session = await opened(worker)
@@ -522,7 +522,7 @@ async def test_what_is_no_verdict_is_a_failure_and_never_a_number(
 
 @pytest.mark.parametrize(("given", "reward"), [(1, 1.0), (True, 1.0), (0, 0.0), (-2.5, -2.5), (1e-300, 1e-300)])
 async def test_a_verdict_is_a_reward_and_what_else_the_verifier_says(
-    worker: ResourcesWorker, author: Counter, given: Any, reward: float
+    worker: LocalResources, author: Counter, given: Any, reward: float
 ) -> None:
     author.verdict = lambda: Verdict(given, exact=True, parts=[1, 2])
     session = await opened(worker)
@@ -532,7 +532,7 @@ async def test_a_verdict_is_a_reward_and_what_else_the_verifier_says(
 
 @pytest.mark.parametrize("response", [{"output": None}, {"output": "x"}, {"output": [1]}, {"x": 1}])
 async def test_a_response_that_is_none_is_an_invalid_task(
-    worker: ResourcesWorker, author: Counter, response: Any
+    worker: LocalResources, author: Counter, response: Any
 ) -> None:
     session = await opened(worker)
     error = await failure(worker.in_session(session, verify_call(response=response)))
@@ -540,7 +540,7 @@ async def test_a_response_that_is_none_is_an_invalid_task(
     assert "verify" not in author.events
 
 
-async def test_a_row_that_does_not_fit_the_verifier_is_an_invalid_task(worker: ResourcesWorker) -> None:
+async def test_a_row_that_does_not_fit_the_verifier_is_an_invalid_task(worker: LocalResources) -> None:
     session = await opened(worker)
     error = await failure(worker.in_session(session, verify_call(row={"start": "many"})))
     assert (error.failure_class, "start" in error.message) == (FailureClass.INVALID_TASK, True)
@@ -562,7 +562,7 @@ class Pure(gymq.Resources[Row]):
 
 
 async def test_a_worker_without_state_needs_no_session() -> None:
-    worker = ResourcesWorker(Pure())
+    worker = LocalResources(Pure())
     seed = Seed(rollout="r", timeout_s=60.0, row=json.dumps(PROMPT).encode())
     assert await worker.open(seed, "*") == Seeded(session=None)
     assert not worker.sessions
@@ -571,12 +571,12 @@ async def test_a_worker_without_state_needs_no_session() -> None:
 
 
 async def test_a_worker_without_state_remembers_no_numbers() -> None:
-    worker = ResourcesWorker(Pure())
+    worker = LocalResources(Pure())
     results = [await worker.without_session(tool_call(1, "double", amount=number)) for number in (1, 2)]
     assert results == [ToolResult(output="2"), ToolResult(output="4")]
 
 
-async def test_a_worker_with_state_answers_a_call_without_session_as_a_lost_one(worker: ResourcesWorker) -> None:
+async def test_a_worker_with_state_answers_a_call_without_session_as_a_lost_one(worker: LocalResources) -> None:
     """So that who remembers that it kept no state, before it was changed, seeds a session again."""
     for call in (tool_call(1, "add", amount=1), verify_call()):
         assert (await failure(worker.without_session(call))).failure_class is FailureClass.SESSION_LOST
@@ -586,7 +586,7 @@ async def test_a_worker_with_state_answers_a_call_without_session_as_a_lost_one(
 
 
 async def test_a_verifier_that_is_not_async_runs_in_a_process(processes: KillableProcesses, authors: Any) -> None:
-    worker = ResourcesWorker(authors.Verifier(), processes)
+    worker = LocalResources(authors.Verifier(), processes)
     verified = await worker.without_session(verify_call(row={"deed": "good"}))
     assert verified == Verified(reward=0.5, verdict={"note": "fine"})
 
@@ -619,7 +619,7 @@ async def test_a_verifier_that_is_not_async_runs_in_a_process(processes: Killabl
 async def test_whatever_a_verifier_in_a_process_does_there_is_no_made_up_verdict(
     processes: KillableProcesses, authors: Any, deed: str, text: str
 ) -> None:
-    worker = ResourcesWorker(authors.Verifier(), processes)
+    worker = LocalResources(authors.Verifier(), processes)
     async with asyncio.timeout(DEADLINE_S):
         error = await failure(worker.without_session(verify_call(row={"deed": deed})))
     assert (error.failure_class, error.stage or Stage.VERIFY) == (FailureClass.VERIFIER_FAILED, Stage.VERIFY)
@@ -627,7 +627,7 @@ async def test_whatever_a_verifier_in_a_process_does_there_is_no_made_up_verdict
 
 
 async def test_a_verifier_in_a_process_gets_the_sessions_state(processes: KillableProcesses, authors: Any) -> None:
-    worker = ResourcesWorker(authors.StatefulVerifier(), processes)
+    worker = LocalResources(authors.StatefulVerifier(), processes)
     verified = await worker.in_session(await opened(worker), verify_call())
     assert isinstance(verified, Verified)
     assert verified.reward == 3.0
@@ -638,13 +638,13 @@ async def test_an_author_that_cannot_travel_to_a_process_is_a_failure(
 ) -> None:
     author = authors.Verifier()
     author.handle = (one for one in "")
-    worker = ResourcesWorker(author, processes)
+    worker = LocalResources(author, processes)
     error = await failure(worker.without_session(verify_call(row={"deed": "good"})))
     assert error.failure_class is FailureClass.VERIFIER_FAILED
 
 
 async def test_the_event_loop_continues_while_a_verifier_computes(processes: KillableProcesses, authors: Any) -> None:
-    worker = ResourcesWorker(authors.Verifier(), processes)
+    worker = LocalResources(authors.Verifier(), processes)
     computing = asyncio.create_task(failure(worker.without_session(verify_call(row={"deed": "loop"}))))
     turns = 0
     while not computing.done():
