@@ -18,7 +18,7 @@ import sys
 
 from nemo_rl.environments import nemo_gym
 
-from gymq.trainer.ray import remote_class
+from gymq.trainer.nemo_rl import remote_class
 
 
 def main() -> None:

@@ -1,185 +1,200 @@
-"""Results in the form of NeMo RL: message logs of tensors, with routed experts.
+"""The environment actor of NeMo RL, with rollouts over NATS. Nothing imports Ray before `remote_class` is called.
 
-The rules are those of the post-processing in `nemo_rl/environments/nemo_gym.py` of https://github.com/NVIDIA-NeMo/RL,
-as it was in August and September 2026. The actor runs in NeMo RL's environment, so parts of NeMo RL are imported when
-they are needed.
+NeMo RL calls these methods by name; see https://github.com/NVIDIA-NeMo/RL, `nemo_rl/environments/nemo_gym.py`.
 """
 
 from __future__ import annotations
 
 import importlib
-import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Mapping, Sequence
-from types import ModuleType
-from typing import Any
+import inspect
+import itertools
+import secrets
+import tempfile
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any, ClassVar, get_args
 
-import msgspec
+from gymq.bus import Bus
+from gymq.bus.discovery import find_workers, is_running
+from gymq.cluster.launch import Cluster
+from gymq.config import load
+from gymq.config.process_settings import process_variables
+from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
+from gymq.protocol.instances import SERVER_TYPE_OF
+from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.nemo_rl_logs import MessageLogs
+from gymq.trainer.nemo_rl_parts import embed_images
+from gymq.trainer.run import TrainingRun
 
-from gymq.data.failure_status import RowFailed
-from gymq.data.records import NotTrainable, Record, Span
-from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
-from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
-from gymq.trainer.nemo_rl_parts import EXPERTS_TYPES, experts_of, images_before
+LOOK_S = 2.0  # for workers to answer the search for them
+OURS = "gymq"  # key of a configuration that is not of a worker
+MEDIA_OMITTED = "_initial_multimodal_data_omitted"
 
-CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
-THINK_TAGS = ("<think>", "</think>")
-RETRIED_STATUS = (408, 429)  # below 500
+# What is yielded for a row. NeMo RL reads the agent that ran it since September 2026.
+WITH_AGENT = ("row number", "agent", "result", "timings")
+Streamed = tuple[int, Row, dict[str, float] | None] | tuple[int, Row, Row, dict[str, float] | None]
 
 
-class MessageLogs:
-    """Makes message logs of results, by the configuration of NeMo RL's environment.
+class NemoGym:
+    """Environments of a cluster: one that is started from the configuration, or one that runs already."""
 
-    Attributes:
-        tokenizer: makes texts of token ids, for logs.
-    """
+    names_agent: ClassVar[bool] = True  # whether the agent is among the values that are yielded for a row
 
-    def __init__(self, cfg: Mapping[str, Any], *, may_lack_experts: bool = False) -> None:
-        """Read the configuration.
+    def __init__(self, cfg: Mapping[str, Any]) -> None:
+        """Check the configuration.
 
         Args:
-            cfg: the actor's.
-            may_lack_experts: whether a call without routed experts is passed on although they are required: NeMo RL of
-                September 2026 fills them in.
+            cfg: NeMo RL's: `model_name`, `base_urls` of its engines, and `initial_global_config_dict`, a configuration
+                of workers. The mapping `gymq` in the latter may have `nats`, the URL of a cluster that already runs,
+                and `run`, the name that rollouts are stored under.
 
         Raises:
-            TrainerError: it asks for a form that is not known.
+            TrainerError: it asks for what this actor does not do.
         """
-        self.tokenizer: Any = None
-        self._marks = cfg.get("invalid_tool_call_patterns") or CALL_MARKS
-        self._tags = cfg.get("thinking_tags") or THINK_TAGS
-        self._experts_type = cfg.get("routed_experts_dtype") or "int16"
-        if self._experts_type not in EXPERTS_TYPES:
-            raise TrainerError(f"routed_experts_dtype is one of {', '.join(EXPERTS_TYPES)}, not {self._experts_type!r}")
-        self._needs_experts = bool(cfg.get("require_routed_experts")) and not may_lack_experts
-        self._pads_images = bool(cfg.get("pad_dynamic_image_shapes"))
-        self._processor: Any = None
-        if cfg.get("tokenizer_config"):
-            utils: Any = importlib.import_module("nemo_rl.algorithms.utils")
-            self._processor = utils.get_tokenizer(cfg["tokenizer_config"], get_processor=True)
+        if cfg.get("token_capture"):
+            raise TrainerError("token_capture is not supported here: results have their tokens, so switch it off")
+        self._cfg = cfg
+        self._logs = MessageLogs(cfg, may_lack_experts=self.names_agent)
+        self._stack = AsyncExitStack()
+        self._run: TrainingRun | None = None
+        self._bus: Bus | None = None
+        self._expected: dict[str, tuple[Any, str]] = {}  # kind and implementation of each instance, by name
+        self._indices = itertools.count(secrets.randbits(52))
 
-    async def stream(
-        self, batch: Batch, num_rows: int, timer_prefix: str
-    ) -> AsyncIterator[tuple[Row, Row, dict[str, float] | None]]:
-        """Yield each row with its message log, as it is completed; timings in s with the last one, if none failed.
+    async def _spinup(self) -> None:
+        """Start or join the cluster; returns when it serves.
 
         Raises:
-            Exception: `failure` of the first row that failed, after all others were yielded.
-            TrainerError, BusError: as `Batch` raises them.
+            ConfigError, LaunchError, BusError, TrainerError: it says why it cannot.
         """
-        times: defaultdict[str, float] = defaultdict(float)
-        failed: SampleFailed | None = None
-        num_given = 0
-        last = started = time.monotonic()
-        async for group in batch:
-            arrived = time.monotonic()
-            if group.failures:
-                failed = failed or group.failures[0]
-                continue
-            try:
-                log = self.of(group.samples[0].result)
-            except NotTrainable as error:
-                failed = failed or SampleFailed(0, "not_trainable", str(error), 422)
-                continue
-            num_given += 1
-            times[f"{timer_prefix}/await_results"] += arrived - last
-            last = time.monotonic()
-            times[f"{timer_prefix}/postprocess_results"] += last - arrived
-            share = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
-            timings = {**times, f"{timer_prefix}/postprocess_results_pct": share}
-            yield group.example, log, timings if num_given == num_rows else None
-        if failed is not None:
-            raise failure(failed)
+        tree = dict(self._cfg.get("initial_global_config_dict") or {})
+        ours = dict(tree.pop(OURS, None) or {})
+        url = ours.get("nats") or await self._start_cluster(tree)
+        self._bus = await Bus.connect(url, role="trainer", name="NeMo RL")
+        self._stack.push_async_callback(self._bus.close)
+        training = TrainingRun(self._bus, ours.get("run") or f"nemo-rl-{secrets.token_hex(4)}")
+        self._run = await self._stack.enter_async_context(training)
+        for found in await find_workers(self._bus, wait_s=LOOK_S):
+            metadata = found["metadata"]
+            if metadata.get("kind") in SERVER_TYPE_OF:
+                self._expected[found["name"]] = (metadata["kind"], metadata["implementation"])
 
-    def of(self, full: Row) -> Row:
-        """Return what NeMo RL reads of a rollout. Token fields leave the items of `full`, so that its logs stay small.
+    async def _start_cluster(self, tree: dict[str, Any]) -> str:
+        engines = {"policy_model_name": self._cfg["model_name"], "policy_base_url": self._cfg["base_urls"]}
+        paths = [str(path) for path in tree.pop("config_paths", ())]
+        config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
+        self._expected = {one.name: (one.kind, one.implementation) for one in config.instances}
+        folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
+        cluster = Cluster(config.instances, folder=Path(folder), variables=process_variables(config.tree))
+        return (await self._stack.enter_async_context(cluster)).url
+
+    def set_tokenizer(self, tokenizer: Any) -> None:
+        """Take the tokenizer that makes texts of token ids for logs."""
+        self._logs.tokenizer = tokenizer
+
+    async def health_check(self) -> None:
+        """Check that everything still serves.
 
         Raises:
-            NotTrainable: it has no token ids, or not those that the configuration requires.
+            TrainerError: something does not; the message names it.
         """
-        record = Record.of(full)
-        items = [item for item in full["response"]["output"] if item.get("generation_token_ids")]
-        images = images_before(full) if self._processor is not None else [[] for _ in items]
-        log: list[Row] = []
-        for item, seen, prompt, generation in zip(items, images, record.spans[::2], record.spans[1::2], strict=True):
-            experts = self._experts(item, generation.end)
-            if experts is not None and log and ROUTED_EXPERTS in log[-1]:
-                # An engine routes a token when it reads it, and the last one of a call is read by the next call.
-                log[-1][ROUTED_EXPERTS][-1] = experts[prompt.start - 1]
-            asked = _message("user", record, prompt, experts)
-            if seen:
-                self._attach(asked, seen)
-            said = _message("assistant", record, generation, experts)
-            said["is_invalid_tool_call"], said["has_malformed_thinking"] = self._flags(item)
-            log += [asked, said]
-        self._write_texts(items)
-        for item in items:
-            for name in (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS):
-                item.pop(name, None)
-        return {"message_log": log, "input_message_log": log[:1], "full_result": full}
+        self._spun_up()
+        if self._bus is None or self._bus.lost.is_set():
+            raise TrainerError("the connection to NATS is lost")
+        for name, (kind, _) in self._expected.items():
+            if not await is_running(self._bus, name, kind):
+                raise TrainerError(f"no worker serves {SERVER_TYPE_OF[kind]} {name}")
 
-    def _experts(self, item: Row, num_tokens: int) -> Any:
-        """Return the experts of the tokens of a call, from its first to its last; None if it has none."""
-        given = item.get(ROUTED_EXPERTS)
-        if given is None:
-            if self._needs_experts:
-                raise NotTrainable(
-                    "a call has no routed_experts, which router replay requires: does the engine give them?"
-                )
-            return None
-        experts = experts_of(given).to(getattr(_torch(), self._experts_type))
-        if experts.dim() != 3 or len(experts) < num_tokens:
-            raise NotTrainable(f"routed_experts have the shape {tuple(experts.shape)} for {num_tokens} tokens")
-        return experts
+    async def run_rollouts(
+        self,
+        nemo_gym_examples: list[Row],
+        timer_prefix: str,
+        deduplicate_multimodal_data: bool = False,
+        per_prompt: bool = False,
+    ) -> AsyncIterator[Streamed]:
+        """Roll out rows, each once, whatever other rows are like.
 
-    def _attach(self, message: Row, sources: Sequence[str]) -> None:
-        media: Any = importlib.import_module("nemo_rl.data.multimodal_utils")
-        media.attach_image_model_inputs_to_message(
-            message,
-            images=[media.resolve_to_image(source) for source in sources],
-            processor=self._processor,
-            pad_dynamic_image_shapes=self._pads_images,
-        )
+        Images in the results are complete, also with `deduplicate_multimodal_data`, which allows to leave some out.
 
-    def _flags(self, item: Row) -> tuple[bool, bool]:
-        """Return whether a text holds a tool call that was none, and thoughts where they do not belong."""
-        if item.get("type") == "message":
-            text = "".join(part.get("text") or "" for part in item["content"])
-            return any(mark in text for mark in self._marks), any(tag in text for tag in self._tags)
-        text = "".join(part["text"] for part in item.get("summary") or ())
-        return any(mark in text for mark in self._marks), any(text.count(tag) > 1 for tag in self._tags)
+        Yields:
+            `_rowidx`, `agent_ref` (if `names_agent`), the result, and timings with the last result only, as each is
+            completed.
 
-    def _write_texts(self, items: Sequence[Row]) -> None:
-        for name, ids in (("prompt_str", "prompt_token_ids"), ("generation_str", "generation_token_ids")):
-            for item, text in zip(items, self.tokenizer.batch_decode([item[ids] for item in items]), strict=True):
-                item[name] = text
+        Raises:
+            GymTransportError, RolloutDataFailure: NeMo RL's, of a row that failed, after all others were yielded. Where
+                NeMo RL is not installed it is RowFailed, whose `status` says whether to retry the row.
+            TrainerError, RowError: the rows cannot be used.
+            BusError: the connection is lost.
+        """
+        training = self._spun_up()
+        if self._logs.tokenizer is None:
+            raise TrainerError("call set_tokenizer before run_rollouts")
+        if not nemo_gym_examples:
+            raise TrainerError("there are no rows to roll out")
+        for number, row in enumerate(nemo_gym_examples, 1):
+            if ROW_NUMBER not in row:
+                raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
+        embed_images(nemo_gym_examples)
+        # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
+        rows = [{**row, TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
+        async for row, result, timings in self._logs.stream(training.run_rollouts(rows), len(rows), timer_prefix):
+            if deduplicate_multimodal_data:
+                result[MEDIA_OMITTED] = False
+            number = row[ROW_NUMBER]
+            yield (number, row[AGENT_REF], result, timings) if self.names_agent else (number, result, timings)
+
+    async def list_entries(self) -> dict[str, list[str]]:
+        """Return the kind of each instance, by name."""
+        self._spun_up()
+        return {name: [SERVER_TYPE_OF[kind]] for name, (kind, _) in sorted(self._expected.items())}
+
+    async def agent_implementations(self) -> dict[str, str]:
+        """Return the implementation of each agent instance, by name."""
+        self._spun_up()
+        expected = sorted(self._expected.items())
+        return {name: implementation for name, (kind, implementation) in expected if kind == "agents"}
+
+    async def shutdown(self) -> None:
+        """Disconnect, and stop what was started. Idempotent."""
+        self._run = None
+        await self._stack.aclose()
+
+    def step(self, *_: Any, **__: Any) -> None:
+        """Refuse the call, which does not apply to environments that run whole rollouts."""
+        raise NotImplementedError("use run_rollouts for rollouts")
+
+    global_post_process_and_metrics = step
+
+    def _spun_up(self) -> TrainingRun:
+        if self._run is None:
+            raise TrainerError("this actor is connected to no cluster: call _spinup first, also after Ray restarted it")
+        return self._run
 
 
-def failure(failed: SampleFailed) -> Exception:
-    """Return the error of a row: one of NeMo RL's own, which decides about a retry, or RowFailed where it is absent."""
+def remote_class(replaced: Any = None) -> Any:
+    """Return `NemoGym` as a class of actors that Ray does not restart, since only `_spinup` connects them.
+
+    Args:
+        replaced: NeMo RL's own actor, whose interface is taken over; None: that of September 2026.
+
+    Raises:
+        TrainerError: Ray is not installed, or `replaced` has an interface that is not known.
+    """
     try:
-        failures: Any = importlib.import_module("nemo_rl.experience.failures")
+        ray: Any = importlib.import_module("ray")
     except ModuleNotFoundError:
-        body = {"error": {"class": failed.failure_class, "message": failed.message}}
-        return RowFailed(failed.status, msgspec.json.encode(body))
-    text = f"{failed.failure_class}: {failed.message}"
-    is_retried = failed.status >= 500 or failed.status in RETRIED_STATUS
-    made: Exception = (failures.GymTransportError if is_retried else failures.RolloutDataFailure)(text)
-    return made
+        raise TrainerError("Ray is not installed here: pip install 'gymq[ray]'") from None
+    names_agent = NemoGym.names_agent if replaced is None else _num_yielded(replaced) == len(WITH_AGENT)
+    made = type("NemoGym", (NemoGym,), {"names_agent": names_agent})
+    return ray.remote(max_restarts=0, max_task_retries=0)(made)
 
 
-def _message(role: str, record: Record, span: Span, experts: Any) -> Row:
-    torch = _torch()
-    ids = record.token_ids[span.start : span.end]
-    message: Row = {"role": role, "content": "", "token_ids": torch.tensor(ids, dtype=torch.int64)}
-    if span.kind == "generation":
-        log_probs = record.log_probs[span.start : span.end]
-        message["generation_logprobs"] = torch.tensor(log_probs, dtype=torch.float32)
-    if experts is not None:
-        message[ROUTED_EXPERTS] = experts[span.start : span.end]
-    return message
-
-
-def _torch() -> ModuleType | Any:
-    return importlib.import_module("torch")  # NeMo RL's own
+def _num_yielded(replaced: Any) -> int:
+    """Return how many values NeMo RL's actor yields for a row, which its annotation says."""
+    plain = replaced.__ray_metadata__.modified_class
+    yielded = get_args(inspect.signature(plain.run_rollouts, eval_str=True).return_annotation)
+    values = get_args(yielded[0]) if yielded else ()
+    if len(values) not in (len(WITH_AGENT) - 1, len(WITH_AGENT)):
+        raise TrainerError(f"run_rollouts of this NeMo RL yields {yielded or 'what it does not say'}: not known here")
+    return len(values)

@@ -13,9 +13,9 @@ from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import SampleFailed
-from gymq.trainer.nemo_rl import MessageLogs, failure
+from gymq.trainer.nemo_rl import NemoGym
+from gymq.trainer.nemo_rl_logs import MessageLogs, failure
 from gymq.trainer.nemo_rl_parts import embed_images
-from gymq.trainer.ray import NemoGym
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Counter
 from tests.bridge.world import World

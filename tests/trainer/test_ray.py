@@ -11,7 +11,7 @@ import pytest
 
 from gymq.data.failure_status import RowFailed
 from gymq.trainer import TrainerError
-from gymq.trainer.ray import NemoGym, remote_class
+from gymq.trainer.nemo_rl import NemoGym, remote_class
 from tests.bridge.engine import say
 from tests.bridge.world import World
 from tests.support.waiting import DEADLINE_S
@@ -30,7 +30,7 @@ def config(world: World, run: str) -> dict[str, Any]:
 
 
 def test_ray_is_not_imported_before_an_actor_is_made() -> None:
-    code = "import sys, gymq.trainer.ray; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
+    code = "import sys, gymq.trainer.nemo_rl; sys.exit('ray' in sys.modules or 'torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
