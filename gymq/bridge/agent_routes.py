@@ -20,8 +20,8 @@ from gymq.bridge.rollouts import PendingRollout
 from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlError
 from gymq.data.jsonl import parse_object as parse_row
-from gymq.data.results import NO_TOKEN_IDS, Untrainable, encode_result
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
+from gymq.data.trainer_results import NO_TOKEN_IDS, Untrainable, encode_result
 from gymq.protocol.messages import Failure
 from gymq.protocol.tokens import to_json
 from gymq.stats.report import ReportError, aggregate

@@ -19,8 +19,8 @@ from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.records import Record
-from gymq.data.results import result_fields
 from gymq.data.rows import TASK_INDEX, MaterialisedRow, RowError, digest_of
+from gymq.data.trainer_results import result_fields
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gymq.data.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
-from gymq.data.results import encode_result, result_fields
+from gymq.data.trainer_results import encode_result, result_fields
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt
 

@@ -15,7 +15,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, holding, push
 from gymq.data.records import Record
-from gymq.data.results import encode_result
+from gymq.data.trainer_results import encode_result
 from gymq.defaults import InFlight
 from gymq.execution.attempts import Attempts
 from gymq.execution.model_runner import ModelRunner

@@ -20,7 +20,7 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
 from gymq.config import load
 from gymq.data.records import Record
-from gymq.data.results import encode_result
+from gymq.data.trainer_results import encode_result
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer import env_server as server_module

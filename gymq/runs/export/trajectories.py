@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
-from gymq.data.results import result_fields
+from gymq.data.trainer_results import result_fields
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.protocol.tokens import to_json
 from gymq.responses import ResponsesError
