@@ -14,7 +14,7 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from gymq.bridge.failures import BridgeError, invalid
-from gymq.bridge.memory import MemoryBudget, Share
+from gymq.bridge.memory import BodyMemory, MemoryBudget
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bridge")
@@ -116,7 +116,7 @@ async def _read(
 ) -> bytes:
     parts = []
     size = 0
-    share: Share | None = None
+    share: BodyMemory | None = None
     now = asyncio.get_running_loop().time
     begun = now()  # moved by what is not the client's fault
     try:

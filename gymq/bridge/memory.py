@@ -17,12 +17,12 @@ class MemoryBudget:
 
     def __init__(self, num_bytes: int) -> None:
         self._free = num_bytes
-        self._shares: dict[Share, None] = {}  # in the order in which they began
+        self._shares: dict[BodyMemory, None] = {}  # in the order in which they began
 
     @contextmanager
-    def share(self) -> Iterator[Share]:
+    def share(self) -> Iterator[BodyMemory]:
         """Open the share of one body, which is released when the block ends."""
-        share = Share(self)
+        share = BodyMemory(self)
         self._shares[share] = None
         try:
             yield share
@@ -31,7 +31,7 @@ class MemoryBudget:
             self._free += share.num_bytes
             self._wake()
 
-    def _has_room(self, share: Share, num_bytes: int) -> bool:
+    def _has_room(self, share: BodyMemory, num_bytes: int) -> bool:
         return num_bytes <= self._free or share is next(iter(self._shares))
 
     def _wake(self) -> None:
@@ -44,12 +44,12 @@ class MemoryBudget:
                 self._grant(share, share.num_wanted)
                 turn.set_result(None)
 
-    def _grant(self, share: Share, num_bytes: int) -> None:
+    def _grant(self, share: BodyMemory, num_bytes: int) -> None:
         self._free -= num_bytes
         share.num_bytes += num_bytes
 
 
-class Share:
+class BodyMemory:
     """The part of a budget that one body takes."""
 
     __slots__ = ("_budget", "num_bytes", "num_wanted", "turn")

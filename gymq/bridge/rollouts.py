@@ -30,14 +30,14 @@ CHECK_SERVED_EVERY_S = 15.0
 UNSERVED_S = 60.0  # without an answer of any process of an agent, its rollouts are given up
 
 
-class _Asked(NamedTuple):
+class _TaskIdentity(NamedTuple):
     """The row and agent that a task was made for."""
 
     agent: str
     digest: str  # of the row; empty where there is no key
     replaces: int | None = None  # stream sequence of the failure that does not count any more
 
-    def check(self, other: _Asked) -> None:
+    def check(self, other: _TaskIdentity) -> None:
         """Check whether a key that both have means the same rollout."""
         if (self.agent, self.digest) != (other.agent, other.digest):
             text = f"the {keys.HEADER} of this request belongs to another row, or to the same one at another agent"
@@ -47,7 +47,7 @@ class _Asked(NamedTuple):
 class _Waiting:
     """A rollout that is in the queue or in work."""
 
-    def __init__(self, asked: _Asked) -> None:
+    def __init__(self, asked: _TaskIdentity) -> None:
         self.asked = asked
         self.submitting: asyncio.Task[None] | None = None
         self.outcome: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
@@ -96,7 +96,7 @@ class Rollouts:
         self._next_index = 0
         self._waiting: dict[RolloutId, _Waiting] = {}
         # Tasks with keys for which no request waits, such as those of an earlier bridge.
-        self._queued: dict[RolloutId, _Asked] = {}
+        self._queued: dict[RolloutId, _TaskIdentity] = {}
         self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
         self._following = AsyncExitStack()
         self._background: set[asyncio.Task[Any]] = set()
@@ -119,7 +119,7 @@ class Rollouts:
             await self._following.enter_async_context(self._queue.follow(run, self._on_stored, look_again))
         await self._cancel_orphans()
         async for _, task in self._queue.queued(self.keyed_run):
-            asked = _Asked(task.agent, digest_of(parse_object(task.row)), task.replaces)
+            asked = _TaskIdentity(task.agent, digest_of(parse_object(task.row)), task.replaces)
             self._queued[task.rollout_id] = asked
         self._in_background(self._watch())
 
@@ -152,14 +152,14 @@ class Rollouts:
         if key is None:
             at = RolloutId(self.run, self._next_index, 0)
             self._next_index += 1
-            return PendingRollout(self, at, self._begin(at, row, _Asked(agent, "")))
+            return PendingRollout(self, at, self._begin(at, row, _TaskIdentity(agent, "")))
         at = RolloutId(self.keyed_run, *keys.indices_of(key))
-        asked = _Asked(agent, digest_of(parse_object(row)))
+        asked = _TaskIdentity(agent, digest_of(parse_object(row)))
         if at not in self._waiting:
             found = await self._find(at)
             if found is not None:
                 sequence, outcome = found
-                asked.check(_Asked(outcome.agent, digest_of(parse_object(outcome.row))))
+                asked.check(_TaskIdentity(outcome.agent, digest_of(parse_object(outcome.row))))
                 if isinstance(outcome, VerifiedRollout) or not (outcome.retryable or outcome.curable):
                     ended = _Waiting(asked)
                     ended.outcome.set_result(outcome)
@@ -184,7 +184,7 @@ class Rollouts:
                 self._in_background(self._cancel(self.run, at.task_index))
             raise
 
-    def _begin(self, at: RolloutId, row: bytes, asked: _Asked) -> _Waiting:
+    def _begin(self, at: RolloutId, row: bytes, asked: _TaskIdentity) -> _Waiting:
         waiting = self._waiting[at] = _Waiting(asked)
         if self._queued.pop(at, None) == asked:
             self._in_background(self._fetch(at))  # it may have ended since the queue was read
@@ -266,7 +266,7 @@ class Rollouts:
     async def _check_served(self, agent: str) -> None:
         now = time.monotonic()
         try:
-            is_silent = self._bus.is_settled and not await is_running(self._bus, agent, "agents")
+            is_silent = self._bus.is_stable and not await is_running(self._bus, agent, "agents")
         except BusError:
             return
         if not is_silent:

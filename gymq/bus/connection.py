@@ -194,7 +194,7 @@ class Connection:
         self._on_reconnect.append(callback)
 
     @property
-    def is_settled(self) -> bool:
+    def is_stable(self) -> bool:
         """Whether the connection is up, and for so long that other clients should have reconnected as well."""
         return self.is_connected and time.monotonic() - self._reconnected_at > SETTLING_S
 

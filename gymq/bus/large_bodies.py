@@ -22,8 +22,8 @@ class LargeBodies:
         self._num_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
-    async def encoded(self, encode: Callable[[], bytes], deadline: float | None = None) -> tuple[bytes, int]:
-        """Return a body when there is room for it, and the bytes to `give_back` in the end.
+    async def encode_when_room(self, encode: Callable[[], bytes], deadline: float | None = None) -> tuple[bytes, int]:
+        """Return a body when there is room for it, and the bytes to `release` in the end.
 
         It waits as what it is made of: a body that finds no room is dropped and encoded again.
 
@@ -45,7 +45,7 @@ class LargeBodies:
             body = encode()
         return body, num_bytes
 
-    def give_back(self, num_bytes: int) -> None:
+    def release(self, num_bytes: int) -> None:
         """Make room: a body was taken, or will not be sent."""
         self._num_bytes -= num_bytes
         while self._waiting:
@@ -72,5 +72,5 @@ class LargeBodies:
         try:
             await found
         except asyncio.CancelledError:
-            self.give_back(num_bytes if found.done() and not found.cancelled() else 0)
+            self.release(num_bytes if found.done() and not found.cancelled() else 0)
             raise

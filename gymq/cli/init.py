@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gymq.cli.scaffold import Kind, make_worker
+from gymq.cli.scaffold import TemplateName, make_worker
 from gymq.cli.shared.errors import UsageError
 
 
-def init(name: str, /, *, template: Kind = "single-turn", agent: bool = False, folder: Path = Path(".")) -> int:
+def init(name: str, /, *, template: TemplateName = "single-turn", agent: bool = False, folder: Path = Path(".")) -> int:
     """Create a new environment or agent: a small working one with rows, tests, configuration and a README.
 
     It works as generated; change it step by step. Existing files are never overwritten. The templates:
@@ -30,7 +30,7 @@ def init(name: str, /, *, template: Kind = "single-turn", agent: bool = False, f
     """
     if agent and template not in ("single-turn", "agent"):
         raise UsageError(f"--agent and --template {template} cannot be given together: choose one")
-    made = make_worker(name, folder, kind="agent" if agent else template)
+    made = make_worker(name, folder, template="agent" if agent else template)
     for path in made:
         print(f"made {path}")
     place = (folder / name).as_posix()

@@ -30,7 +30,7 @@ from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import TokenForm
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
-from gymq.protocol.token_forms import written
+from gymq.protocol.token_forms import in_form
 from gymq.protocol.tokens import to_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not yet passed to the operating system
@@ -106,7 +106,7 @@ class RunFiles:
             file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def locked(self) -> Iterator[None]:
         """Lock these files against other collections on this machine while the block runs.
 
         Raises:
@@ -185,7 +185,7 @@ class Appender:
 
 def output_row(outcome: VerifiedRollout, token_ids: TokenForm = "full") -> bytes:
     """Return the line of a finished rollout: the row, the response, the reward and the verifier's fields."""
-    fields = with_result(parse_object(outcome.row), written(outcome.response, token_ids), outcome)
+    fields = with_result(parse_object(outcome.row), in_form(outcome.response, token_ids), outcome)
     return to_json(_indexed(fields, outcome))
 
 
@@ -197,7 +197,7 @@ def failure_row(outcome: Failure | Unresolved, sequence: int, token_ids: TokenFo
     """
     fields: dict[str, Any] = dict(parse_object(outcome.row))
     if isinstance(outcome, Unresolved):
-        fields["response"] = written(outcome.response, token_ids)
+        fields["response"] = in_form(outcome.response, token_ids)
     fields[FAILURE_CLASS] = outcome.failure_class
     fields[FAILURE_STAGE] = outcome.stage
     fields[FAILURE_MESSAGE] = outcome.message

@@ -20,12 +20,12 @@ SUFFIX_FIELD = "prompt_suffix_token_ids"
 Item = dict[str, Any]
 
 
-def written(response: dict[str, Any], form: TokenForm) -> dict[str, Any]:
+def in_form(response: dict[str, Any], form: TokenForm) -> dict[str, Any]:
     """Return a response with its token ids in the form for a file."""
     return response if form == "full" else _converted(response, _chained if form == "chain" else _without)
 
 
-def read(response: dict[str, Any]) -> dict[str, Any]:
+def with_whole_prompts(response: dict[str, Any]) -> dict[str, Any]:
     """Return a response of a file, in any form, with whole prompts.
 
     Raises:

@@ -242,7 +242,7 @@ def _common(entry: _Entry, response: dict[str, Any]) -> dict[str, Any]:
 def _whole(response: dict[str, Any]) -> dict[str, Any]:
     """Return a response of a file with whole prompts."""
     try:
-        return token_forms.read(response)
+        return token_forms.with_whole_prompts(response)
     except ValueError as error:
         raise InvalidTask(f"response.{error}") from None
 

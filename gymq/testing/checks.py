@@ -34,7 +34,7 @@ Key = tuple[str, int, str]
 """A reply: `gold` or one of `REPLIES`, the number of the gold row, and a label."""
 
 
-class Asked(NamedTuple):
+class Trial(NamedTuple):
     """A reply to verify for a gold row."""
 
     key: Key
@@ -161,19 +161,19 @@ class Checks:
             self._held_s, self._held_by = held_s, where
         return outcome, spent_s
 
-    def _asked(self, names: Collection[str]) -> Iterator[Asked]:
+    def _trials(self, names: Collection[str]) -> Iterator[Trial]:
         for number, row in enumerate(self._audited.gold):
-            yield Asked(("gold", number, ""), row, row.gold.actions)
+            yield Trial(("gold", number, ""), row, row.gold.actions)
             for name in names:
                 if name != REPEATED and (number == 0 or name not in HEAVY):
                     for label, response in hostile_replies(name, row):
-                        yield Asked((name, number, label), row, response)
+                        yield Trial((name, number, label), row, response)
 
-    def _in_turn(self, names: Collection[str]) -> Iterator[Asked]:
+    def _in_turn(self, names: Collection[str]) -> Iterator[Trial]:
         """Yield one reply of each name for each row, and then the others until the time is over."""
-        first: dict[tuple[str, int], Asked] = {}
+        first: dict[tuple[str, int], Trial] = {}
         others = []
-        for one in self._asked(names):
+        for one in self._trials(names):
             if first.setdefault(one.key[:2], one) is not one:
                 others.append(one)
         yield from first.values()
@@ -184,19 +184,19 @@ class Checks:
 
     # Verdicts that agree ----------------------------------------------------------------------------------------------
 
-    async def _light(self) -> list[Asked]:
+    async def _light(self) -> list[Trial]:
         """Return the replies that are quickly verified, those with an outcome first.
 
         Of an environment that is not deterministic only gold replies must have the same reward each time.
         """
         known = await self._all_outcomes()
         names = [name for name in REPLIES if name not in HEAVY] if self._audited.author.deterministic else []
-        return sorted(self._asked(names), key=lambda one: one.key not in known)
+        return sorted(self._trials(names), key=lambda one: one.key not in known)
 
-    async def _verified(self, one: Asked) -> Outcome:
+    async def _verified(self, one: Trial) -> Outcome:
         return await self._audited.outcome(one.row.row, one.reply, one.where)
 
-    async def _first(self, one: Asked) -> Outcome:
+    async def _first(self, one: Trial) -> Outcome:
         outcomes = await self._all_outcomes()
         if one.key not in outcomes:
             outcomes[one.key] = await self._verified(one)
@@ -224,7 +224,7 @@ class Checks:
         asked = asked[: len(before)]
         slots = asyncio.Semaphore(AT_A_TIME)
 
-        async def again(one: Asked) -> Outcome:
+        async def again(one: Trial) -> Outcome:
             async with slots:
                 return await self._verified(one)
 

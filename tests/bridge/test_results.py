@@ -252,7 +252,7 @@ async def test_an_agent_that_nobody_serves_is_infrastructure(
 class _Settled:
     """A bus that has been connected for long."""
 
-    is_settled = True
+    is_stable = True
 
     def __init__(self, bus: object) -> None:
         self._bus = bus

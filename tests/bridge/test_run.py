@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from gymq.bridge.memory import Share
+from gymq.bridge.memory import BodyMemory
 from gymq.model import Model, ModelRequest
 from gymq.protocol.messages import Failure, VerifiedRollout
 from gymq.testing import reply
@@ -124,7 +124,7 @@ async def test_large_bodies_are_read_as_memory_allows(client: Client, world: Wor
     taken = []
     grant = budget._grant
 
-    def watched(share: Share, num_bytes: int) -> None:
+    def watched(share: BodyMemory, num_bytes: int) -> None:
         grant(share, num_bytes)
         taken.append(most - budget._free)
 

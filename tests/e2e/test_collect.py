@@ -655,7 +655,7 @@ async def test_an_output_that_is_a_folder_is_refused(desk: Desk) -> None:
 
 async def test_two_collections_cannot_write_the_same_files(desk: Desk) -> None:
     desk.write_input([row()])
-    with desk.files.held(), pytest.raises(RunFileError, match="another collection is writing"):
+    with desk.files.locked(), pytest.raises(RunFileError, match="another collection is writing"):
         await desk.collect()
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]

@@ -15,7 +15,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import TokenForm
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
-from gymq.protocol.token_forms import read
+from gymq.protocol.token_forms import with_whole_prompts
 from gymq.protocol.tokens import ContinuedPrompt
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
@@ -82,4 +82,4 @@ async def test_a_file_has_the_tokens_in_the_form_that_was_asked_for(tmp_path: Pa
     kinds = [isinstance(item["prompt_token_ids"], ContinuedPrompt) for item in outcome.response["output"][::2]]
     assert kinds == [False] + [True] * (TURNS - 1)
     assert len(prompts(chain["response"])) == 1
-    assert prompts(read(chain["response"])) == prompts(outcome.response)
+    assert prompts(with_whole_prompts(chain["response"])) == prompts(outcome.response)

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.protocol.token_forms import read, written
+from gymq.protocol.token_forms import in_form, with_whole_prompts
 from gymq.protocol.tokens import CallTokens, ContinuedPrompt, encode_json
 
 FIRST = CallTokens(array("i", [1, 2]), array("i", [3]))
@@ -39,11 +39,11 @@ def prompts(of: dict[str, Any]) -> list[list[int]]:
 
 
 def test_the_full_form_has_whole_prompts() -> None:
-    assert prompts(through_json(written(response(), "full"))) == PROMPTS
+    assert prompts(through_json(in_form(response(), "full"))) == PROMPTS
 
 
 def test_the_chain_has_what_is_new_in_each_prompt_and_is_read_whole() -> None:
-    line = through_json(written(response(), "chain"))
+    line = through_json(in_form(response(), "chain"))
     assert prompts(line) == PROMPTS[:1]
     assert line["output"][2] == {
         "type": "message",
@@ -52,26 +52,26 @@ def test_the_chain_has_what_is_new_in_each_prompt_and_is_read_whole() -> None:
         "prompt_prefix_length": 3,
         "prompt_suffix_token_ids": [4],
     }
-    assert through_json(read(line)) == through_json(response())
+    assert through_json(with_whole_prompts(line)) == through_json(response())
 
 
 def test_without_token_ids_there_are_none() -> None:
-    line = through_json(written(response(), "none"))
+    line = through_json(in_form(response(), "none"))
     assert line["output"] == [{"type": "message"}, {"type": "function_call_output", "output": "x"}, {"type": "message"}]
 
 
 def test_states_of_an_environment_are_chains_of_their_own() -> None:
     states = {"output": [response()["output"][:1], response()["output"]]}
-    line = through_json(written(states, "chain"))
+    line = through_json(in_form(states, "chain"))
     assert "prompt_token_ids" not in line["output"][1][2]
-    assert through_json(read(line)) == through_json(states)
+    assert through_json(with_whole_prompts(line)) == through_json(states)
 
 
 def test_what_has_no_continued_prompt_is_unchanged() -> None:
     single = {"output": [item([1, 2], [3]), "no item"]}
-    assert written(single, "chain") is single
-    assert read(single) is single
-    assert read({"output": None}) == {"output": None}
+    assert in_form(single, "chain") is single
+    assert with_whole_prompts(single) is single
+    assert with_whole_prompts({"output": None}) == {"output": None}
 
 
 @pytest.mark.parametrize(
@@ -86,13 +86,13 @@ def test_what_has_no_continued_prompt_is_unchanged() -> None:
     ],
 )
 def test_fields_that_do_not_fit_are_named(fields: dict[str, Any], message: str) -> None:
-    line = through_json(written(response(), "chain"))
+    line = through_json(in_form(response(), "chain"))
     line["output"][2] |= fields
     with pytest.raises(ValueError, match=message):
-        read(line)
+        with_whole_prompts(line)
 
 
 def test_a_line_that_begins_in_the_middle_is_refused() -> None:
-    line = through_json(written(response(), "chain"))
+    line = through_json(in_form(response(), "chain"))
     with pytest.raises(ValueError, match="continues a call that is not there"):
-        read({"output": line["output"][1:]})
+        with_whole_prompts({"output": line["output"][1:]})

@@ -32,7 +32,7 @@ class Body:
 
 async def begun(large: LargeBodies, body: Body) -> asyncio.Task[tuple[bytes, int]]:
     """Ask for room, and return when all that can happen without waiting has happened."""
-    task = asyncio.create_task(large.encoded(body.encode))
+    task = asyncio.create_task(large.encode_when_room(body.encode))
     for _ in range(3):
         await asyncio.sleep(0)
     return task
@@ -41,68 +41,68 @@ async def begun(large: LargeBodies, body: Body) -> asyncio.Task[tuple[bytes, int
 async def test_small_bodies_do_not_count() -> None:
     large = LargeBodies(most_bytes=1)
     for _ in range(3):
-        assert await large.encoded(lambda: LARGE[1:]) == (LARGE[1:], 0)
+        assert await large.encode_when_room(lambda: LARGE[1:]) == (LARGE[1:], 0)
 
 
 async def test_a_body_waits_until_there_is_room_and_is_encoded_again() -> None:
     large = LargeBodies(most_bytes=2 * LARGE_BYTES)
-    held = [(await large.encoded(lambda: LARGE))[1] for _ in range(2)]
+    held = [(await large.encode_when_room(lambda: LARGE))[1] for _ in range(2)]
     body = Body(LARGE)
     waiting = await begun(large, body)
     assert (waiting.done(), body.times) == (False, 1)
-    large.give_back(held[0])
+    large.release(held[0])
     assert await waiting == (LARGE, LARGE_BYTES)
     assert body.times == 2
 
 
 async def test_bodies_find_room_in_the_order_in_which_they_came() -> None:
     large = LargeBodies(most_bytes=2 * LARGE_BYTES)
-    _, first = await large.encoded(lambda: LARGE)
+    _, first = await large.encode_when_room(lambda: LARGE)
     double = await begun(large, Body(LARGE * 2))
     single = await begun(large, Body(LARGE))
     assert (double.done(), single.done()) == (False, False)  # the second would fit
-    large.give_back(first)
+    large.release(first)
     _, num_bytes = await double
     assert not single.done()
-    large.give_back(num_bytes)
+    large.release(num_bytes)
     await single
 
 
 async def test_one_that_is_larger_than_the_limit_is_sent_alone() -> None:
     large = LargeBodies(most_bytes=LARGE_BYTES)
     huge = LARGE * 5
-    body, num_bytes = await large.encoded(lambda: huge)
+    body, num_bytes = await large.encode_when_room(lambda: huge)
     assert body == huge
     waiting = await begun(large, Body(LARGE))
     assert not waiting.done()
-    large.give_back(num_bytes)
+    large.release(num_bytes)
     await waiting
 
 
 @pytest.mark.parametrize("after_it_found_room", [False, True])
 async def test_who_stops_waiting_leaves_the_room_to_the_next(after_it_found_room: bool) -> None:
     large = LargeBodies(most_bytes=2 * LARGE_BYTES)
-    _, held = await large.encoded(lambda: LARGE)
+    _, held = await large.encode_when_room(lambda: LARGE)
     stopped = await begun(large, Body(LARGE * 2))
     following = await begun(large, Body(LARGE))
     if after_it_found_room:
-        large.give_back(held)
+        large.release(held)
     stopped.cancel()
     with pytest.raises(asyncio.CancelledError):
         await stopped
     assert await following == (LARGE, LARGE_BYTES)
-    large.give_back(LARGE_BYTES)
+    large.release(LARGE_BYTES)
     if not after_it_found_room:
-        large.give_back(held)
-    assert await large.encoded(lambda: LARGE * 2) == (LARGE * 2, 2 * LARGE_BYTES)  # nothing is held any more
+        large.release(held)
+    assert await large.encode_when_room(lambda: LARGE * 2) == (LARGE * 2, 2 * LARGE_BYTES)  # nothing is held any more
 
 
 async def test_the_wait_ends_at_its_deadline() -> None:
     large = LargeBodies(most_bytes=LARGE_BYTES)
-    await large.encoded(lambda: LARGE)
+    await large.encode_when_room(lambda: LARGE)
     deadline = asyncio.get_running_loop().time()
     with pytest.raises(TimeoutError):
-        await large.encoded(lambda: LARGE, deadline)
+        await large.encode_when_room(lambda: LARGE, deadline)
 
 
 async def test_a_large_request_is_sent_when_those_before_it_have_arrived(bus: Bus, other_bus: Bus, run: str) -> None:
@@ -117,12 +117,12 @@ async def test_a_large_request_is_sent_when_those_before_it_have_arrived(bus: Bu
     await asyncio.gather(*asked)
     whole = LARGE * 2
     async with asyncio.timeout(DEADLINE_S):
-        assert await bus.large_bodies.encoded(lambda: whole) == (whole, len(whole))  # nothing is held any more
+        assert await bus.large_bodies.encode_when_room(lambda: whole) == (whole, len(whole))  # nothing is held any more
 
 
 async def test_a_large_request_that_finds_no_room_ends_at_its_deadline(bus: Bus, run: str) -> None:
     bus.large_bodies = LargeBodies(most_bytes=LARGE_BYTES)
-    await bus.large_bodies.encoded(lambda: LARGE)
+    await bus.large_bodies.encode_when_room(lambda: LARGE)
     with pytest.raises(RolloutError, match="no room for a large request") as caught:
         await Calls(bus).call(run, ask(timeout_s=0.05, text="x" * LARGE_BYTES))
     assert caught.value.failure_class is FailureClass.DEADLINE_EXCEEDED

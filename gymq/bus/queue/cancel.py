@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gymq.bus import Bus, streams
-from gymq.bus.heard import Heard
+from gymq.bus.stream_follower import StreamFollower
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder
 from gymq.protocol.messages import BadMessage, Cancellation
@@ -29,11 +29,11 @@ class Cancellations:
         self._on_cancel = on_cancel
         self._runs: set[str] = set()
         self._tasks: set[tuple[str, int]] = set()
-        self._heard = Heard(bus, streams.RUNS, self._add)
+        self._follower = StreamFollower(bus, streams.RUNS, self._add)
 
     async def start(self, run: str | None = None) -> None:
         """Subscribe to cancellations from now on, and read those of the past; of one run or of all."""
-        await self._heard.start(subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run))
+        await self._follower.start(subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run))
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return key[0] in self._runs or key in self._tasks

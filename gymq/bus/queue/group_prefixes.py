@@ -22,7 +22,7 @@ from gymq.protocol.messages import BadMessage, GroupedOutcome, Outcome, Unresolv
 from gymq.protocol.tokens import PROMPT_FIELD, tokens_of
 from gymq.redaction import without_credentials
 
-log = logging.getLogger("gymq.failures")
+log = logging.getLogger("gymq.outcomes")
 
 SHARED_ABOVE_BYTES = 16 * 1024  # of a prefix: a smaller one is not worth looking for
 MOST_BYTES = 1024 * 1024

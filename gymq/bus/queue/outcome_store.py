@@ -25,7 +25,7 @@ from gymq.protocol.messages import (
 )
 from gymq.redaction import redact, without_credentials
 
-log = logging.getLogger("gymq.failures")
+log = logging.getLogger("gymq.outcomes")
 
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
 SOUGHT_AT_ONCE = 256  # outcomes, by subject
@@ -60,7 +60,7 @@ class OutcomeStore:
             BadMessage: the outcome has no wire form.
         """
         subject = subjects.rollout(*outcome.rollout_id)
-        body, num_large = await self._bus.large_bodies.encoded(lambda: without_credentials(encode(outcome)))
+        body, num_large = await self._bus.large_bodies.encode_when_room(lambda: without_credentials(encode(outcome)))
         try:
             grouped = await self._groups.grouped(outcome, body)
             body = await blobs.shrink(self._bus, grouped or body, "rollout", outcome.rollout_id)
@@ -68,7 +68,7 @@ class OutcomeStore:
             stored = await self._js.publish_or_last(streams.ROLLOUTS, subject, body, last=last, patience_s=patience_s)
             return stored is not None and stored.data == body
         finally:
-            self._bus.large_bodies.give_back(num_large)
+            self._bus.large_bodies.release(num_large)
 
     async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:
         """Return the stored message of one rollout, not decoded."""

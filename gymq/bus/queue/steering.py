@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from gymq.bus import Bus, streams
-from gymq.bus.heard import Heard
+from gymq.bus.stream_follower import StreamFollower
 from gymq.protocol import subjects
 from gymq.protocol.codec import decoder, encode
 from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering
@@ -49,7 +49,7 @@ class Steered:
         """
         self._on_change = on_change
         self._runs: dict[str, Steering] = {}
-        self._heard = Heard(bus, streams.RUNS, self._add)
+        self._follower = StreamFollower(bus, streams.RUNS, self._add)
 
     async def start(self, run: str | None = None) -> None:
         """Subscribe to changes from now on, and read what is stored; of one run or of all.
@@ -57,11 +57,11 @@ class Steered:
         Raises:
             BusError: the stream cannot be read.
         """
-        await self._heard.start(subjects.ALL_STEERING if run is None else subjects.steering(run))
+        await self._follower.start(subjects.ALL_STEERING if run is None else subjects.steering(run))
 
     async def listen(self) -> None:
         """Subscribe to changes of all runs from now on."""
-        await self._heard.listen(subjects.ALL_STEERING)
+        await self._follower.listen(subjects.ALL_STEERING)
 
     async def read(self) -> None:
         """Read what was stored since the last look.
@@ -69,7 +69,7 @@ class Steered:
         Raises:
             BusError: the stream cannot be read.
         """
-        await self._heard.read()
+        await self._follower.read()
 
     def of(self, run: str) -> Steering | None:
         """Return how a run is steered; None: nothing was ever changed."""

@@ -174,7 +174,7 @@ class Calls:
                     first = ""  # gone or full: it did not run, and anybody else may have it
                     continue
                 problem: RolloutError = error
-                interrupted = not self._bus.is_settled
+                interrupted = not self._bus.is_stable
             except CallLost as error:
                 problem = error
                 interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
@@ -241,7 +241,7 @@ class Calls:
             if pending.worker is not None and not (pending.in_session and CancelReason.HANDED_OVER in error.args):
                 self._cancel(pending.worker, pending.reply)
             if pending.future.done() and not pending.future.cancelled() and pending.future.exception() is None:
-                self._give_up(pending.future.result())
+                self._close_late_session(pending.future.result())
             raise
         except BadMessage as error:
             of_model = isinstance(request, Generate | GenerateNext)
@@ -260,7 +260,9 @@ class Calls:
     async def _body(self, subject: str, request: Call, pending: _Pending) -> bytes:
         """Return the body of a request; a large one waits for its room."""
         try:
-            body, pending.num_large = await self._bus.large_bodies.encoded(lambda: encode(request), pending.deadline)
+            body, pending.num_large = await self._bus.large_bodies.encode_when_room(
+                lambda: encode(request), pending.deadline
+            )
             if len(body) <= self._bus.max_body_bytes:
                 return body
             left_s = pending.deadline - asyncio.get_running_loop().time()
@@ -326,7 +328,7 @@ class Calls:
     def _arrived(self, pending: _Pending) -> None:
         """Make room for other large requests: somebody has this one."""
         if pending.num_large:
-            self._bus.large_bodies.give_back(pending.num_large)
+            self._bus.large_bodies.release(pending.num_large)
             pending.num_large = 0
 
     def _forget(self, pending: _Pending) -> None:
@@ -365,7 +367,7 @@ class Calls:
             except BusError:
                 continue
             suspended = loop.time() - asked_at > PROBE_TIMEOUT_S + SUSPENDED_S
-            if suspended or self._bus.reconnects != reconnects or not self._bus.is_settled:
+            if suspended or self._bus.reconnects != reconnects or not self._bus.is_stable:
                 continue  # the silence was ours, or the worker is not back yet
             for call in gone:
                 pending = calls.get(call)
@@ -383,9 +385,9 @@ class Calls:
         if isinstance(reply, Accepted):
             self._cancel(_Worker(reply.role, reply.worker), message.subject)
         else:
-            self._give_up(reply)
+            self._close_late_session(reply)
 
-    def _give_up(self, reply: Message) -> None:
+    def _close_late_session(self, reply: Message) -> None:
         """Close the session in a reply that arrived too late: no other process knows its address."""
         if isinstance(reply, Seeded) and reply.session is not None:
             self._in_background(self.send(reply.session, Close(rollout="-", timeout_s=60.0)))

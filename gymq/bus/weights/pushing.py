@@ -39,7 +39,7 @@ _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 _decode = decoder(Weights)
 
 
-class _State(msgspec.Struct):
+class _LoadState(msgspec.Struct):
     """The state of its weights that a replica reports."""
 
     loaded: int
@@ -306,10 +306,10 @@ async def _is_gone(bus: Bus, worker: str) -> bool:
     return False
 
 
-def _weights_of(stats: dict[str, Any]) -> _State | None:
+def _weights_of(stats: dict[str, Any]) -> _LoadState | None:
     """Return the state of the weights that a worker reports; None if it loads none, or is not a worker."""
     try:
         subjects.token(stats["id"], "worker")
     except subjects.BadToken:
         return None
-    return reported(stats, "weights", _State)
+    return reported(stats, "weights", _LoadState)

@@ -50,7 +50,7 @@ def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: s
 async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) -> int:
     agents = await _agents_of(url, api_key)
     files = RunFiles(options["output"])
-    with files.held():
+    with files.locked():
         done = set() if options["overwrite"] else _finished(files.output)
         num_rows, num_wanted = _materialise(files, options, agents, url, done)
         say(f"{counted(num_wanted, 'rollout')} at {url}, written to {files.output}")

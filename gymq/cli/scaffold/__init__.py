@@ -19,18 +19,18 @@ from gymq.errors import GymqError
 MAX_NAME = 40
 
 _WORKER = {
-    "worker.py": "{kind}/worker.py.txt",
-    "config.yaml": "{kind}/config.yaml.txt",
-    "README.md": "{kind}/README.md.txt",
-    "data/example.jsonl": "{kind}/example.jsonl.txt",
-    "tests/test_{name}.py": "{kind}/test.py.txt",
+    "worker.py": "{template}/worker.py.txt",
+    "config.yaml": "{template}/config.yaml.txt",
+    "README.md": "{template}/README.md.txt",
+    "data/example.jsonl": "{template}/example.jsonl.txt",
+    "tests/test_{name}.py": "{template}/test.py.txt",
 }
 _PACKAGE = {
     "pyproject.toml": "package/pyproject.toml.txt",
     "README.md": "package/README.md.txt",
     "{name}/__init__.py": "package/init.py.txt",
     **{
-        f"{{name}}/{path}": source.format(kind="single_turn", name="{name}")
+        f"{{name}}/{path}": source.format(template="single_turn", name="{name}")
         for path, source in _WORKER.items()
         if path != "README.md"
     },
@@ -39,7 +39,7 @@ _PACKAGE = {
 _JUDGE = {**_WORKER, "data/gold.jsonl": "judge/gold.jsonl.txt"}
 _PROGRAM = {**_WORKER, "program.py": "program/program.py.txt"}
 
-Kind = Literal["single-turn", "multi-turn", "tools", "judge", "sandbox", "agent", "program", "package"]
+TemplateName = Literal["single-turn", "multi-turn", "tools", "judge", "sandbox", "agent", "program", "package"]
 
 _TAKEN = frozenset(  # names that the templates import or give
     (
@@ -55,15 +55,15 @@ class ScaffoldError(GymqError):
     """Files that cannot be created; one sentence."""
 
 
-def make_worker(name: str, parent: Path, *, kind: Kind) -> list[Path]:
+def make_worker(name: str, parent: Path, *, template: TemplateName) -> list[Path]:
     """Write the files of a new worker into `parent / name`.
 
     Args:
-        kind: which templates.
+        template: which files.
     """
     _check_name(name)
     top = parent / name
-    folder = top / name if kind == "package" else top
+    folder = top / name if template == "package" else top
     words = {
         "name": name,
         "cls": _class_name(name),
@@ -71,9 +71,9 @@ def make_worker(name: str, parent: Path, *, kind: Kind) -> list[Path]:
         "top": _as_folder(top),
         "folder": folder.as_posix(),
     }
-    files = {"package": _PACKAGE, "judge": _JUDGE, "program": _PROGRAM}.get(kind, _WORKER)
+    files = {"package": _PACKAGE, "judge": _JUDGE, "program": _PROGRAM}.get(template, _WORKER)
     made = {
-        top / path.format(name=name): _filled(source.format(kind=kind.replace("-", "_")), words)
+        top / path.format(name=name): _filled(source.format(template=template.replace("-", "_")), words)
         for path, source in files.items()
     }
     taken = [str(path) for path in made if path.exists()]

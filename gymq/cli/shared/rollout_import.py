@@ -188,7 +188,7 @@ def _outcome(
     response, reward = _value(members, _RESPONSE), _value(members, _REWARD)
     if isinstance(response, dict):
         try:
-            response = token_forms.read(response)
+            response = token_forms.with_whole_prompts(response)
         except ValueError as error:
             raise _Unusable(f"{_RESPONSE}.{error}") from None
     if FAILURE_CLASS in members and reward is None:

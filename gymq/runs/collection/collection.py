@@ -89,7 +89,7 @@ class Collection:
             CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
             BusError: NATS was away for too long; starting the collection again resumes it.
         """
-        with self.files.held():
+        with self.files.locked():
             setup = RunSetup(self._bus, self.files, self._options)
             manifest = await setup.manifest()
             self.warnings += setup.warnings

@@ -35,7 +35,7 @@ def check_paths(options: CollectOptions) -> None:
     """
     try:
         files = RunFiles(options.output)
-        with files.held():
+        with files.locked():
             dataset = check_files(options)
             found = files.read_manifest()
             if found is None or options.overwrite:

@@ -48,7 +48,7 @@ class _Line(msgspec.Struct):
     def __post_init__(self) -> None:
         if (self.request is None) == (self.responses_create_params is None):
             raise ValueError("expected either `responses_create_params` or `request` beside `response`")
-        self.response = token_forms.read(self.response)
+        self.response = token_forms.with_whole_prompts(self.response)
 
     @property
     def asked(self) -> _Asked:

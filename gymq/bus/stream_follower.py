@@ -10,7 +10,7 @@ from gymq.bus.bus import Bus
 from gymq.bus.connection import BusError, Msg
 
 
-class Heard:
+class StreamFollower:
     """Hands the messages of a stream on some subjects to a callback, the stored ones and each that is published.
 
     A body may be handed over twice, and one that the stream then refuses is handed over as well.
