@@ -18,8 +18,8 @@ import uvloop
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import EXPIRES_S, RoutedCalls, Routes
-from gymq.cluster.host import build
 from gymq.cluster.launch import Cluster
+from gymq.cluster.worker_process import build
 from gymq.execution.attempts import Attempts
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, Task, VerifiedRollout

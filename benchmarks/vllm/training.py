@@ -33,8 +33,8 @@ from benchmarks.measure import cpu_s_by_name
 from gymq import Model, ModelRequest, WeightsUpdate
 from gymq.agent_harness import AgentHarness
 from gymq.cluster import event_loop
-from gymq.cluster.host import build
 from gymq.cluster.launch import Cluster
+from gymq.cluster.worker_process import build
 from gymq.config import Config
 from gymq.execution.loading import registry
 from gymq.protocol.tokens import TOKEN_FIELDS

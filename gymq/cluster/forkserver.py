@@ -112,15 +112,15 @@ def main() -> int:
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     # Not at the top: what workers start with `multiprocessing` imports this module again.
-    from gymq.cluster import host
+    from gymq.cluster import worker_process
 
     gc.collect()
     gc.freeze()  # what the collector looks at is written to, and no longer shared
-    parent = ForkServer(control, host.PID, host.ENDED).serve()
+    parent = ForkServer(control, worker_process.PID, worker_process.ENDED).serve()
     if parent is None:
         return 0
     parent_death.die_with_parent(fork_server)
-    return host.main(parent)
+    return worker_process.main(parent)
 
 
 if __name__ == "__main__":

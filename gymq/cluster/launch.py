@@ -20,9 +20,9 @@ from typing import NoReturn, Protocol
 from gymq.bus import Bus, credentials, streams
 from gymq.cluster import spawner
 from gymq.cluster.environments import CannotIsolate, python_for
-from gymq.cluster.host import READY, HostSpec, Surroundings
 from gymq.cluster.server import EmbeddedServer, ServerError
 from gymq.cluster.server.roles import OPERATOR, SERVICES
+from gymq.cluster.worker_process import READY, ProcessSpec, StartContext
 from gymq.errors import GymqError
 from gymq.execution.services.run_queues import RunQueues
 from gymq.processes.passed_environment import passed
@@ -50,7 +50,7 @@ class WorkerProcess(Protocol):
     """A process that is kept alive, here or elsewhere."""
 
     name: str
-    spec: HostSpec
+    spec: ProcessSpec
     serves: bool
 
     async def start(self) -> None:
@@ -81,7 +81,7 @@ class Cluster:
         services: bool = True,
         logs_to_stderr: bool = False,
         variables: Mapping[str, str] | None = None,
-        new_child: Callable[[str, HostSpec], WorkerProcess] | None = None,
+        new_child: Callable[[str, ProcessSpec], WorkerProcess] | None = None,
     ) -> None:
         """Prepare a cluster of worker processes.
 
@@ -160,7 +160,7 @@ class Cluster:
         names = [child.name for child in self.children if not child.serves]
         return names if self._is_started or names else ["streams"]  # they are made first
 
-    def _child_here(self, name: str, spec: HostSpec) -> Child:
+    def _child_here(self, name: str, spec: ProcessSpec) -> Child:
         log_file = None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
         return Child(name, spec, log_file, self._folder / "environments")
 
@@ -185,7 +185,7 @@ class Cluster:
                 self._watching_server.cancel()
             await self._server.stop()
 
-    def _plan(self) -> list[tuple[str, HostSpec]]:
+    def _plan(self) -> list[tuple[str, ProcessSpec]]:
         """Return a name and a spec for each process."""
         shared: dict[str, list[Instance]] = {}
         planned: list[tuple[str, list[Instance], str]] = []
@@ -206,15 +206,15 @@ class Cluster:
             log.warning("no password of the role services here: the services must run elsewhere")
         return specs
 
-    def _spec(self, role: str, instances: list[Instance]) -> HostSpec:
+    def _spec(self, role: str, instances: list[Instance]) -> ProcessSpec:
         url = credentials.url_of_role(self.url, role)  # a process gets its own password and no other
-        return HostSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s, self._variables)
+        return ProcessSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s, self._variables)
 
 
 class Child:
     """One worker process, kept alive."""
 
-    def __init__(self, name: str, spec: HostSpec, log_file: Path | None, environments: Path) -> None:
+    def __init__(self, name: str, spec: ProcessSpec, log_file: Path | None, environments: Path) -> None:
         """Prepare a worker process; it is not started yet.
 
         Args:
@@ -251,14 +251,14 @@ class Child:
         self._watching = asyncio.create_task(keep_running(self.name, self._ended, self._restart))
 
     async def _spawn(self) -> None:
-        surroundings = Surroundings(os.getcwd(), self._environment())
+        context = StartContext(os.getcwd(), self._environment())
         with contextlib.nullcontext(STDERR) if self._log_file is None else _opened(self._log_file) as log_to:
             try:
                 process = self.process = await spawner.spawn(self._python, log_to)
             except spawner.CannotFork:
                 raise LaunchError(f"{self.name}: its process cannot be started; see {self._log}") from None
         try:
-            await process.ask(surroundings, self.spec)
+            await process.ask(context, self.spec)
             answer = await self._answer(process)
         except BaseException:
             process.kill()

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, LaunchError
+from gymq.cluster.worker_process import ProcessSpec
 from gymq.processes.ray_cluster import NoCluster, join
 
 LOOK_EVERY_S = 2.0
@@ -39,7 +39,7 @@ class RayNodes:
         except NoCluster as error:
             raise LaunchError(str(error)) from None
 
-    def child(self, name: str, spec: HostSpec) -> RayChild:
+    def child(self, name: str, spec: ProcessSpec) -> RayChild:
         """Return a worker process somewhere in the cluster; it is not started yet."""
         return RayChild(self.ray, name, spec)
 
@@ -47,7 +47,7 @@ class RayNodes:
 class RayChild:
     """One worker process on some node."""
 
-    def __init__(self, ray: Any, name: str, spec: HostSpec) -> None:
+    def __init__(self, ray: Any, name: str, spec: ProcessSpec) -> None:
         self.name = name
         self.spec = spec
         self.serves = False
@@ -104,7 +104,7 @@ class _WorkerActor:
     """
 
     def __init__(self, name: str, spec: bytes) -> None:
-        decoded = msgspec.json.decode(spec, type=HostSpec)
+        decoded = msgspec.json.decode(spec, type=ProcessSpec)
         self._child = Child(name, decoded, None, Path(".gymq") / "environments")
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True).start()

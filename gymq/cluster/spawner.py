@@ -16,7 +16,7 @@ import weakref
 
 import msgspec
 
-from gymq.cluster.host import ANSWER, ENDED, PID, HostSpec, Surroundings
+from gymq.cluster.worker_process import ANSWER, ENDED, PID, ProcessSpec, StartContext
 from gymq.errors import GymqError
 from gymq.processes.passed_environment import passed
 
@@ -51,9 +51,9 @@ class Spawned:
         self._writer.close()
         return status
 
-    async def ask(self, surroundings: Surroundings, spec: HostSpec) -> None:
+    async def ask(self, context: StartContext, spec: ProcessSpec) -> None:
         """Send what the process waits for: through a socket, so that secrets are neither in arguments nor in /proc."""
-        for message in (surroundings, spec):
+        for message in (context, spec):
             self._writer.write(msgspec.json.encode(message) + b"\n")
         with contextlib.suppress(ConnectionError):
             await self._writer.drain()
@@ -133,7 +133,7 @@ _of_this_thread = threading.local()
 
 
 async def spawn(python: str, log_to: int) -> Spawned:
-    """Start a worker process, which waits for its surroundings and its spec.
+    """Start a worker process, which waits for its context and its spec.
 
     Args:
         python: interpreter that can import gymq.

@@ -14,7 +14,7 @@ from typing import Any
 
 from gymq.agent import RESERVED_TOOL_NAMES
 from gymq.authoring import CurrentCall, current_call
-from gymq.cluster.host import build
+from gymq.cluster.worker_process import build
 from gymq.config import Config
 from gymq.errors import GymqError
 from gymq.execution.sessions import LocalResources

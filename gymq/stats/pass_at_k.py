@@ -26,12 +26,12 @@ class PassTotals(msgspec.Struct):
         key = (len(passed), passed.count(False))
         self.tasks[key] = self.tasks.get(key, 0) + 1
 
-    def pass_at(self, k: int) -> Estimate:
+    def percent_at(self, k: int) -> Estimate:
         """Return pass@k in percent over the tasks with at least k rollouts, with an interval from its deviation."""
         total = Moments()
         for (num_rollouts, num_failing), num_tasks in sorted(self.tasks.items()):
             if num_rollouts >= k:
-                total.add(pass_at_k(num_rollouts, num_rollouts - num_failing)[k - 1], num_tasks)
+                total.add(pass_probabilities(num_rollouts, num_rollouts - num_failing)[k - 1], num_tasks)
         mean, num_tasks = PERCENT * total.mean, round(total.weight)
         if num_tasks < 2:
             return Estimate(mean, None, num_tasks)
@@ -94,7 +94,7 @@ class RewardTotals(msgspec.Struct):
 
 
 @lru_cache(maxsize=4096)
-def pass_at_k(num_samples: int, num_correct: int) -> tuple[float, ...]:
+def pass_probabilities(num_samples: int, num_correct: int) -> tuple[float, ...]:
     """Return unbiased estimates, for k = 1 to `num_samples`, that at least one of k samples is correct.
 
     1 - C(n - c, k) / C(n, k), computed factor by factor to avoid large numbers.

@@ -275,7 +275,7 @@ def _snapshot(
         failures=dict(agent.failures),
         max_k=score.max_k,
         mean_reward=_mean_reward(agent.reward, totals),
-        pass_at_k={k: totals.passed.pass_at(k) for k in ks},
+        pass_at_k={k: totals.passed.percent_at(k) for k in ks},
         avg_of_k=score.average.means(ks),
         majority_at_k=score.majority.means(ks) if has_answers else {},
         no_answer=PERCENT * agent.without_answer / rollouts_scored if has_answers else None,

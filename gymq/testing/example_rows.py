@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.cluster.host import build
+from gymq.cluster.worker_process import build
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name

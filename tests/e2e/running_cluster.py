@@ -11,8 +11,8 @@ from typing import Any
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.worker_process import ProcessSpec
 from gymq.protocol import subjects
 from gymq.protocol.codec import compressed, decoder, encode
 from gymq.protocol.instances import Instance
@@ -173,7 +173,7 @@ class RunningCluster:
         """Wait until a worker process was started again more than `before` times."""
         await until(lambda: self.child(name).restarts > before)
 
-    async def start(self, name: str, spec: HostSpec) -> Child:
+    async def start(self, name: str, spec: ProcessSpec) -> Child:
         """One more process; the caller stops it."""
         child = Child(name, spec, self.folder / "logs" / f"{name}.log", self.folder / "environments")
         await child.start()

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.cluster.host import HostSpec
+from gymq.cluster.worker_process import ProcessSpec
 from gymq.data.materialise import MaterialiseOptions
 from gymq.execution.services.profiler import last_profile, read_profile
 from gymq.protocol import subjects
@@ -99,7 +99,7 @@ async def test_the_server_may_be_killed_while_statistics_are_computed(cluster: R
 @pytest.mark.nightly
 async def test_two_profilers_at_once_count_everything_once(cluster: RunningCluster, run: str) -> None:
     await submit(cluster, run)
-    second = await cluster.start("second_services", HostSpec(cluster.url, "services", services=True, drain_s=2.0))
+    second = await cluster.start("second_services", ProcessSpec(cluster.url, "services", services=True, drain_s=2.0))
     try:
         await cluster.outcomes(run, 60)
         cluster.kill("services")

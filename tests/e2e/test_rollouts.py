@@ -5,7 +5,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from gymq.cluster.host import HostSpec
+from gymq.cluster.worker_process import ProcessSpec
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
 
 from .running_cluster import RunningCluster, model, row
@@ -212,7 +212,7 @@ async def test_a_task_on_the_wrong_subject_is_a_dead_letter(cluster: RunningClus
 async def test_a_task_waits_for_a_model_that_comes_up_later(cluster: RunningCluster, run: str) -> None:
     await cluster.submit(run, "waiter", [row()])
     late = await cluster.start(
-        "late", HostSpec(cluster.url, "model", [model("late_model", cluster.folder)], drain_s=2.0)
+        "late", ProcessSpec(cluster.url, "model", [model("late_model", cluster.folder)], drain_s=2.0)
     )
     try:
         outcome = (await cluster.outcomes(run, 1))[0, 0]

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.cluster.host import build
+from gymq.cluster.worker_process import build
 from gymq.config import load
 from gymq.data.run_files import RunFiles
 from gymq.protocol import messages

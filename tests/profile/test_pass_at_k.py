@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.stats.pass_at_k import Curve, PassTotals, RewardTotals, pass_at_k
+from gymq.stats.pass_at_k import Curve, PassTotals, RewardTotals, pass_probabilities
 
 from . import oracle
 
@@ -23,8 +23,8 @@ def test_all_rates_are_those_of_the_definitions(tasks: list[oracle.Task]) -> Non
     assert totals.max_k == max(len(task) for task in tasks)
     ks = range(1, totals.max_k + 1)
     for k in ks:
-        assert passed.pass_at(k).value == pytest.approx(oracle.pass_at_k(tasks, k), rel=1e-9, abs=1e-9)
-        assert passed.pass_at(k).tasks == sum(len(task) >= k for task in tasks)
+        assert passed.percent_at(k).value == pytest.approx(oracle.pass_at_k(tasks, k), rel=1e-9, abs=1e-9)
+        assert passed.percent_at(k).tasks == sum(len(task) >= k for task in tasks)
         assert totals.average.means(ks)[k] == pytest.approx(oracle.avg_of_k(tasks, k), rel=1e-9, abs=1e-9)
         assert totals.majority.means(ks)[k] == pytest.approx(oracle.majority_at_k(tasks, k), rel=1e-9, abs=1e-9)
 
@@ -32,13 +32,13 @@ def test_all_rates_are_those_of_the_definitions(tasks: list[oracle.Task]) -> Non
 @given(st.integers(1, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_pass_at_k_is_one_minus_the_chance_to_draw_only_wrong_samples(counts: tuple[int, int]) -> None:
     samples, correct = counts
-    for k, estimate in enumerate(pass_at_k(samples, correct), 1):
+    for k, estimate in enumerate(pass_probabilities(samples, correct), 1):
         exact = 1 - math.comb(samples - correct, k) / math.comb(samples, k)
         assert estimate == pytest.approx(exact, rel=1e-12, abs=1e-15)
 
 
 def test_pass_at_k_of_many_samples_stays_accurate() -> None:
-    estimates = pass_at_k(10_000, 1)
+    estimates = pass_probabilities(10_000, 1)
     assert estimates[0] == pytest.approx(1 / 10_000, rel=1e-9)
     assert estimates[99] == pytest.approx(100 / 10_000, rel=1e-9)
     assert estimates[-1] == 1.0
@@ -55,7 +55,7 @@ def test_an_interval_is_that_of_students_t_over_tasks() -> None:
         totals.add(task)
     rates = [100.0, 200 / 3, 0.0]
     reach = 4.302653 * statistics.stdev(rates) / math.sqrt(3)
-    interval = totals.pass_at(2).interval
+    interval = totals.percent_at(2).interval
     assert interval is not None
     assert interval.low == max(0.0, statistics.fmean(rates) - reach)
     assert interval.high == min(100.0, statistics.fmean(rates) + reach)
@@ -63,7 +63,7 @@ def test_an_interval_is_that_of_students_t_over_tasks() -> None:
         for task in tasks:
             totals.add(task)
     reach = 2.109816 * statistics.stdev(rates * 6) / math.sqrt(18)
-    interval = totals.pass_at(2).interval
+    interval = totals.percent_at(2).interval
     assert interval is not None
     assert interval.low == pytest.approx(statistics.fmean(rates) - reach, rel=1e-6)
     assert interval.high == pytest.approx(statistics.fmean(rates) + reach, rel=1e-6)
@@ -74,7 +74,7 @@ def test_there_is_no_interval_for_a_single_task_or_where_all_agree(tasks: list[l
     totals = PassTotals()
     for task in tasks:
         totals.add(task)
-    assert totals.pass_at(1).interval is None
+    assert totals.percent_at(1).interval is None
 
 
 def test_intervals_hold_the_true_value_about_as_often_as_they_say() -> None:
@@ -84,6 +84,6 @@ def test_intervals_hold_the_true_value_about_as_often_as_they_say() -> None:
         totals = PassTotals()
         for _ in range(12):
             totals.add([generator.random() < chance for _ in range(4)])
-        interval = totals.pass_at(1).interval
+        interval = totals.percent_at(1).interval
         covered += interval is not None and interval.low <= 100 * chance <= interval.high
     assert 0.90 < covered / runs < 0.99

@@ -14,8 +14,8 @@ import pydantic
 import pytest
 
 from gymq.authoring import WorkerOptions
-from gymq.cluster.host import HostSpec
 from gymq.cluster.launch import Child, Cluster, LaunchError
+from gymq.cluster.worker_process import ProcessSpec
 from gymq.processes import KillableProcesses
 from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import Instance
@@ -108,7 +108,7 @@ async def test_a_process_has_what_is_named_and_shows_its_memory_to_nobody(shared
 
 async def test_a_variable_that_is_asked_for_and_not_there_is_a_sentence(shared_url, tmp_path, monkeypatch):
     monkeypatch.delenv("MISSING", raising=False)
-    spec = HostSpec(shared_url, "resources", [instance(tmp_path, "asking", pass_env=["MISSING"])])
+    spec = ProcessSpec(shared_url, "resources", [instance(tmp_path, "asking", pass_env=["MISSING"])])
     with pytest.raises(LaunchError, match="asking: pass_env names MISSING, which is not set here"):
         await Child("asking", spec, None, tmp_path).start()
 

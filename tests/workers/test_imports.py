@@ -43,7 +43,7 @@ def test_no_worker_imports_a_heavy_library_with_its_module():
 
 def test_a_worker_process_imports_no_web_client_and_no_configuration():
     ran = subprocess.run(
-        [sys.executable, "-c", PROGRAM, "gymq.cluster.host"], capture_output=True, text=True, check=True
+        [sys.executable, "-c", PROGRAM, "gymq.cluster.worker_process"], capture_output=True, text=True, check=True
     )
     imported = set(ran.stdout.split())
     assert {"gymq", "nats"} <= imported

@@ -16,8 +16,8 @@ from gymq.cli.shared.configuration import check_instances
 from gymq.cli.shared.configured_bridge import bridge_for
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interrupts import until_interrupted
-from gymq.cluster.host import raise_open_files
 from gymq.cluster.launch import Cluster
+from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.defaults import VIEWER_URL, ClusterPart
 from gymq.protocol.instances import Instance

@@ -13,9 +13,9 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.cli.shared.configuration import check_instance, check_instances
 from gymq.cli.shared.errors import UsageError
-from gymq.cluster.host import WorkerFailed
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
+from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, Instance
 from gymq.config.process_settings import process_variables
 from gymq.execution.loading.registry import WorkerNotFound

@@ -10,7 +10,7 @@ from typing import Any
 from gymq.authoring import OptionsError
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
-from gymq.cluster.host import build
+from gymq.cluster.worker_process import build
 from gymq.config import Config, Instance, load
 from gymq.config.assembled import (
     POLICY,

@@ -15,8 +15,8 @@ from gymq.bridge.directory import config_of_workers, directory_of
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cli.shared.errors import UsageError
-from gymq.cluster.host import raise_open_files
 from gymq.cluster.server.address import bracketed
+from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.config.sources import origin
 

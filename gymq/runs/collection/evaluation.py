@@ -17,9 +17,9 @@ import pydantic
 from gymq.authoring import Worker, first_problem
 from gymq.bus import Bus
 from gymq.bus.loop_thread import LoopThread, end_task
-from gymq.cluster.host import Host, HostSpec
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
 from gymq.cluster.server import find_running
+from gymq.cluster.worker_process import InstanceHost, ProcessSpec
 from gymq.config import fingerprint, record_instances
 from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
@@ -43,12 +43,12 @@ FOLDER = Path(".gymq")
 class HostedHere:
     """Workers that are served by this process, as a part of a cluster."""
 
-    def __init__(self, name: str, spec: HostSpec, made: Mapping[str, Worker]) -> None:
+    def __init__(self, name: str, spec: ProcessSpec, made: Mapping[str, Worker]) -> None:
         self.name = name
         self.spec = spec
         self.serves = False
         self._made = made
-        self._host: Host | None = None
+        self._host: InstanceHost | None = None
 
     async def start(self) -> None:
         """Start the workers.
@@ -56,7 +56,7 @@ class HostedHere:
         Raises:
             BusError, WorkerFailed, WorkerNotFound, OptionsError
         """
-        self._host = Host(self.spec, self._made)
+        self._host = InstanceHost(self.spec, self._made)
         await self._host.start()
         self.serves = True
 
@@ -74,7 +74,7 @@ async def _cluster(setup: Setup, log_level: str) -> AsyncIterator[Cluster]:
         # One server at a time may use the store of this folder.
         folder = FOLDER if await find_running(FOLDER / "jetstream") is None else Path(temporary)
 
-        def process(name: str, spec: HostSpec) -> WorkerProcess:
+        def process(name: str, spec: ProcessSpec) -> WorkerProcess:
             if any(instance.name in setup.made for instance in spec.instances):
                 return HostedHere(name, spec, setup.made)
             return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")

@@ -11,7 +11,7 @@ import msgspec
 
 from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
-from gymq.cluster.host import WorkerFailed, build
+from gymq.cluster.worker_process import WorkerFailed, build
 from gymq.config import Config
 from gymq.data.jsonl import JsonlFile, parse_object
 from gymq.data.run_files import RunFiles

@@ -1,8 +1,8 @@
 """One worker process: hosts any number of instances on one connection and one event loop.
 
-Forked by `gymq.cluster.forkserver`, with a socket to the process that wants it, which sends its `Surroundings` and its
-`HostSpec`. It answers with one line, `ready` when it serves or why it cannot, drains on SIGTERM, and ends. It also ends
-when the other end of the socket is gone.
+Forked by `gymq.cluster.forkserver`, with a socket to the process that wants it, which sends its `StartContext` and its
+`ProcessSpec`. It answers with one line, `ready` when it serves or why it cannot, drains on SIGTERM, and ends. It also
+ends when the other end of the socket is gone.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from gymq.protocol.messages import MAX_TEXT_CHARS
 from gymq.redaction import hide, hide_options, redact
 from gymq.resources import Resources
 
-log = logging.getLogger("gymq.cluster.host")
+log = logging.getLogger("gymq.cluster.worker_process")
 
 READY = "ready"
 
@@ -71,14 +71,14 @@ class WorkerFailed(GymqError):
         super().__init__(f"{name} {what}: {said}")
 
 
-class Surroundings(msgspec.Struct):
+class StartContext(msgspec.Struct):
     """What a process has before it gets its spec."""
 
     folder: str  # its current one
     environment: dict[str, str]
 
 
-class HostSpec(msgspec.Struct):
+class ProcessSpec(msgspec.Struct):
     """The workers and settings of one process."""
 
     url: str
@@ -90,10 +90,10 @@ class HostSpec(msgspec.Struct):
     variables: dict[str, str] = {}  # for its environment
 
 
-class Host:
+class InstanceHost:
     """Everything that runs in one worker process."""
 
-    def __init__(self, spec: HostSpec, made: Mapping[str, Worker] | None = None) -> None:
+    def __init__(self, spec: ProcessSpec, made: Mapping[str, Worker] | None = None) -> None:
         """Prepare a host for the workers of a spec.
 
         Args:
@@ -247,7 +247,7 @@ def build(instance: Instance) -> Worker:
         raise WorkerFailed(name, "cannot be created", error) from error
 
 
-async def run(spec: HostSpec, parent: socket.socket) -> int:
+async def run(spec: ProcessSpec, parent: socket.socket) -> int:
     """Run a worker process until it is asked to stop, and return its exit status.
 
     Args:
@@ -259,7 +259,7 @@ async def run(spec: HostSpec, parent: socket.socket) -> int:
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    host = Host(spec)
+    host = InstanceHost(spec)
     _hide_secrets(spec)
     logs.configure(host.worker, spec.log_level)
     try:
@@ -293,7 +293,7 @@ async def run(spec: HostSpec, parent: socket.socket) -> int:
     return 0
 
 
-def _hide_secrets(spec: HostSpec) -> None:
+def _hide_secrets(spec: ProcessSpec) -> None:
     for instance in spec.instances:
         hide_options(instance.options)
     for url in spec.url.split(","):
@@ -316,11 +316,11 @@ def main(parent: socket.socket) -> int:
         first, second = lines.readline(), lines.readline()
     if not second:
         return 1  # the parent was gone before it said anything
-    surroundings = msgspec.json.decode(first, type=Surroundings)
-    spec = msgspec.json.decode(second, type=HostSpec)
-    os.chdir(surroundings.folder)
+    context = msgspec.json.decode(first, type=StartContext)
+    spec = msgspec.json.decode(second, type=ProcessSpec)
+    os.chdir(context.folder)
     os.environ.clear()
-    os.environ.update(surroundings.environment | spec.variables)
+    os.environ.update(context.environment | spec.variables)
     folder = os.environ.get(PROFILES_VARIABLE)
     if not folder:
         return event_loop.run(run(spec, parent))
