@@ -9,7 +9,16 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS, LogLevel, NatsUrl, Sampling, WorkerSources
+from gymq.cli.shared.parameters import (
+    NOWHERE,
+    OF_THE_ROWS,
+    LogLevel,
+    NatsUrl,
+    PriorityName,
+    Sampling,
+    Share,
+    WorkerSources,
+)
 from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
 
 
@@ -26,8 +35,9 @@ def collect(
     prompt_config: Path | None = None,
     sampling: Sampling = OF_THE_ROWS,
     concurrency: int | None = None,
-    weight: Annotated[float | None, Parameter(validator=Number(gte=0.001, lte=1000))] = None,
-    priority: bool = False,
+    share: Share = None,
+    weight: Annotated[Share, Parameter(show=False)] = None,  # an earlier name of `share`
+    priority: Annotated[bool | PriorityName | None, Parameter(metavar="CHOICE")] = None,
     timeout: float = 3600.0,
     max_staleness: Annotated[int | None, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
     pass_threshold: float = PASS_THRESHOLD,
@@ -62,8 +72,10 @@ def collect(
             of the row.
         concurrency: maximum number of rollouts in flight. Default: `num_samples_in_parallel` of the configuration, or
             1,024.
-        weight: share of the workers relative to other runs in progress, 1 by default; `gymq retune` changes it.
-        priority: let agents start these rollouts before those of other runs.
+        share: share of the workers, relative to other runs of the same priority, 1 by default; `gymq retune` changes
+            it.
+        priority: `urgent` runs get the next free slot, `background` runs what others leave; `gymq retune` changes it.
+            Without a value: `urgent`.
         timeout: seconds a rollout may take.
         max_staleness: maximum number of policy updates (`gymq weights push`) between the first reply of a rollout and
             its end; a rollout that exceeds it is started over.
@@ -90,6 +102,7 @@ def collect(
     from gymq.cli.shared.sampling import read_sampling
     from gymq.cluster import event_loop
     from gymq.config import fingerprint, record_instances
+    from gymq.protocol.messages import Priority
     from gymq.runs.collection.options import CollectOptions, default_output
 
     params, others = read_sampling(overrides, sampling)
@@ -119,8 +132,8 @@ def collect(
             prompt=None if prompt_config is None else read_prompt(prompt_config),
         ),
         window=window_of(window if concurrency is None else concurrency),
-        share=weight,
-        urgent=priority,
+        share=weight if share is None else share,
+        priority=None if not priority else Priority.URGENT if priority is True else Priority(priority),
         rollout_timeout_s=timeout,
         max_staleness=max_staleness,
         config_digest=fingerprint(settings.tree) if settings.instances else "",

@@ -73,7 +73,7 @@ def show(number: LetterNumber, /, *, nats: StreamsUrl = None, json: bool = False
 
 
 @dead_letters.command
-def replay(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl = None) -> int:
+def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl = None) -> int:
     """Requeue dead letters: repeat their rollouts, and submit their submissions again.
 
     A rollout is repeated only if it still has no reward. Letters that were requeued, or need not be, are removed.
@@ -84,10 +84,13 @@ def replay(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl
     """
     import asyncio
 
-    from gymq.cli.actions.dead_letters import check_choice, replay_letters
+    from gymq.cli.actions.dead_letters import check_choice, requeue_letters
 
     check_choice(numbers, choice.run, choice.all_)
-    return asyncio.run(replay_letters(numbers, choice.run, nats))
+    return asyncio.run(requeue_letters(numbers, choice.run, nats))
+
+
+dead_letters.command(requeue, name="replay", show=False)  # its earlier name
 
 
 @dead_letters.command

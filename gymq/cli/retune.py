@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.parameters import ClusterUrl
+from gymq.cli.shared.parameters import ClusterUrl, PriorityName, Share
 
 
 def retune(
     *,
     run: str,
-    share: Annotated[float | None, Parameter(validator=Number(gte=0.001, lte=1000))] = None,
-    priority: Literal["urgent", "normal", "background"] | None = None,
+    share: Share = None,
+    priority: PriorityName | None = None,
     max_in_flight: Annotated[int | None, Parameter(validator=Number(gte=0, lte=1_000_000))] = None,
     nats: ClusterUrl = None,
 ) -> int:

@@ -7,6 +7,7 @@ import pytest
 import pytest_asyncio
 
 from gymq.protocol.instances import Instance
+from gymq.protocol.messages import Priority
 from gymq.runs.collection.collection import Collection
 from tests.support.waiting import DEADLINE_S, until
 
@@ -51,7 +52,7 @@ async def test_an_urgent_run_starts_while_another_fills_all_workers(cluster: Run
     long = cluster.collection("long", rows)
     collecting = asyncio.create_task(long.run())
     await until_done(long, 2 * SLOTS)
-    urgent = cluster.collection("urgent", rows[:4], urgent=True)
+    urgent = cluster.collection("urgent", rows[:4], priority=Priority.URGENT)
     before = long.progress.done
     await asyncio.wait_for(urgent.run(), DEADLINE_S)
     assert urgent.progress.done == 4

@@ -33,7 +33,7 @@ def script(gymq, scripts):
     [
         (["co"], {"collect", "config"}),
         (["collect", "--mod"], {"--model", "--model-url"}),
-        (["dead-letters", ""], {"list", "show", "replay", "drop"}),
+        (["dead-letters", ""], {"list", "show", "requeue", "drop"}),
         (["up", "--only", ""], {"agents", "models", "resources", "services"}),
         (["auth", "init", "--f"], {"--folder", "--force"}),
     ],

@@ -1,11 +1,13 @@
-"""gymq pause, resume and retune."""
+"""gymq pause, unpause and retune; `gymq collect` takes the options of the latter."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.steering import read_steering
+from gymq.cli import make_app
 from gymq.cluster.server import find_running
 from gymq.protocol.messages import Priority, Steering
 
@@ -23,7 +25,7 @@ def steering(folder, run) -> Steering | None:
     return asyncio.run(read())
 
 
-def test_a_run_is_paused_shown_as_paused_and_resumed(gymq, cluster):
+def test_a_run_is_paused_shown_as_paused_and_unpaused(gymq, cluster):
     called = gymq("pause", "--run", cluster.run)
     assert (called.status, called.out.strip()) == (0, f"run {cluster.run}: paused, share 1")
     assert "paused" in gymq("rollouts").out
@@ -33,7 +35,7 @@ def test_a_run_is_paused_shown_as_paused_and_resumed(gymq, cluster):
     found = steering(cluster.folder, cluster.run)
     assert found is not None
     assert found.paused
-    assert gymq("resume", "--run", cluster.run).out.strip() == f"run {cluster.run}: not paused, share 1"
+    assert gymq("unpause", "--run", cluster.run).out.strip() == f"run {cluster.run}: not paused, share 1"
     assert "paused" not in gymq("rollouts").out
 
 
@@ -55,7 +57,7 @@ def test_several_runs_are_steered_by_a_pattern(gymq, cluster):
     gymq("resume", "--run", f"{cluster.run[:4]}*")
 
 
-@pytest.mark.parametrize("command", ["pause", "resume"])
+@pytest.mark.parametrize("command", ["pause", "unpause", "resume"])
 def test_a_run_that_does_not_exist_is_named(gymq, cluster, command):
     called = gymq(command, "--run", "no-such-run")
     assert called.status == 2
@@ -67,3 +69,16 @@ def test_a_change_that_is_not_one_is_refused(gymq, cluster, option):
     called = gymq("retune", "--run", cluster.run, *option)
     assert called.status != 0
     assert steering(cluster.folder, cluster.run) is None or "share" in called.err or "priority" in called.err
+
+
+@pytest.mark.parametrize(
+    ("options", "given"),
+    [
+        (["--share", "2", "--priority", "background"], {"share": 2.0, "priority": "background"}),
+        (["--weight", "2", "--priority"], {"weight": 2.0, "priority": True}),  # the earlier words
+        (["--priority", "--share", "0.5"], {"share": 0.5, "priority": True}),
+    ],
+)
+def test_a_collection_takes_the_words_of_retune_and_its_earlier_ones(options, given):
+    _, bound, _ = make_app().parse_args(["collect", "--input", "rows.jsonl", *options])
+    assert bound.arguments == {"input": Path("rows.jsonl"), **given}

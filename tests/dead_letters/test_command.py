@@ -123,7 +123,7 @@ async def test_show_is_the_whole_letter_with_its_row(cluster: DeadLetterCluster,
     for said in ("the agent stumbled", "agent_failed at agent", subjects.tasks(run, cluster.name), '"say done"'):
         assert said in shown.out
     assert f"gymq rollouts --run {run} --task 0 --rollout 0" in shown.out
-    assert f"gymq dead-letters replay {letter.number}" in shown.out
+    assert f"gymq dead-letters requeue {letter.number}" in shown.out
 
 
 async def test_show_prints_the_task_as_an_object(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
@@ -151,13 +151,13 @@ async def test_what_strangers_wrote_cannot_move_the_cursor(cluster: DeadLetterCl
 
 
 async def test_a_number_that_is_not_there_is_refused(gymq: Command) -> None:
-    for command in ("show", "replay", "drop"):
+    for command in ("show", "requeue", "drop"):
         refused = await gymq(command, 10**9)
         assert refused.status == 2
         assert f"dead letter {10**9} not found" in refused.err
 
 
-@pytest.mark.parametrize("command", ["replay", "drop"])
+@pytest.mark.parametrize("command", ["requeue", "replay", "drop"])
 @pytest.mark.parametrize("arguments", [(), (1, "--all"), (1, "--run", "x"), ("--run", "x", "--all")])
 async def test_which_letters_must_be_said_in_one_way(
     gymq: Command, command: str, arguments: tuple[object, ...]
@@ -167,11 +167,11 @@ async def test_which_letters_must_be_said_in_one_way(
     assert "choose the letters" in refused.err
 
 
-async def test_replay_gives_the_letters_of_a_run_back(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+async def test_requeue_gives_the_letters_of_a_run_back(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
     for number in range(2):
         await cluster.fail(run, number)
     failed = [(await cluster.outcome(run, number))[0] for number in range(2)]
-    shown = await gymq("replay", "--run", run)
+    shown = await gymq("requeue", "--run", run)
     assert (shown.status, shown.out) == (0, "2 requeued\n")
     for number in range(2):
         _, outcome = await cluster.outcome(run, number, after=failed[number])
@@ -179,32 +179,32 @@ async def test_replay_gives_the_letters_of_a_run_back(cluster: DeadLetterCluster
     assert await cluster.dead_letters(run, 0) == []
 
 
-async def test_replay_gives_only_the_letters_of_the_numbers_back(
+async def test_requeue_gives_only_the_letters_of_the_numbers_back(
     cluster: DeadLetterCluster, run: str, gymq: Command
 ) -> None:
     first = await cluster.fail(run, 0)
     second = await cluster.fail(run, 1)
     await cluster.stop_serving()
-    shown = await gymq("replay", second.number)
+    shown = await gymq("requeue", second.number)
     assert (shown.status, shown.out) == (0, "1 requeued\n")
     assert await cluster.waiting(run) == 1
     assert [found.number async for found in cluster.letters.read(run)] == [first.number]
 
 
-async def test_replay_says_what_stays_and_why(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
+async def test_requeue_says_what_stays_and_why(cluster: DeadLetterCluster, run: str, gymq: Command) -> None:
     letter = await cluster.fail(run)
     await QueueClient(cluster.bus).cancel(run)
-    shown = await gymq("replay", letter.number)
+    shown = await gymq("requeue", letter.number)
     assert (shown.status, shown.out) == (1, "0 requeued, 1 left\n")
     assert shown.err == f"letter {letter.number} not requeued: it was cancelled\n"
 
 
-async def test_replay_changes_nothing_if_one_of_the_numbers_is_wrong(
+async def test_requeue_changes_nothing_if_one_of_the_numbers_is_wrong(
     cluster: DeadLetterCluster, run: str, gymq: Command
 ) -> None:
     letter = await cluster.fail(run)
     cluster.agent.end = well
-    assert (await gymq("replay", letter.number, 10**9)).status == 2
+    assert (await gymq("requeue", letter.number, 10**9)).status == 2
     assert await cluster.letters.find(letter.number) == letter
 
 

@@ -213,7 +213,7 @@ def help_of(app: cyclopts.App, name: str) -> Iterator[str]:
     for token in tokens:
         command = command[token]
     for below in command if tokens else ():
-        if not below.startswith("-"):
+        if not below.startswith("-") and command[below].show:
             yield from help_of(app, f"{name} {below}")
 
 

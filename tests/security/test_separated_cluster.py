@@ -166,7 +166,7 @@ async def test_submissions_and_dead_letters_are_denied_nothing(cluster: Separate
         while not (letters := cluster.gymq("dead-letters", "list", "--run", run, "--json").splitlines()):  # noqa: ASYNC110
             await asyncio.sleep(0.2)
     number = str(json.loads(letters[0])["number"])
-    cluster.gymq("dead-letters", "replay", number, status=1)  # it is not served now either
+    cluster.gymq("dead-letters", "requeue", number, status=1)  # it is not served now either
     cluster.gymq("dead-letters", "drop", number)
     assert cluster.server.violations() == []
 

@@ -74,7 +74,7 @@ async def show_letter(number: int, nats: str | None, as_json: bool) -> int:
     return 0
 
 
-async def replay_letters(numbers: tuple[int, ...], run: str | None, nats: str | None) -> int:
+async def requeue_letters(numbers: tuple[int, ...], run: str | None, nats: str | None) -> int:
     again = rewarded = kept = 0
     async with connected(await running_url(nats), name="gymq dead-letters") as bus:
         requeuer = Requeuer(bus)
@@ -173,7 +173,7 @@ def _facts(number: int, letter: DeadLetter) -> Iterator[tuple[str, str]]:
     if found is not None:
         run, task, rollout = found
         yield "conversation", f"gymq rollouts --run {run} --task {task} --rollout {rollout}"
-    yield "requeue it", f"gymq dead-letters replay {number}"
+    yield "requeue it", f"gymq dead-letters requeue {number}"
 
 
 def _as_json(body: bytes) -> Any:

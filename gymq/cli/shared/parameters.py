@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 ConfigFiles = Annotated[tuple[Path, ...], Parameter(alias="-c", consume_multiple=False)]
 SearchFolders = Annotated[tuple[Path, ...], Parameter(consume_multiple=False)]
@@ -14,6 +15,8 @@ Repeated = Annotated[tuple[str, ...], Parameter(consume_multiple=False)]  # `--o
 Overrides = Annotated[
     str, Parameter(help="changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`.")
 ]
+Share = Annotated[float | None, Parameter(validator=Number(gte=0.001, lte=1000))]
+PriorityName = Literal["urgent", "normal", "background"]
 LogLevel = Annotated[str, Parameter(help="debug, info, warning or error.")]
 
 NatsUrl = Annotated[str | None, Parameter(env_var="GYMQ_NATS")]

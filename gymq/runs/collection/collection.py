@@ -21,7 +21,7 @@ from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
-from gymq.protocol.messages import Outcome, Steering, Task, VerifiedRollout
+from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
 from gymq.runs.collection.failure_limit import FailureLimit
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.collection.progress import STALLED_AFTER_S, Progress
@@ -103,8 +103,9 @@ class Collection:
                 self._report(f"run {manifest.run}: {manifest.num_rollouts:,} rollouts, written to {self.files.output}")
             await Cancellations(self._bus, self._on_cancel).start(manifest.run)
             await Steered(self._bus, self._on_steering).start(manifest.run)
-            if self._options.share is not None:
-                await steer(self._bus, manifest.run, share=self._options.share)
+            steering = {"share": self._options.share, "priority": self._options.priority}
+            if changes := {name: value for name, value in steering.items() if value is not None}:
+                await steer(self._bus, manifest.run, **changes)
             if self._cancelled_at is not None:
                 raise CollectError(
                     f"{self.files.output}: cannot be resumed because run {manifest.run} was cancelled; "
@@ -249,7 +250,7 @@ class Collection:
             replaces=self._in_flight[row.task_index, row.rollout_index],
             max_staleness=self._options.max_staleness,
         )
-        await self._queue.submit(task, urgent=self._options.urgent)
+        await self._queue.submit(task, urgent=self._options.priority is Priority.URGENT)
 
     async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
         """Write outcomes as they arrive, until all that was submitted has one."""

@@ -14,6 +14,7 @@ from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import DEFAULT_WINDOW, TokenForm
 from gymq.errors import GymqError
 from gymq.execution.loading.worker_source import instance_name
+from gymq.protocol.messages import Priority
 from gymq.runs.collection.failure_limit import MaxFailures
 
 MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the run add to it
@@ -39,8 +40,8 @@ class CollectOptions:
     strict_rows: bool = False  # a row that cannot be used refuses the whole input
     check_row: Callable[[str, bytes], None] | None = None  # raises InvalidTask for a row that its verifier refuses
     max_failures: MaxFailures | None = None  # None: see `FailureLimit`
-    urgent: bool = False
     share: float | None = None  # of the workers, relative to other runs; None: as it is stored, or 1
+    priority: Priority | None = None  # None: as it is stored, or normal
     max_staleness: int | None = None  # updates of the policy while a rollout is made
     token_ids: TokenForm = "full"  # in the files
 
@@ -51,7 +52,7 @@ class CollectOptions:
             "timeout_s": self.rollout_timeout_s,
             "max_failures": None if self.max_failures is None else str(self.max_failures),
             "max_staleness": self.max_staleness,
-            "priority": self.urgent or None,
+            "priority": self.priority,
             "strict_rows": self.strict_rows or None,
         }
         files = {"input": str(self.input), "output": str(self.output)}
