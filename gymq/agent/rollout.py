@@ -125,8 +125,8 @@ class Rollout(RolloutCalls):
         )
         self.attempt = attempt
         self.has_begun = False  # the model was asked, or an earlier process recorded effects
-        given = params["input"]
-        self.input: list[responses.Item] = [responses.user_message(given)] if isinstance(given, str) else given
+        prompt = params["input"]
+        self.input: list[responses.Item] = [responses.user_message(prompt)] if isinstance(prompt, str) else prompt
         self.output: list[Mapping[str, Any]] = []
         self._held: HeldConversation | None = None  # of the conversation, by the worker that answered last
         self._staleness = staleness
@@ -149,8 +149,8 @@ class Rollout(RolloutCalls):
         server = self.options.resources_server
         if self.params.get("tools") is not None or server is None:
             return bool(self.params.get("tools"))
-        known = self.stateless.get(server.name)
-        return known is None or bool(known.tools)
+        seeded = self.stateless.get(server.name)
+        return seeded is None or bool(seeded.tools)
 
     def steps(self, max_steps: int | None) -> Iterator[int]:
         """Count model calls from 1 up to `max_steps` (None or 0: without end)."""

@@ -65,11 +65,11 @@ class Conversations:
             RolloutError: BAD_REQUEST; it has another number of items.
         """
         conversation = self._by_session.get(session)
-        found = None if conversation is None else conversation.states.get(state)
-        if found is not None and len(found.items) != num_items:
-            text = f"the conversation has {len(found.items)} items before this call, not {num_items}"
+        kept = None if conversation is None else conversation.states.get(state)
+        if kept is not None and len(kept.items) != num_items:
+            text = f"the conversation has {len(kept.items)} items before this call, not {num_items}"
             raise RolloutError(FailureClass.BAD_REQUEST, text)
-        return found
+        return kept
 
     def keep(
         self,

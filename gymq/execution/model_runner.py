@@ -190,10 +190,10 @@ class ModelRunner:
     async def _generate(self, request: Generate, memory: ModelMemory) -> Generated:
         left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
         timeout_s = min(request.timeout_s, left_s)
-        asked = ModelRequest(request.params, request.session, request.rollout, timeout_s, memory)
+        model_request = ModelRequest(request.params, request.session, request.rollout, timeout_s, memory)
         version = self.model.policy_version
         try:
-            response = await self.model.respond(asked)
+            response = await self.model.respond(model_request)
         except RolloutError:
             raise
         except Exception as error:

@@ -77,10 +77,10 @@ class Requeuer:
             raise NotRequeued(f"its task cannot be read: {error}") from None
         if await self._is_cancelled(task.run, task.task_index):
             raise NotRequeued("it was cancelled")
-        found = await self._queue.outcomes.find_outcome(*task.rollout_id)
-        if found is None:
+        stored = await self._queue.outcomes.find_outcome(*task.rollout_id)
+        if stored is None:
             raise NotRequeued(f"run {task.run} no longer has an outcome of it")
-        sequence, outcome = found
+        sequence, outcome = stored
         if isinstance(outcome, VerifiedRollout):
             return RequeueResult.REWARDED
         await self._check_running(task.agent)

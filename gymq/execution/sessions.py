@@ -246,8 +246,8 @@ class LocalResources:
         except InvalidRequest as error:
             raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
         response: Any = request.response  # checked above
-        asked = VerifyRequest(self.resources.parse_row(request.row), response, state)
-        verdict = await self._guarded(self._verdict(asked), Stage.VERIFY)
+        verify_request = VerifyRequest(self.resources.parse_row(request.row), response, state)
+        verdict = await self._guarded(self._verdict(verify_request), Stage.VERIFY)
         if not isinstance(verdict, Verdict):
             verdict = self._from_number(verdict)
         if not isinstance(verdict.reward, float) or not math.isfinite(verdict.reward):
@@ -283,8 +283,8 @@ class LocalResources:
             )
             raise RolloutError(FailureClass.VERIFIER_FAILED, text) from None
 
-    async def _verdict(self, asked: VerifyRequest[Any, Any]) -> Any:
-        arguments = (asked, asked.state) if self._verify_takes_state else (asked,)
+    async def _verdict(self, request: VerifyRequest[Any, Any]) -> Any:
+        arguments = (request, request.state) if self._verify_takes_state else (request,)
         verify: Callable[..., Any] = self.resources.verify
         if self._verify_is_plain:
             return await self._processes.run(self.resources.verify_timeout_s, verify, *arguments)

@@ -129,8 +129,8 @@ class EnvServer:
         if method == b"health":
             return {"success": True, "error": None}
         if method == b"cancel":
-            asked = msgspec.msgpack.decode(body, type=CancelRequest).request_id.encode()
-            return {"success": True, "error": None, "cancelled": self._cancel(_Caller(caller.connection, asked))}
+            request_id = msgspec.msgpack.decode(body, type=CancelRequest).request_id.encode()
+            return {"success": True, "error": None, "cancelled": self._cancel(_Caller(caller.connection, request_id))}
         if method != b"run":
             raise TrainerError(f"unknown method {method[:40]!r}; there are health, run and cancel")
         if caller in self._in_flight:

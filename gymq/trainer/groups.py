@@ -185,13 +185,13 @@ class PendingGroup:
         Raises:
             TrainerError: they are of another row.
         """
-        known = dict(self._ends.values())
+        ends = dict(self._ends.values())
         self._ends, self._retryable = {}, {}
         for sequence, outcome in stored:
             index = outcome.rollout_index
             if index >= len(self.rows):
                 continue  # a larger group was asked for at another time
-            end = known.get(sequence) or self._end_of(outcome)
+            end = ends.get(sequence) or self._end_of(outcome)
             self._ends[index] = (sequence, end)
             if not isinstance(outcome, VerifiedRollout) and outcome.retryable:
                 self._retryable[index] = sequence
@@ -236,7 +236,7 @@ class PendingGroup:
     def _settled(self) -> list[Sample | SampleFailed]:
         """Return how rollouts ended, in the order of the stream."""
         ends = [self._ends[index] for index in self._ends if self._is_settled(index)]
-        return [end for _, end in sorted(ends, key=lambda one: one[0])]
+        return [end for _, end in sorted(ends, key=lambda end: end[0])]
 
     def _is_settled(self, index: int) -> bool:
         """Return whether a rollout has ended, and not with a failure whose replacement has yet to come."""
@@ -286,11 +286,11 @@ class Batch:
         try:
             for group in arrived:
                 try:
-                    found = await group
+                    completed = await group
                 except (TrainerError, BusError) as error:
                     problem = problem or error
                 else:
-                    yield found
+                    yield completed
         finally:
             # Who leaves the loop waits no longer; the rollouts are made all the same.
             for task in self._groups:

@@ -75,16 +75,16 @@ class NemoGym:
         self._stack.push_async_callback(self._bus.close)
         training = TrainingRun(self._bus, ours.get("run") or f"nemo-rl-{secrets.token_hex(4)}")
         self._run = await self._stack.enter_async_context(training)
-        for found in await find_workers(self._bus, wait_s=LOOK_S):
-            metadata = found["metadata"]
+        for worker in await find_workers(self._bus, wait_s=LOOK_S):
+            metadata = worker["metadata"]
             if metadata.get("kind") in SERVER_TYPE_OF:
-                self._expected[found["name"]] = (metadata["kind"], metadata["implementation"])
+                self._expected[worker["name"]] = (metadata["kind"], metadata["implementation"])
 
     async def _start_cluster(self, tree: dict[str, Any]) -> str:
         engines = {"policy_model_name": self._cfg["model_name"], "policy_base_url": self._cfg["base_urls"]}
         paths = [str(path) for path in tree.pop("config_paths", ())]
         config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
-        self._expected = {one.name: (one.kind, one.implementation) for one in config.instances}
+        self._expected = {instance.name: (instance.kind, instance.implementation) for instance in config.instances}
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
         cluster = Cluster(config.instances, folder=Path(folder), variables=process_variables(config.tree))
         return (await self._stack.enter_async_context(cluster)).url

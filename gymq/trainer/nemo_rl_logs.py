@@ -121,14 +121,14 @@ class MessageLogs:
 
     def _experts(self, item: Row, num_tokens: int) -> Any:
         """Return the experts of the tokens of a call, from its first to its last; None if it has none."""
-        given = item.get(ROUTED_EXPERTS)
-        if given is None:
+        routed = item.get(ROUTED_EXPERTS)
+        if routed is None:
             if self._needs_experts:
                 raise NotTrainable(
                     "a call has no routed_experts, which router replay requires: does the engine give them?"
                 )
             return None
-        experts = experts_of(given).to(getattr(_torch(), self._experts_type))
+        experts = experts_of(routed).to(getattr(_torch(), self._experts_type))
         if experts.dim() != 3 or len(experts) < num_tokens:
             raise NotTrainable(f"routed_experts have the shape {tuple(experts.shape)} for {num_tokens} tokens")
         return experts

@@ -30,9 +30,9 @@ def embed_images(rows: Sequence[Row]) -> None:
 def images_before(full: Row) -> list[list[str]]:
     """Return, for each item with tokens, the images of the conversation since the one before."""
     response = full["response"]
-    given = response.get("seed_obs") or response.get("agent_input") or full[PARAMS].get("input")
+    source = response.get("seed_obs") or response.get("agent_input") or full[PARAMS].get("input")
     images: list[list[str]] = []
-    waiting = list(_sources_in(given))
+    waiting = list(_sources_in(source))
     for item in response["output"]:
         if item.get("generation_token_ids"):
             images.append(waiting)

@@ -89,13 +89,13 @@ class Difficulties:
         """Count the samples of a group. One that was counted when it was smaller, or from the store, counts once."""
         counted = PassCount.of(group.rewards)
         groups = self._groups.setdefault(_key(group.example), {})
-        known = groups.get(group.task_index)
-        if known is None or known.num_rollouts < counted.num_rollouts:
+        counted_before = groups.get(group.task_index)
+        if counted_before is None or counted_before.num_rollouts < counted.num_rollouts:
             groups[group.task_index] = counted
 
     def of(self, example: Row) -> PassCount:
         groups = self._groups.get(_key(example), {}).values()
-        return PassCount(sum(one.passed for one in groups), sum(one.failed for one in groups))
+        return PassCount(sum(count.passed for count in groups), sum(count.failed for count in groups))
 
     @property
     def num_rollouts(self) -> int:
@@ -106,8 +106,8 @@ class Difficulties:
         """Return the examples whose rewards are expected to vary most: neither always passed nor never."""
 
         def variance(example: Row) -> float:
-            known = self.of(example)
-            return expected_variance(known.passed, known.failed)
+            counted = self.of(example)
+            return expected_variance(counted.passed, counted.failed)
 
         return heapq.nlargest(count, examples, key=variance)
 

@@ -25,11 +25,11 @@ def with_sampling(params: Row, sampling: Row) -> Row:
     Raises:
         TrainerError: the row's `metadata.extra_body` is not the text of a JSON object.
     """
-    given = {name: value for name, value in sampling.items() if value is not None}
-    params = params | {_NAMES[name]: value for name, value in given.items() if name in _NAMES}
-    if "reasoning_effort" in given:
-        params["reasoning"] = {**(params.get("reasoning") or {}), "effort": given["reasoning_effort"]}
-    others = {name: value for name, value in given.items() if name not in _NAMES and name not in _NOT_SAMPLING}
+    chosen = {name: value for name, value in sampling.items() if value is not None}
+    params = params | {_NAMES[name]: value for name, value in chosen.items() if name in _NAMES}
+    if "reasoning_effort" in chosen:
+        params["reasoning"] = {**(params.get("reasoning") or {}), "effort": chosen["reasoning_effort"]}
+    others = {name: value for name, value in chosen.items() if name not in _NAMES and name not in _NOT_SAMPLING}
     if others:
         try:
             metadata = msgspec.convert(params.get("metadata") or {}, dict[str, Any])

@@ -56,12 +56,12 @@ class GymqGenerator:
             raise TrainerError("SkyRL's data set needs the column `row`, with the row of each prompt as JSON text")
         metadata = input_batch.get("batch_metadata")
         sampling = _known(input_batch.get("sampling_params") or {})
-        asked = [
+        trajectories = [
             (_instance(id_), _row(extra, sampling, position))
             for position, (id_, extra) in enumerate(zip(ids, extras, strict=True))
         ]
         examples, sizes = [], []
-        for (instance, _), members in groupby(asked, key=lambda one: (one[0], one[1][PARAMS])):
+        for (instance, _), members in groupby(trajectories, key=lambda one: (one[0], one[1][PARAMS])):
             rows = [row for _, row in members]
             examples.append(rows[0] | {TASK_INDEX: _index(metadata, instance)})
             sizes.append(len(rows))
@@ -70,10 +70,10 @@ class GymqGenerator:
 
     async def _samples(self, examples: Sequence[Row], sizes: Sequence[int], *, is_training: bool) -> list[Record]:
         """Return the records of all groups, in order; what fails is tried again."""
-        found: dict[int, Group] = {}
+        groups: dict[int, Group] = {}
         for _ in range(TRIES):
             for size in sorted(set(sizes)):
-                complete = {index for index, group in found.items() if group.is_complete}
+                complete = {index for index, group in groups.items() if group.is_complete}
                 missing = [
                     example
                     for example, wanted in zip(examples, sizes, strict=True)
@@ -81,13 +81,13 @@ class GymqGenerator:
                 ]
                 options = self._options | {"num_samples": size, "urgent": not is_training}
                 async for group in self._training.run_rollouts(missing, **options):
-                    found[group.task_index] = group
-        for group in found.values():
+                    groups[group.task_index] = group
+        for group in groups.values():
             if not group.is_complete:
                 failure = group.failures[0]
                 text = f"no trajectory in {TRIES} tries: {failure.failure_class}: {failure.message}"
                 raise TrainerError(f"task {group.task_index} of run {self._training.run}: {text}")
-        return [sample.record() for example in examples for sample in found[example[TASK_INDEX]].samples]
+        return [sample.record() for example in examples for sample in groups[example[TASK_INDEX]].samples]
 
 
 def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
@@ -127,11 +127,11 @@ def _row(extra: Any, sampling: Row, position: int) -> Row:
 def _known(sampling: Mapping[str, Any]) -> Row:
     """Return the parameters that say how tokens are sampled; SkyRL adds settings of its own engines, at no effect."""
     names = ("temperature", "top_p", "max_tokens", "max_generate_length", "top_k", "min_p", "seed", "stop")
-    given = {name: sampling[name] for name in names if sampling.get(name) is not None}
-    if "max_generate_length" in given:
-        given["max_tokens"] = given.pop("max_generate_length")
+    chosen = {name: sampling[name] for name in names if sampling.get(name) is not None}
+    if "max_generate_length" in chosen:
+        chosen["max_tokens"] = chosen.pop("max_generate_length")
     neutral = {"top_k": -1, "min_p": 0.0}
-    return {name: value for name, value in given.items() if neutral.get(name) != value}
+    return {name: value for name, value in chosen.items() if neutral.get(name) != value}
 
 
 def _instance(trajectory_id: Any) -> str:

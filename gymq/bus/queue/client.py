@@ -123,9 +123,9 @@ class QueueClient:
         """
 
         def on_message(message: Msg) -> None:
-            found = RolloutId.of_subject(message.subject)
-            if found is not None:
-                on_stored(found)
+            rollout = RolloutId.of_subject(message.subject)
+            if rollout is not None:
+                on_stored(rollout)
 
         async def look_again() -> None:
             while True:

@@ -74,10 +74,10 @@ async def dead_letter_failure(bus: Bus, source: str, task: Task, subject: str, b
         BusError: it was not stored.
     """
     of = task.rollout_id
-    found = await OutcomeStore(bus).find_outcome(*of)
-    if found is None:
+    stored = await OutcomeStore(bus).find_outcome(*of)
+    if stored is None:
         return
-    sequence, outcome = found
+    sequence, outcome = stored
     if isinstance(outcome, VerifiedRollout) or outcome.failure_class is FailureClass.CANCELLED:
         return
     letter = DeadLetter(
@@ -164,11 +164,11 @@ class DeadLetters:
         span = limit
         while True:
             after = max(first - 1, last - span)
-            found: deque[Stored] = deque(maxlen=limit)
+            letters: deque[Stored] = deque(maxlen=limit)
             async for stored in self._js.read(streams.DEAD_LETTERS, _subject(run), after=after):
-                found.append(stored)
-            if len(found) == limit or after == first - 1:
-                return [_entry(stored) for stored in found]
+                letters.append(stored)
+            if len(letters) == limit or after == first - 1:
+                return [_entry(stored) for stored in letters]
             span *= 8  # there are letters of other runs in between, or gaps where some were removed
 
     async def remove(self, number: int) -> None:

@@ -91,9 +91,9 @@ class OutcomeStore:
         loop = asyncio.get_running_loop()
         if not self._sought:
             loop.call_soon(self._seek)
-        found: asyncio.Future[int | None] = loop.create_future()
-        self._sought.append((subject, found))
-        return found
+        future: asyncio.Future[int | None] = loop.create_future()
+        self._sought.append((subject, future))
+        return future
 
     def _seek(self) -> None:
         sought, self._sought = self._sought, []
@@ -106,13 +106,13 @@ class OutcomeStore:
         try:
             last = await self._js.last_of(streams.ROLLOUTS, [subject for subject, _ in sought])
         except Exception as error:
-            for _, found in sought:
-                if not found.done():
-                    found.set_exception(error)
+            for _, future in sought:
+                if not future.done():
+                    future.set_exception(error)
             return
-        for subject, found in sought:
-            if not found.done():
-                found.set_result(last[subject].sequence if subject in last else None)
+        for subject, future in sought:
+            if not future.done():
+                future.set_result(last[subject].sequence if subject in last else None)
 
     async def find_outcome(self, run: str, task_index: int, rollout_index: int) -> tuple[int, Outcome] | None:
         """Return the outcome of one rollout, with its stream sequence."""

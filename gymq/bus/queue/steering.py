@@ -77,15 +77,15 @@ class Steered:
 
     def _add(self, body: bytes) -> None:
         try:
-            found: Steering = _decode(body)
+            steering: Steering = _decode(body)
         except BadMessage:
             return
-        known = self._runs.get(found.run)
+        known = self._runs.get(steering.run)
         # One that is heard may be refused in favour of another with the same number, which is then read.
-        if known is None or found.number >= known.number:
-            self._runs[found.run] = found
-            if known != found:
-                self._on_change(found)
+        if known is None or steering.number >= known.number:
+            self._runs[steering.run] = steering
+            if known != steering:
+                self._on_change(steering)
 
 
 async def read_steering(bus: Bus, run: str) -> Steering | None:
@@ -108,15 +108,15 @@ async def paused_runs(bus: Bus) -> frozenset[str]:
     Raises:
         BusError: the server does not answer.
     """
-    found: set[str] = set()
+    paused: set[str] = set()
     async for stored in bus.js.read(streams.RUNS, subjects.ALL_STEERING):
         try:
             steering: Steering = _decode(stored.data)
         except BadMessage:
             continue
         if steering.paused:
-            found.add(steering.run)
-    return frozenset(found)
+            paused.add(steering.run)
+    return frozenset(paused)
 
 
 async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
@@ -132,14 +132,14 @@ async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
     subject = subjects.steering(run)
     while True:
         stored = await bus.js.newest(streams.RUNS, subject)
-        known = Steering(run=run, number=0)
+        current = Steering(run=run, number=0)
         if stored is not None:
             with suppress(BadMessage):  # of a version that knows more; what it says is lost
-                known = _decode(stored.data)
-        changed = msgspec.structs.replace(known, **changes)
-        if stored is not None and changed == known:
-            return known
-        changed = msgspec.structs.replace(changed, number=known.number + 1, at=time.time())
+                current = _decode(stored.data)
+        changed = msgspec.structs.replace(current, **changes)
+        if stored is not None and changed == current:
+            return current
+        changed = msgspec.structs.replace(changed, number=current.number + 1, at=time.time())
         last = 0 if stored is None else stored.sequence
         if await bus.js.publish_if_last(subject, encode(changed), last=last, patience_s=STEER_PATIENCE_S) is not None:
             return changed

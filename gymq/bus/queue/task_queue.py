@@ -221,12 +221,12 @@ class TaskQueue:
 
     async def _find_lanes(self) -> None:
         agent = subjects.instance(self._agent, "agent")
-        found = {
+        queues = {
             name: queue for name in await streams.queues(self._bus.js) if (queue := TaskQueueName.of_consumer(name))
         }
-        for name in [name for name, lane in self._lanes.items() if name not in found or lane.is_gone]:
+        for name in [name for name, lane in self._lanes.items() if name not in queues or lane.is_gone]:
             await self._lanes.pop(name).pull.stop()
-        for name, queue in found.items():
+        for name, queue in queues.items():
             if queue.agent == agent and name not in self._lanes:
                 lane = Lane(self._bus, queue)
                 self._shares.weigh(lane.account, lane.steer(self._steered.of(queue.run)), time.monotonic())
@@ -251,14 +251,14 @@ class TaskQueue:
 
     def _slots_left(self) -> SlotsLeft:
         """Return the slots that are neither in use nor asked for."""
-        asked = {True: 0, False: 0}
+        requested = {True: 0, False: 0}
         for lane in self._lanes.values():
-            asked[lane.is_urgent] += lane.pull.outstanding
-        urgent = self._num_urgent + asked[True]
+            requested[lane.is_urgent] += lane.pull.outstanding
+        urgent = self._num_urgent + requested[True]
         free, room = self._slots - len(self._running) + self._num_urgent, self._room()
         if room is not None:
             free = min(free, room)
-        return SlotsLeft(free - asked[False], self._urgent_slots, urgent)
+        return SlotsLeft(free - requested[False], self._urgent_slots, urgent)
 
     def _plan(self, now: float) -> list[tuple[Lane, int, float]]:
         """Return what to ask for: of which queue, how many tasks, and for how many seconds."""
@@ -272,10 +272,10 @@ class TaskQueue:
             if wanted > left.for_(urgent):
                 candidates += [lane for lane in of_class if lane.is_due(now, self._num_started, len(of_class))]
         plan = [(lane, count, lane.ask_s) for lane, count in self._turns(candidates, left, now).items()]
-        asked = {lane for lane, _, _ in plan}
-        unasked = sorted((lane for lane in idle if lane not in asked), key=lambda lane: lane.looked_at)
-        wait_s = WATCH_S if left.for_(urgent=False) >= len(unasked) else SHORT_WATCH_S
-        for lane in unasked:
+        planned = {lane for lane, _, _ in plan}
+        unplanned = sorted((lane for lane in idle if lane not in planned), key=lambda lane: lane.looked_at)
+        wait_s = WATCH_S if left.for_(urgent=False) >= len(unplanned) else SHORT_WATCH_S
+        for lane in unplanned:
             free = left.for_(lane.is_urgent)
             if free > 0:
                 # The queue of another run may be opened at any time, and its first task needs a slot.

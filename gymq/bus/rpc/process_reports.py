@@ -125,16 +125,16 @@ class OpenCalls:
     def by_run(self) -> dict[str, CallsOfRun]:
         """Return the slowest call and what is waited for, for each of `MAX_RUNS` runs."""
         now = time.monotonic()
-        found: dict[str, CallsOfRun] = {}
+        runs: dict[str, CallsOfRun] = {}
         for call in self._open:
-            of_run = found.get(call.run)
+            of_run = runs.get(call.run)
             if of_run is None:
-                if len(found) == MAX_RUNS:
+                if len(runs) == MAX_RUNS:
                     continue
-                of_run = found[call.run] = CallsOfRun(SlowestCall(call.kind, now - call.since), {})
+                of_run = runs[call.run] = CallsOfRun(SlowestCall(call.kind, now - call.since), {})
             if call.waits_for:
                 of_run.waits[call.waits_for] = of_run.waits.get(call.waits_for, 0) + 1
-        return found
+        return runs
 
 
 class _Data(ProcessReport, frozen=True):

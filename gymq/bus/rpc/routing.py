@@ -85,10 +85,10 @@ class Routes:
         model = message.subject.rpartition(".")[2]
         replicas = self._models.setdefault(model, {})
         replicas.setdefault(load.worker, _Replica(load.worker)).update(load, now)
-        for worker in [one.worker for one in replicas.values() if now - one.heard_at > EXPIRES_S]:
+        for worker in [replica.worker for replica in replicas.values() if now - replica.heard_at > EXPIRES_S]:
             del replicas[worker]
-        num_tokens = sum(one.kv_cache_tokens for one in replicas.values())
-        self.admission.heard(model, num_tokens, max(one.num_callers for one in replicas.values()))
+        num_tokens = sum(replica.kv_cache_tokens for replica in replicas.values())
+        self.admission.heard(model, num_tokens, max(replica.num_callers for replica in replicas.values()))
 
     def choose(self, model: str, session: str) -> str:
         """Choose the replica to ask first; empty: any of the group may take the call.
@@ -96,18 +96,18 @@ class Routes:
         It is where the session was last, unless that replica is full and another is not. Otherwise it is the less busy
         of two that are chosen at random, so that not all callers choose the same idle replica.
         """
-        known = self._models.get(model)
-        if known is None or len(known) < 2:
+        all_replicas = self._models.get(model)
+        if all_replicas is None or len(all_replicas) < 2:
             return ""
         now = self._loop.time()
-        replicas = [one for one in known.values() if now - one.heard_at <= EXPIRES_S]
+        replicas = [replica for replica in all_replicas.values() if now - replica.heard_at <= EXPIRES_S]
         if len(replicas) < 2:
             return ""
-        available = [one for one in replicas if not one.is_full] or replicas
+        available = [replica for replica in replicas if not replica.is_full] or replicas
         holder = self._holders.get((model, session))
-        chosen = next((one for one in available if one.worker == holder), None)
+        chosen = next((replica for replica in available if replica.worker == holder), None)
         if chosen is None:
-            chosen = min(random.sample(available, min(2, len(available))), key=lambda one: one.load)
+            chosen = min(random.sample(available, min(2, len(available))), key=lambda replica: replica.load)
         chosen.load += 1
         return chosen.worker
 

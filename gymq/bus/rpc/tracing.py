@@ -130,8 +130,8 @@ def _rollout(name: str, attributes: dict[str, Any]) -> Iterator[Span]:
 
     wanted = _trace_id.set(trace_id(name))
     try:
-        known = {f"gymq.{key}": value for key, value in attributes.items()}
-        with _span("rollout", {"gymq.rollout": name, **known}, "INTERNAL", Context()) as span:
+        prefixed = {f"gymq.{key}": value for key, value in attributes.items()}
+        with _span("rollout", {"gymq.rollout": name, **prefixed}, "INTERNAL", Context()) as span:
             yield span
     finally:
         _trace_id.reset(wanted)

@@ -63,9 +63,9 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
         text = "has no verifier: define `async def verify(self, request)`, or `def verify_in_process(self, request)`"
         raise _broken(worker, text)
     if issubclass(worker, TextEnvironment):
-        for name, (given,) in _OF_EPISODES.items():
+        for name, (argument,) in _OF_EPISODES.items():
             if not _is_of_author(worker, name):
-                raise _broken(worker, f"has no `{name}(self, {given})`, which a gymq.TextEnvironment must define")
+                raise _broken(worker, f"has no `{name}(self, {argument})`, which a gymq.TextEnvironment must define")
         _check_methods(worker, _OF_EPISODES)
     if issubclass(worker, AskingEnvironment):
         if not _is_of_author(worker, "play"):
@@ -124,13 +124,13 @@ _warned: dict[Any, Any] = {}  # by which the same warning is shown once
 def _check_methods(
     worker: type[Worker], methods: dict[str, tuple[str, ...]], why: str = "", *, must_be_async: bool = False
 ) -> None:
-    for name, given in methods.items():
+    for name, arguments in methods.items():
         function = inspect.unwrap(getattr(worker, name))
         if not _is_of_author(worker, name) or not inspect.isroutine(function):
             continue
-        right = f"({', '.join(('self', *given))})"
+        right = f"({', '.join(('self', *arguments))})"
         takes = _takes(worker, name)
-        if takes is not None and not _fits(takes, given):
+        if takes is not None and not _fits(takes, arguments):
             because = f": {why}" if why else ""
             wanted = f"{worker.__name__}.{name} must take {right}, but it takes {_shown(takes)}{because}"
             raise _broken_at(function, wanted)
@@ -163,9 +163,9 @@ def _takes(worker: type[Worker], name: str) -> inspect.Signature | None:
     return signature
 
 
-def _fits(signature: inspect.Signature, given: tuple[str, ...]) -> bool:
+def _fits(signature: inspect.Signature, arguments: tuple[str, ...]) -> bool:
     try:
-        signature.bind(*given)
+        signature.bind(*arguments)
     except TypeError:
         return False
     return True
@@ -200,9 +200,9 @@ def _no_verdicts(hint: Any) -> Iterator[Any]:
     elif origin in (Annotated, ClassVar, Final):
         yield from _no_verdicts(arguments[0])
     elif inspect.isclass(origin or hint):
-        found = origin or hint
-        usable = issubclass(found, Verdict) or (hasattr(found, "__float__") and not issubclass(found, str))
-        if found not in (Any, object) and not usable:
+        returned = origin or hint
+        usable = issubclass(returned, Verdict) or (hasattr(returned, "__float__") and not issubclass(returned, str))
+        if returned not in (Any, object) and not usable:
             yield hint
 
 

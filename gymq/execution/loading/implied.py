@@ -27,39 +27,39 @@ def implied_overrides(config: Config) -> list[str]:
 
 
 def _verifiers(config: Config) -> Iterator[str]:
-    for found in config.instances:
-        if found.kind != "agents" or found.options.get("resources_server") is not None:
+    for instance in config.instances:
+        if instance.kind != "agents" or instance.options.get("resources_server") is not None:
             continue
-        worker = _class_of(found)
-        verifier = worker.own_verifier(found.options) if worker and issubclass(worker, Agent) else None
+        worker = _class_of(instance)
+        verifier = worker.own_verifier(instance.options) if worker and issubclass(worker, Agent) else None
         if verifier is None:
             continue
-        name = f"{found.name}{VERIFIER}"
+        name = f"{instance.name}{VERIFIER}"
         options = {"entrypoint": "worker.py", "domain": "other", **verifier.options}
         yield _set(name, {"resources_servers": {verifier.implementation: options}})
-        yield _option(found, "resources_server", {"type": "resources_servers", "name": name})
+        yield _option(instance, "resources_server", {"type": "resources_servers", "name": name})
 
 
 def _token_ids(config: Config) -> Iterator[str]:
     if not is_enabled(config.tree.get(TOKEN_ID_CAPTURE)):
         return
-    for found in config.instances:
-        if found.kind != "models" or TOKEN_IDS in found.options:
+    for instance in config.instances:
+        if instance.kind != "models" or TOKEN_IDS in instance.options:
             continue
-        worker = _class_of(found)
+        worker = _class_of(instance)
         if worker is not None and issubclass(worker, Model) and TOKEN_IDS in worker.Options.model_fields:
-            yield _option(found, TOKEN_IDS, True)
+            yield _option(instance, TOKEN_IDS, True)
 
 
-def _class_of(found: Instance) -> type[Worker] | None:
+def _class_of(instance: Instance) -> type[Worker] | None:
     try:
-        return registry.find_class(found.kind, found.implementation)
+        return registry.find_class(instance.kind, instance.implementation)
     except registry.WorkerNotFound:
         return None  # reported where workers are checked
 
 
-def _option(found: Instance, name: str, value: Any) -> str:
-    return _set(found.name, {found.server_type: {found.implementation: {name: value}}})
+def _option(instance: Instance, name: str, value: Any) -> str:
+    return _set(instance.name, {instance.server_type: {instance.implementation: {name: value}}})
 
 
 def _set(key: str, value: Any) -> str:

@@ -36,15 +36,15 @@ def model_options(config: Config) -> Iterator[ModelOption]:
 
     An environment whose class is not installed here has none.
     """
-    for found in config.instances:
-        if found.kind != "resources":
+    for instance in config.instances:
+        if instance.kind != "resources":
             continue
         try:
-            worker = registry.find_class(found.kind, found.implementation)
+            worker = registry.find_class(instance.kind, instance.implementation)
         except registry.WorkerNotFound:
             continue
         for name, is_required in model_fields(worker):
-            yield ModelOption(found, name, is_required)
+            yield ModelOption(instance, name, is_required)
 
 
 def model_fields(worker: type[Worker]) -> Iterator[tuple[str, bool]]:

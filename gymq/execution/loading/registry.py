@@ -65,12 +65,12 @@ def find_class(kind: Kind, implementation: str) -> type[Worker]:
         module = _import(place, implementation)
     else:
         module = _by_name(kind, place)
-    found = _class_in(module, BASES[kind], class_name, implementation)
+    worker = _class_in(module, BASES[kind], class_name, implementation)
     try:
-        check_contract(found)
+        check_contract(worker)
     except ContractError as error:
         raise InvalidWorker(str(error)) from None
-    return found
+    return worker
 
 
 def _by_name(kind: Kind, name: str) -> ModuleType:

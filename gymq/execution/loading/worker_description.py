@@ -65,10 +65,10 @@ def describe_worker(kind: Kind, name: str) -> WorkerDescription:
 def worker_names(kind: Kind) -> list[str]:
     """Return the workers that can be found by name: folders of `workers/`, shipped and local, and entry points."""
     file_modules.look_in(Path.cwd())
-    found = set(entered_modules(kind))
+    names = set(entered_modules(kind))
     for folder in (SHIPPED, Path.cwd()):
-        found |= {path.parent.name for path in folder.glob(f"workers/{kind}/*/worker.py")}
-    return sorted(found)
+        names |= {path.parent.name for path in folder.glob(f"workers/{kind}/*/worker.py")}
+    return sorted(names)
 
 
 def _summary(worker: type[Worker]) -> str:

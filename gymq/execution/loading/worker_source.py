@@ -96,14 +96,14 @@ def find_worker(named: str, kinds: Collection[Kind] = tuple(BASES)) -> WorkerSou
         return _of_some_kind(named, kinds)
     if "/" in place or place.endswith(".py"):
         raise WorkerNotFound(f"file or folder {place} not found")
-    found = [kind for kind in kinds if place.isidentifier() and _exists(kind, place)]
-    if not found:
+    matching = [kind for kind in kinds if place.isidentifier() and _exists(kind, place)]
+    if not matching:
         folders = ", ".join(f"workers/{kind}" for kind in kinds)
         raise WorkerNotFound(f"no worker named {place!r} in the current folder or in {folders}")
-    if len(found) > 1:
-        folders = " or ".join(f"workers/{kind}/{place}" for kind in found)
+    if len(matching) > 1:
+        folders = " or ".join(f"workers/{kind}/{place}" for kind in matching)
         raise WorkerNotFound(f"there are several workers named {place!r}: give the folder {folders}")
-    return _by_name(found[0], named)
+    return _by_name(matching[0], named)
 
 
 def _in_file(file: Path, class_name: str, kinds: Collection[Kind]) -> WorkerSource:

@@ -138,8 +138,8 @@ def read_setup(
     if worker is not None:
         made[POLICY] = worker
     if policy is not None:
-        given = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
-        return Setup(name, load(paths, given, initial=initial), made)
+        overrides = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
+        return Setup(name, load(paths, overrides, initial=initial), made)
     settings, _ = load_with_policy(paths, initial=initial)
     return Setup(name, settings, made)
 
@@ -206,12 +206,12 @@ def write_rows(rows: Iterable[Any], file: Path) -> None:
 def _whole(row: dict[str, Any]) -> dict[str, Any]:
     if "responses_create_params" in row:
         return row
-    asked = next((name for name in PROMPTS if name in row), None)
-    if asked is None:
+    field = next((name for name in PROMPTS if name in row), None)
+    if field is None:
         raise ValueError("a row needs `prompt`, `input` or `responses_create_params`: what the model is asked")
-    value = row.pop(asked)
+    value = row.pop(field)
     if not isinstance(value, str | list):
-        raise ValueError(f"`{asked}` must be a text or a list of messages, not {type(value).__name__}")
+        raise ValueError(f"`{field}` must be a text or a list of messages, not {type(value).__name__}")
     return {"responses_create_params": {"input": value}} | row
 
 

@@ -287,21 +287,21 @@ class Collection:
             progress.waits, progress.slowest = {"the NATS server is away": len(self._in_flight)}, None
             return
         try:
-            found = await read_cluster_report(self._bus, progress.run, wait_s=wait_s)
+            report = await read_cluster_report(self._bus, progress.run, wait_s=wait_s)
         except BusError:
             return
-        waits = found.waits + self._bus.unstored
-        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in self._agents - found.agents}
+        waits = report.waits + self._bus.unstored
+        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in self._agents - report.agents}
         for agent, times in self._unserved.items():
             # A worker that is only too busy does not answer every time.
             if times >= UNSERVED_TIMES and progress.in_flight and progress.silent_s > WATCH_EVERY_S * times:
                 waits[f"no worker serves {agent}"] = progress.in_flight
         progress.waits = dict(waits.most_common(MAX_WAITS))
-        progress.slowest = found.slowest
-        for model, count in found.tokens.items():
+        progress.slowest = report.slowest
+        for model, count in report.tokens.items():
             if count.total >= progress.model_tokens.get(model, TokenCount()).total:  # otherwise a replica was silent
                 progress.model_tokens[model] = count
-        for process, retries in found.retries.items():
+        for process, retries in report.retries.items():
             progress.model_retries += max(0, retries - self._retries.setdefault(process, retries))
             self._retries[process] = retries
 

@@ -141,7 +141,7 @@ async def acollect(
     report = say if progress else None
     made_of_rows = _materialise_options(repeats, limit, sampling)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
-    hide_options([*(one.options for one in setup.config.instances), dict(sampling or {})])
+    hide_options([*(instance.options for instance in setup.config.instances), dict(sampling or {})])
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         if isinstance(rows, str | Path):
@@ -163,7 +163,7 @@ async def acollect(
         )
         check_paths(collect_options)
         if not await asyncio.to_thread(has_all_rollouts, collect_options):
-            remote = [found for found in setup.config.instances if found.name not in setup.made]
+            remote = [instance for instance in setup.config.instances if instance.name not in setup.made]
             await probe_models(remote, report or log.warning)
         async with (
             _cluster(setup, "warning") as cluster,

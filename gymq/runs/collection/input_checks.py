@@ -50,7 +50,7 @@ def check_files(options: CollectOptions) -> Dataset:
     return dataset
 
 
-def check_changes(found: Manifest, options: CollectOptions) -> tuple[list[str], list[Change]]:
+def check_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[str], list[Change]]:
     """Compare a run with the current options.
 
     Returns:
@@ -59,23 +59,23 @@ def check_changes(found: Manifest, options: CollectOptions) -> tuple[list[str], 
     Raises:
         CollectError: a setting that determines the rollouts changed.
     """
-    before, now = MaterialiseOptions().model_dump(mode="json") | found.settings, options.settings()
+    before, now = MaterialiseOptions().model_dump(mode="json") | manifest.settings, options.settings()
     fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, now)]
-    asked, not_asked = _config_changes(found, options)
+    asked, not_asked = _config_changes(manifest, options)
     if refused := [*changed_fields(*fixed), *asked]:
         raise refusal(options.output, *refused)
     resized = [Change(name, before[name], now[name]) for name in RESIZING if before[name] != now[name]]
     return not_asked, resized
 
 
-def _config_changes(found: Manifest, options: CollectOptions) -> tuple[list[Change], list[str]]:
-    if found.config and options.config:
-        return changed_options(found.config, options.config)
-    if found.config_digest == options.config_digest:
+def _config_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[Change], list[str]]:
+    if manifest.config and options.config:
+        return changed_options(manifest.config, options.config)
+    if manifest.config_digest == options.config_digest:
         return [], []
     if not options.config_digest:
         reason = "it was started with a configuration of its workers, and none is given now"
-    elif not found.config_digest:
+    elif not manifest.config_digest:
         reason = "it was started without a configuration of its workers, and one is given now"
     else:
         reason = "the configuration of its workers changed"

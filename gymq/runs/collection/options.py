@@ -56,8 +56,8 @@ class CollectOptions:
             "strict_rows": self.strict_rows or None,
         }
         files = {"input": str(self.input), "output": str(self.output)}
-        given = files | self.settings() | limits
-        return {name: value for name, value in given.items() if value is not None}
+        fields = files | self.settings() | limits
+        return {name: value for name, value in fields.items() if value is not None}
 
     def settings(self) -> dict[str, Any]:
         """Return the settings that determine the rows of the run, as its manifest keeps them."""

@@ -37,11 +37,11 @@ def check_paths(options: CollectOptions) -> None:
         files = RunFiles(options.output)
         with files.locked():
             dataset = check_files(options)
-            found = files.read_manifest()
-            if found is None or options.overwrite:
+            manifest = files.read_manifest()
+            if manifest is None or options.overwrite:
                 check_first_rows(dataset, options)
             else:
-                check_changes(found, options)
+                check_changes(manifest, options)
     except OSError as error:
         raise CollectError(f"{error.filename or options.output}: {error.strerror}") from None
 
@@ -61,12 +61,12 @@ class RowTypes:
         made = made or {}
         self._resources: dict[str, Resources[Any]] = {}
         built: dict[str, Resources[Any] | None] = {}
-        by_name = {found.name: found for found in config.instances}
-        for found in config.instances:
-            reference = found.options.get("resources_server")
-            if found.kind != "agents" or not isinstance(reference, dict) or found.options.get("skip_verification"):
+        by_name = {instance.name: instance for instance in config.instances}
+        for instance in config.instances:
+            reference, is_skipped = (instance.options.get(name) for name in ("resources_server", "skip_verification"))
+            if instance.kind != "agents" or not isinstance(reference, dict) or is_skipped:
                 continue
-            agent = _built(found)
+            agent = _built(instance)
             name = str(reference.get("name"))
             # An agent with a `run` of its own may give its verifier another row.
             if not isinstance(agent, Agent) or type(agent).run is not Agent.run or name not in by_name:
@@ -76,7 +76,7 @@ class RowTypes:
                 built[name] = worker if isinstance(worker, Resources) else None
             resources = built[name]
             if resources is not None:
-                self._resources[found.name] = resources
+                self._resources[instance.name] = resources
 
     def check(self, agent: str, row: bytes) -> None:
         """Check one row; those of an agent whose verifier is not known here pass.
@@ -105,12 +105,12 @@ def _built(spec: Instance) -> Any:
 
 def _similar_field(resources: Resources[Any], row: bytes) -> str:
     """Return which field of a row may stand for one that it lacks; empty if none does."""
-    given = parse_object(row).keys()
+    names = parse_object(row).keys()
     declared = resources.row_type.model_fields
     for name, field in declared.items():
-        if not field.is_required() or name in given:
+        if not field.is_required() or name in names:
             continue
-        similar = difflib.get_close_matches(name, [other for other in given if other not in declared], n=1)
+        similar = difflib.get_close_matches(name, [other for other in names if other not in declared], n=1)
         if similar:
             return f"; the row has {similar[0]!r}, did you mean {name!r}?"
     return ""

@@ -66,8 +66,8 @@ class RunResult:
     @cached_property
     def statistics(self) -> AgentSnapshot | None:
         """All statistics, the agents of the run taken together; None without rollouts."""
-        found = read_statistics(self._files, pass_threshold=self._pass_threshold, pooled=_ALL)
-        return found.profile.snapshot().agents.get(_ALL)
+        statistics = read_statistics(self._files, pass_threshold=self._pass_threshold, pooled=_ALL)
+        return statistics.profile.snapshot().agents.get(_ALL)
 
     @property
     def reward(self) -> Estimate | None:
@@ -101,8 +101,8 @@ class RunResult:
         return frame.sort_values(["task", "rollout"], ignore_index=True)
 
     def __repr__(self) -> str:
-        found = self.statistics
-        done = 0 if found is None else found.rollouts
+        statistics = self.statistics
+        done = 0 if statistics is None else statistics.rollouts
         parts = [f"rollouts={done}", f"reward={_shown(self.reward)}"]
         parts += [f"pass@{k}={_shown(estimate, '%')}" for k, estimate in self.pass_at_k.items()]
         failed = sum(group.num_rollouts for group in self.failures)

@@ -65,40 +65,40 @@ class RunSetup:
     async def _manifest(self) -> Manifest:
         options = self._options
         self._dataset = check_files(options)
-        found = self._files.read_manifest()
-        if found is None or options.overwrite:
-            return await self._begin(found)
+        earlier = self._files.read_manifest()
+        if earlier is None or options.overwrite:
+            return await self._begin(earlier)
         self.is_resumed = True
-        return await self._resume(found)
+        return await self._resume(earlier)
 
     def _refusal(self, *reasons: Change | str) -> CollectError:
         return refusal(self._files.output, *reasons)
 
-    async def _resume(self, found: Manifest) -> Manifest:
+    async def _resume(self, earlier: Manifest) -> Manifest:
         """Compare a run with the current options, and extend it by the rollouts that are new.
 
         Raises:
             CollectError: a setting that determines the rollouts changed, or some rollouts are no longer requested.
         """
         options = self._options
-        not_asked, resized = check_changes(found, options)
+        not_asked, resized = check_changes(earlier, options)
         manifest = msgspec.structs.replace(
-            found,
+            earlier,
             input=str(options.input),
             input_digest=await asyncio.to_thread(self._dataset.digest),
             settings=options.settings(),
             config=options.config,
             config_digest=options.config_digest,
         )
-        is_new_input = manifest.input_digest != found.input_digest
-        if is_new_input or resized or not await self._has_rows(found):
+        is_new_input = manifest.input_digest != earlier.input_digest
+        if is_new_input or resized or not await self._has_rows(earlier):
             manifest = await self._extend(manifest, resized, is_new_input=is_new_input)
-        elif manifest != found:
+        elif manifest != earlier:
             self._files.write_manifest(manifest)
         await self._record(manifest)
         self.changes += [*not_asked, *map(str, resized)]
-        if manifest.num_rollouts > found.num_rollouts:
-            self.changes.append(f"{manifest.num_rollouts - found.num_rollouts:,} rollouts are added")
+        if manifest.num_rollouts > earlier.num_rollouts:
+            self.changes.append(f"{manifest.num_rollouts - earlier.num_rollouts:,} rollouts are added")
         return manifest
 
     async def _has_rows(self, manifest: Manifest) -> bool:
