@@ -41,6 +41,7 @@ MOST_STORES = 256  # of a process that wait for the server at a time; more would
 
 Handler = Callable[[Msg], Awaitable[None]]
 
+_REFUSED = re.compile("Authorization Violation|CERTIFICATE_VERIFY_FAILED|does not speak TLS")
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')  # the client library lowers it
 
 
@@ -50,6 +51,10 @@ class TooLarge(BusError):
 
 class Denied(BusError):
     """The server does not let this user do it; trying again cannot help."""
+
+
+class _Refused(BusError):
+    """No server takes this client, or none is the one that was asked for; trying again cannot help."""
 
 
 class NoResponders(BusError):
@@ -136,12 +141,12 @@ class Connection:
             )
         except (credentials.CredentialsError, tls.TlsError) as error:
             raise BusError(str(error)) from None
+        except _Refused as error:
+            raise BusError(f"cannot connect to NATS at {redact(url)}: {error}") from None
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
-            # A server that refuses may also just hang up, so its reason need not be the last that was heard.
-            refused = [problem for problem in self._problems if "Authorization" in problem]
-            reason = redact(str(error)) or (refused or self._problems or [f"no answer within {timeout_s:g} s"])[-1]
+            reason = redact(str(error)) or (self._problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         self.max_body_bytes = self._nc.max_payload - HEADER_ROOM_BYTES
 
@@ -149,6 +154,9 @@ class Connection:
         text = redact(f"{type(error).__name__} {error}")
         if self._watchdog is None:
             self._problems.append(text)
+            refusals = [problem for problem in self._problems if _REFUSED.search(problem)]
+            if not self._nc.is_connected and len(refusals) >= len(self._nc.servers):
+                raise _Refused(refusals[-1])  # out of `connect`, which would try for ever
         else:
             log.warning("nats: %s", text)
             self._on_denied(text)
