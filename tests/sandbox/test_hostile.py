@@ -210,18 +210,18 @@ async def test_the_machine_s_files_cannot_be_changed(closed_sandbox: LocalSandbo
 
 
 async def test_signals_reach_nobody_outside(closed_sandbox: LocalSandbox):
-    bystander = started("sleep", "1000")
-    try:
-        code = (
-            "import os, signal\nfor pid in range(1, 2000):\n    if pid != os.getpid():\n        try: os.kill(pid, 9)\n"
-            f"        except OSError: pass\ntry: os.kill({bystander.pid}, 9)\nexcept OSError: pass\nprint('still here')"
-        )
-        finished = await run_python(closed_sandbox, code)
-        assert finished.stdout == b"still here\n"
-        assert bystander.poll() is None
-    finally:
-        bystander.kill()
-        bystander.wait()
+    with started("sleep", "1000") as bystander:
+        try:
+            code = (
+                "import os, signal\nfor pid in range(1, 2000):\n    if pid != os.getpid():\n"
+                "        try: os.kill(pid, 9)\n        except OSError: pass\n"
+                f"try: os.kill({bystander.pid}, 9)\nexcept OSError: pass\nprint('still here')"
+            )
+            finished = await run_python(closed_sandbox, code)
+            assert finished.stdout == b"still here\n"
+            assert bystander.poll() is None
+        finally:
+            bystander.kill()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import msgspec
 
@@ -117,20 +118,17 @@ class Collection:
         return self.progress
 
     async def _collect(self, manifest: Manifest) -> None:
-        output, failures = Appender(self.files.output), Appender(self.files.failures)
         notify = self._notified.set
-        try:
-            async with self._queue.follow(
-                manifest.run, lambda _: notify(), notify, look_again_every_s=CATCH_UP_EVERY_S
-            ):
-                # A million rows take a minute to read; meanwhile the server wants to hear from this connection.
-                with await asyncio.to_thread(self._resume) as resume:
-                    await self._finish(resume, output, failures)
-        except ExceptionGroup as errors:
-            raise _first(errors) from None
-        finally:
-            output.close()
-            failures.close()
+        with closing(Appender(self.files.output)) as output, closing(Appender(self.files.failures)) as failures:
+            try:
+                async with self._queue.follow(
+                    manifest.run, lambda _: notify(), notify, look_again_every_s=CATCH_UP_EVERY_S
+                ):
+                    # A million rows take a minute to read; meanwhile the server wants to hear from this connection.
+                    with await asyncio.to_thread(self._resume) as resume:
+                        await self._finish(resume, output, failures)
+            except ExceptionGroup as errors:
+                raise _first(errors) from None
 
     async def _finish(self, resume: Resume, output: Appender, failures: Appender) -> None:
         """Collect what is left of the run."""

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -295,10 +295,9 @@ def _append_missing(path: Path, lines: Path) -> None:
         for line in JsonlFile(path):
             wanted.pop(line.strip(), None)
     if wanted:
-        appender = Appender(path)
-        for line in wanted:
-            appender.write(line)
-        appender.close()
+        with closing(Appender(path)) as appender:
+            for line in wanted:
+                appender.write(line)
 
 
 def _is_smaller(change: Change) -> bool:

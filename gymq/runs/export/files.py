@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self
 
@@ -30,8 +31,8 @@ class RunExport:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._rows.close()
-        self._results.close()
+        with closing(self._results):
+            self._rows.close()
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome.

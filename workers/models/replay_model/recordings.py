@@ -90,8 +90,12 @@ class Recordings:
         self._turns: dict[bytes, list[tuple[_Recording, int]]] = {}
         self._passed: dict[bytes, _Recording] = {}  # for each beginning one recording that begins so
         prompts: dict[bytes, list[_Recording]] = {}
-        for path in paths:
-            self._read(path, prompts)
+        try:
+            for path in paths:
+                self._read(path, prompts)
+        except BaseException:
+            self.close()
+            raise
         for siblings in prompts.values():
             siblings.sort(key=lambda recording: recording.order)
             for rank, recording in enumerate(siblings):

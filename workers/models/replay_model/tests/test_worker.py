@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +45,23 @@ class Replay:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "recordings.jsonl"
+        self.started: list[ReplayModel] = []
 
     async def __call__(self, *rows: Any) -> ReplayModel:
         lines = [line if isinstance(line, str) else json.dumps(line) for line in rows]
         self._file.write_text("\n".join(lines) + "\n")
         worker = ReplayModel({"recordings": str(self._file)}, name="policy_model")
         await worker.start()
+        self.started.append(worker)
         return worker
 
 
 @pytest.fixture
-def replay(tmp_path: Path) -> Replay:
-    return Replay(tmp_path)
+async def replay(tmp_path: Path) -> AsyncIterator[Replay]:
+    made = Replay(tmp_path)
+    yield made
+    for worker in made.started:
+        await worker.stop()
 
 
 async def ask(
@@ -260,3 +265,4 @@ async def test_the_example_replays_to_its_own_rows() -> None:
             items = recorded["responses_create_params"]["input"]
             output += (await ask(worker, *items, *output, session=session))["output"]
         assert output == expected
+    await worker.stop()
