@@ -16,7 +16,7 @@ import time
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from rich.console import Console
@@ -31,6 +31,8 @@ from .conftest import LETTERS, Finished, entry, row
 from .endpoint import PROBE, prompt_of, served
 
 LONG_S = 120
+
+E = TypeVar("E", bound="Limited")
 
 
 class Terminal:
@@ -110,12 +112,35 @@ class Limited:
         return 200, {**reply("A"), "usage": {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}}
 
 
+class Held(Limited):
+    """One that answers the first request of a start, and the others when the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = threading.Semaphore(0)
+
+    def answer(self, path: str, body: Any) -> tuple[int, dict[str, Any]]:
+        if prompt_of(body) != PROBE:
+            self.asked.release()
+            self.answers.wait(LONG_S)
+        return super().answer(path, body)
+
+
 @pytest.fixture
 def limited(here: Path) -> Iterator[Limited]:
     """The endpoint, in an empty folder with a verifier and two rows."""
+    yield from serve(Limited(), here)
+
+
+@pytest.fixture
+def held(here: Path) -> Iterator[Held]:
+    """The other endpoint, in such a folder."""
+    yield from serve(Held(), here)
+
+
+def serve(endpoint: E, here: Path) -> Iterator[E]:
     (here / "letters.py").write_text(LETTERS)
     (here / "rows.jsonl").write_text("".join(json.dumps(row(text, "A")) + "\n" for text in ("first", "second")))
-    endpoint = Limited()
     with served(endpoint.answer) as url:
         endpoint.host = url.removeprefix("http://").removesuffix("/v1")
         yield endpoint
@@ -187,15 +212,15 @@ def test_a_rate_limit_is_named_in_a_pipe(limited: Limited):
     assert process.returncode == 0
 
 
-def test_an_interrupted_run_ends_with_how_to_resume_it(limited: Limited):
+def test_an_interrupted_run_ends_with_how_to_resume_it(held: Held):
     with subprocess.Popen(
-        [*entry(), *map(str, with_endpoint(limited))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*entry(), *map(str, with_endpoint(held))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        next(line for line in process.stderr if "2 in flight" in line)
+        assert all(held.asked.acquire(timeout=LONG_S) for _ in range(2))
         process.send_signal(signal.SIGINT)
         next(line for line in process.stderr if line.startswith("gymq: stopping: "))
-        limited.answers.set()  # what is in flight is finished, and no longer waited for
+        held.answers.set()  # what is in flight is finished, and no longer waited for
         said = process.stderr.read()
     assert process.returncode == 130
     assert said.endswith(" was interrupted: 0 of 2 done, 2 in flight; the same command resumes it\n")

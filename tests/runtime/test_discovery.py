@@ -131,7 +131,7 @@ async def test_answers_that_are_none_are_passed_over(bus: Bus, other_bus: Bus, r
 async def test_an_instance_runs_if_a_process_of_its_kind_answers(bus: Bus, other_bus: Bus, run: str) -> None:
     await listed(other_bus, run)
     assert await is_running(bus, run, "resources")
-    assert not await is_running(bus, run, "agents")
+    assert not await is_running(bus, run, "agents", patience_s=0.0)
     assert not await is_running(bus, f"{run}-nobody", "resources", patience_s=0.0)
 
 

@@ -13,6 +13,7 @@ from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
+from gymq.execution import model_runner
 from gymq.execution.model_runner import ModelRunner
 from gymq.model import ModelLoad, ModelRequest
 from gymq.protocol import subjects
@@ -99,6 +100,13 @@ class Cluster:
         await self.runners[worker].stop()
         await self.servers[worker].drain(0.0)
         await self.buses[worker].close()
+
+
+@pytest.fixture(autouse=True)
+def quick_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replicas tell their load more often than they would, so no test waits for the next time."""
+    monkeypatch.setattr(model_runner, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(model_runner, "PUBLISH_EVERY_S", 0.05)
 
 
 @asynccontextmanager

@@ -113,11 +113,14 @@ async def test_memory_is_limited(sandbox: LocalSandbox):
 async def test_closing_ends_the_interpreter_and_what_it_started(sandbox: LocalSandbox):
     marker = f"session-{os.getpid()}-{time.monotonic_ns()}"
     session = PythonSession(sandbox, LIMITS)
-    await session.run(f"import os\nif os.fork() == 0: os.execlp('sh', '{marker}', '-c', 'sleep 1000; true')", 60)
-    for _ in range(200):
-        if alive(marker):
-            break
-        await asyncio.sleep(0.05)
+    # What a step started stops when the step ends, so the step waits until exec closes the pipe.
+    start = (
+        "import os\nreads, writes = os.pipe()\n"
+        f"if os.fork() == 0: os.execlp('sh', '{marker}', '-c', 'sleep 1000; true')\n"
+        "os.close(writes)\nos.read(reads, 1)"
+    )
+    assert (await session.run(start, 60)).success
+    assert alive(marker)
     await session.close()
     await session.close()
     assert await gone(marker)

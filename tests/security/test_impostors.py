@@ -16,6 +16,7 @@ from gymq.bus import Bus, discovery
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import read_task
+from gymq.bus.rpc import calls
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.cluster.server.roles import ROLES
@@ -44,6 +45,12 @@ WORKERS = ["agent", "model", "resources", "services"]
 decode_call = decoder(Generate, Verify, BlobRef)
 
 Connect = Callable[[str], Awaitable[Bus]]
+
+
+@pytest.fixture(autouse=True)
+def quick_pings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller asks sooner than it would whether its worker lives, which these tests wait for."""
+    monkeypatch.setattr(calls, "PROBE_EVERY_S", 0.05)
 
 
 @pytest.fixture
