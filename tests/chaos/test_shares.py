@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
+from gymq.bus.queue.steering import read_steering
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Priority
 from gymq.runs.collection.collection import Collection
@@ -56,6 +57,9 @@ async def test_an_urgent_run_starts_while_another_fills_all_workers(cluster: Run
     before = long.progress.done
     await asyncio.wait_for(urgent.run(), DEADLINE_S)
     assert urgent.progress.done == 4
+    steering = await read_steering(cluster.bus, urgent.progress.run)
+    assert steering is not None
+    assert steering.priority is Priority.URGENT  # kept with the run
     # It took a few rounds of the workers; in order of arrival it would have been all 30.
     assert long.progress.done - before <= 12 * SLOTS
     assert not collecting.done()
