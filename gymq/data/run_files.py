@@ -224,7 +224,8 @@ def _indexed(fields: dict[str, Any], outcome: VerifiedRollout | Failure | Unreso
     fields[ROLLOUT_INDEX] = outcome.rollout_index
     fields.setdefault("agent_ref", {"name": outcome.agent})
     if outcome.attempt:
-        fields[ATTEMPT_INDEX] = outcome.attempt
+        before = fields.get(ATTEMPT_INDEX)  # of earlier tasks, see `gymq.data.resume`
+        fields[ATTEMPT_INDEX] = outcome.attempt + (before if type(before) is int else 0)
     if outcome.policy_versions:
         versions = outcome.policy_versions
         fields[POLICY_VERSION] = versions[0] if len(versions) == 1 else versions

@@ -6,6 +6,8 @@ import pytest
 from gymq.data.jsonl import JsonlText
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
+from gymq.data.run_files import output_row
+from gymq.protocol.messages import VerifiedRollout
 
 ROWS = [
     {"_ng_task_index": task, "_ng_rollout_index": rollout, "agent_ref": {"name": "ag"}, "n": 10 * task + rollout}
@@ -50,6 +52,28 @@ def test_a_failed_row_is_stamped_with_the_number_of_failed_attempts() -> None:
     assert [row.attempt for row in rows] == [0, 2, 0, 0]
     assert json.loads(rows[1].json) == {**ROWS[1], "_ng_attempt_index": 2}
     assert "_ng_attempt_index" not in json.loads(rows[0].json)
+
+
+@pytest.mark.parametrize(
+    ("of_the_row", "in_the_task", "in_the_file"), [(None, 0, None), (None, 2, 2), (3, 0, 3), (3, 2, 5), ("3", 2, 2)]
+)
+def test_a_line_has_the_attempts_before_its_task_and_those_within(
+    of_the_row: object, in_the_task: int, in_the_file: int | None
+) -> None:
+    row = {} if of_the_row is None else {"_ng_attempt_index": of_the_row}
+    outcome = VerifiedRollout(
+        run="r",
+        task_index=0,
+        rollout_index=0,
+        agent="ag",
+        row=json.dumps(row).encode(),
+        attempt=in_the_task,
+        duration_s=1.0,
+        response={"output": []},
+        reward=1.0,
+        verdict={},
+    )
+    assert json.loads(output_row(outcome)).get("_ng_attempt_index") == in_the_file
 
 
 def test_a_row_is_given_up_at_the_attempt_limit() -> None:

@@ -21,7 +21,7 @@ async def read_task(bus: Bus, body: bytes) -> Task:
 
 
 def failed_in_queue(
-    task: Task, failure_class: FailureClass, message: str, *, retryable: bool, attempt: int = 0, worker: str = ""
+    task: Task, failure_class: FailureClass, message: str, *, retryable: bool, worker: str = ""
 ) -> Failure:
     """Return the failure of a task that reached no outcome with an agent."""
     return Failure(
@@ -31,7 +31,6 @@ def failed_in_queue(
         num_rollouts=task.num_rollouts,
         agent=task.agent,
         row=task.row,
-        attempt=attempt,
         worker=worker,
         failure_class=failure_class,
         stage=Stage.QUEUE,

@@ -81,7 +81,7 @@ class Janitor:
                     if time.time() - datetime.fromisoformat(stored.stored_at).timestamp() < after_s:
                         break
                     problem = f"no agent named {agent!r} is running; start one and collect again"
-                    await self._end(stored.subject, stored.data, stored.sequence, FailureClass.NO_WORKER, problem, 0)
+                    await self._end(stored.subject, stored.data, stored.sequence, FailureClass.NO_WORKER, problem)
 
     async def _handle(self, delivery: Delivery) -> None:
         try:
@@ -101,15 +101,13 @@ class Janitor:
         body = msgspec.convert(answer["message"].get("data", ""), bytes)
         problem = f"delivered {advisory.deliveries} times, and no agent finished it"
         too_often = FailureClass.REDELIVERED_TOO_OFTEN
-        await self._end(subject, body, advisory.stream_seq, too_often, problem, advisory.deliveries)
+        await self._end(subject, body, advisory.stream_seq, too_often, problem)
 
-    async def _end(
-        self, subject: str, body: bytes, sequence: int, failure_class: FailureClass, problem: str, attempt: int
-    ) -> None:
+    async def _end(self, subject: str, body: bytes, sequence: int, failure_class: FailureClass, problem: str) -> None:
         """Store a failure for a task in the queue and a dead letter about it, then remove it."""
         try:
             task = await read_task(self._bus, body)
-            outcome = failed_in_queue(task, failure_class, problem, retryable=True, attempt=attempt)
+            outcome = failed_in_queue(task, failure_class, problem, retryable=True)
             await self._outcomes.put(outcome, replaces=task.replaces, patience_s=30.0)
             await dead_letter_failure(self._bus, "janitor", task, subject, body)
         except BadMessage as error:
