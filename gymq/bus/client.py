@@ -171,6 +171,13 @@ class MendedClient(Client):
         await self._flush_pending(force_flush=True)
         await super().flush(timeout)
 
+    async def _process_pong(self) -> None:
+        # That of a flush that was cancelled or timed out has a future that is done, and to set it would end the loop
+        # that reads: nothing arrives any more until the connection is replaced.
+        if self._pongs and self._pongs[0].done():
+            self._pongs[0] = asyncio.get_running_loop().create_future()
+        await super()._process_pong()
+
     async def close(self) -> None:
         if not self.is_connected:
             # It would be written to the transport that is gone, and the error would leave the rest open.

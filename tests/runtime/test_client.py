@@ -8,7 +8,7 @@ import pytest
 
 from gymq.bus import Bus, Msg
 from gymq.bus.client import MendedClient
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 STREAM = (
     b"MSG a 1 3\r\nxyz\r\n"
@@ -114,3 +114,17 @@ async def test_a_subject_that_could_be_read_as_a_command_is_refused(bus: Bus, su
             await bus.publish(subject, b"x")
         with pytest.raises(Exception, match="nats: invalid subject"):
             await bus.publish("a", b"x", reply=subject or " ")
+
+
+async def test_a_flush_that_is_given_up_costs_the_connection_nothing(bus: Bus, run: str) -> None:
+    heard = asyncio.Event()
+    await bus.listen(run, lambda _: heard.set())
+    flushing = asyncio.create_task(bus.flush())
+    while not bus._nc._pongs and not flushing.done():
+        await asyncio.sleep(0)
+    flushing.cancel()  # before the server has answered
+    await bus.flush()
+    await bus.publish(run, b"")
+    async with asyncio.timeout(DEADLINE_S):
+        await heard.wait()
+    assert bus.reconnects == 0  # nor did it have to be replaced
