@@ -120,7 +120,7 @@ async def test_a_flush_that_is_given_up_costs_the_connection_nothing(bus: Bus, r
     heard = asyncio.Event()
     await bus.listen(run, lambda _: heard.set())
     flushing = asyncio.create_task(bus.flush())
-    while not bus._nc._pongs and not flushing.done():
+    while not bus._nc._pongs and not flushing.done():  # noqa: ASYNC110
         await asyncio.sleep(0)
     flushing.cancel()  # before the server has answered
     await bus.flush()
