@@ -31,8 +31,8 @@ COMMANDS = {
     "export": "Export a stored run: JSONL, Parquet, training sets, Weights & Biases, MLflow.",
     "rollouts": "List runs, the rollouts of a run, or show one rollout in full.",
     "cancel": "Stop a run, or one task of it.",
-    "pause": "Start no more rollouts of a run until it is unpaused.",
-    "unpause": "Let agents start rollouts of a paused run again.",
+    "pause": "Start no more rollouts of a run until it is resumed.",
+    "resume": "Resume a paused run.",
     "retune": "Change a run's share of the workers, its priority or its limit.",
     "weights": "Push new weights to all replicas of a model.",
     "delete": "Delete a stored run.",
@@ -47,8 +47,6 @@ COMMANDS = {
     "ng": "Run NeMo Gym's commands with their own arguments.",
     "auth": "Configure a NATS server where each role may do only what it needs.",
 }
-
-EARLIER_NAMES = {"resume": "unpause"}
 
 
 def make_app(asked_for: str | None = None) -> cyclopts.App:
@@ -67,8 +65,6 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
     for name, line in COMMANDS.items():
         module = name.replace("-", "_")
         app.command(f"gymq.cli.{module}:{module}", name=name, help=None if name == asked_for else line)
-    for earlier, name in EARLIER_NAMES.items():
-        app.command(f"gymq.cli.{name}:{name}", name=earlier, show=False)
     if asked_for not in COMMANDS:
         app.register_install_completion_command()  # it imports the writers of all shells' scripts
     return app

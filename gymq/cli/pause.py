@@ -6,7 +6,7 @@ from gymq.cli.shared.parameters import ClusterUrl
 
 
 def pause(*, run: str, nats: ClusterUrl = None) -> int:
-    """Pause a run: agents start none of its rollouts until it is unpaused. Rollouts in flight finish.
+    """Pause a run: agents start none of its rollouts until it is resumed. Rollouts in flight finish.
 
     Args:
         run: name of the run, as `gymq rollouts` lists it, or a pattern: `*` matches any text, `?` one character.

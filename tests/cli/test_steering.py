@@ -1,4 +1,4 @@
-"""gymq pause, unpause and retune; `gymq collect` takes the options of the latter."""
+"""gymq pause, resume and retune; `gymq collect` takes the options of the latter."""
 
 import asyncio
 from pathlib import Path
@@ -25,7 +25,7 @@ def steering(folder, run) -> Steering | None:
     return asyncio.run(read())
 
 
-def test_a_run_is_paused_shown_as_paused_and_unpaused(gymq, cluster):
+def test_a_run_is_paused_shown_as_paused_and_resumed(gymq, cluster):
     called = gymq("pause", "--run", cluster.run)
     assert (called.status, called.out.strip()) == (0, f"run {cluster.run}: paused, share 1")
     assert "paused" in gymq("rollouts").out
@@ -35,7 +35,7 @@ def test_a_run_is_paused_shown_as_paused_and_unpaused(gymq, cluster):
     found = steering(cluster.folder, cluster.run)
     assert found is not None
     assert found.paused
-    assert gymq("unpause", "--run", cluster.run).out.strip() == f"run {cluster.run}: not paused, share 1"
+    assert gymq("resume", "--run", cluster.run).out.strip() == f"run {cluster.run}: not paused, share 1"
     assert "paused" not in gymq("rollouts").out
 
 
@@ -57,7 +57,7 @@ def test_several_runs_are_steered_by_a_pattern(gymq, cluster):
     gymq("resume", "--run", f"{cluster.run[:4]}*")
 
 
-@pytest.mark.parametrize("command", ["pause", "unpause", "resume"])
+@pytest.mark.parametrize("command", ["pause", "resume"])
 def test_a_run_that_does_not_exist_is_named(gymq, cluster, command):
     called = gymq(command, "--run", "no-such-run")
     assert called.status == 2

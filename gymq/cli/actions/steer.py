@@ -1,4 +1,4 @@
-"""The work of `gymq pause`, `gymq unpause` and `gymq retune`."""
+"""The work of `gymq pause`, `gymq resume` and `gymq retune`."""
 
 from __future__ import annotations
 

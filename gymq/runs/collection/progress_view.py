@@ -142,7 +142,7 @@ class _View:
         if progress.in_flight:
             counts.append(f"{progress.in_flight:,} in flight")
         if progress.paused:
-            counts.append(f"paused: gymq unpause --run {progress.run}")
+            counts.append(f"paused: gymq resume --run {progress.run}")
         facts = []
         if (reward := progress.rewards.estimate()) is not None:
             facts.append(f"mean reward {shown_reward(reward)}")

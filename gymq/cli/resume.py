@@ -1,12 +1,12 @@
-"""Define the command `gymq unpause`."""
+"""Define the command `gymq resume`."""
 
 from __future__ import annotations
 
 from gymq.cli.shared.parameters import ClusterUrl
 
 
-def unpause(*, run: str, nats: ClusterUrl = None) -> int:
-    """Let agents start rollouts of a paused run again; `gymq resume` is the same.
+def resume(*, run: str, nats: ClusterUrl = None) -> int:
+    """Resume a paused run: agents start its rollouts again.
 
     Args:
         run: name of the run, as `gymq rollouts` lists it, or a pattern: `*` matches any text, `?` one character.
