@@ -12,7 +12,7 @@ from typing import Any
 from gymq.bus.connection import BusError, NoAnswer
 from gymq.bus.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, ServedAgent
 from gymq.protocol.subjects import TaskQueueName
 
@@ -34,7 +34,7 @@ MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
 
 _SECOND = 1_000_000_000
-_decode_agent = decoder(ServedAgent)
+_decode_agent = Decoder(ServedAgent)
 JOURNAL_MAX_AGE = 7 * 24 * 3600 * _SECOND  # of a rollout that never ended
 
 

@@ -22,7 +22,7 @@ from gymq.bus.rpc.calls import decode_reply
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, BlobRef, Effect, FailureClass, JournalEntry, Message, Stage, Task
 
 log = logging.getLogger("gymq.journal")
@@ -32,7 +32,7 @@ MAX_ALONE = 5  # processes that may die after they began a rollout alone, wherev
 DROPPED_TTL = "60s"
 ORDER_PATIENCE_S = 5.0  # for a loop to ask for what was recorded before the reply that it waits for
 
-_decode_entry = decoder(JournalEntry, BlobRef)
+_decode_entry = Decoder(JournalEntry, BlobRef)
 
 
 class Fenced(BusError):

@@ -23,7 +23,7 @@ from gymq.execution.weights_follower import WeightsFollower
 from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, NeedsPrefix
 
 log = logging.getLogger("gymq.model")
@@ -35,8 +35,8 @@ PUBLISH_EVERY_S = 1.0  # a load that does not change
 
 LONG_REPLY = 4096  # tokens; packing and encoding so many takes some milliseconds
 
-_decode = decoder(Generate, BlobRef)
-_decode_next = decoder(Generate, GenerateNext, BlobRef)
+_decode = Decoder(Generate, BlobRef)
+_decode_next = Decoder(Generate, GenerateNext, BlobRef)
 
 
 class ModelRunner:

@@ -10,7 +10,7 @@ from gymq.bus.rpc.serving import Server
 from gymq.execution.sessions import LocalResources
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BlobRef, Close, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources
 
@@ -18,8 +18,8 @@ log = logging.getLogger("gymq.resources")
 
 SWEEP_EVERY_S = 5.0
 
-_decode_seed = decoder(Seed, BlobRef)
-_decode_call = decoder(ToolCall, Verify, Seed, Close, BlobRef)
+_decode_seed = Decoder(Seed, BlobRef)
+_decode_call = Decoder(ToolCall, Verify, Seed, Close, BlobRef)
 
 
 class ResourcesRunner:

@@ -13,14 +13,14 @@ from gymq.bus.loop_thread import end_task
 from gymq.errors import GymqError
 from gymq.model import Model, WeightsUpdate
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Weights
 
 log = logging.getLogger("gymq.weights")
 
 READ_AGAIN_S = 5.0  # what was pushed is heard at once; this is for what was not heard
 
-_decode = decoder(Weights)
+_decode = Decoder(Weights)
 
 
 class WeightsFailed(GymqError):

@@ -133,13 +133,8 @@ def _invalid_at(value: Any, encode_value: Callable[[Any], bytes], path: str = "$
     return path
 
 
-def decoder(*types: type[Message]) -> Decoder:
-    """Return a reusable decoder for one message type or a choice of several."""
-    return Decoder(*types)
-
-
 class Decoder:
-    """Decodes bodies into one message type, or one of several."""
+    """Decode bodies into one message type, or one of several; reusable."""
 
     def __init__(self, *types: type[Message]) -> None:
         self._decode = msgspec.msgpack.Decoder(reduce(or_, types), ext_hook=decode_ext).decode

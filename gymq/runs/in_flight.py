@@ -8,11 +8,11 @@ from gymq.bus import Bus, blobs, streams
 from gymq.bus.queue.tasks import read_task
 from gymq.bus.rpc.calls import decode_reply
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, BlobRef, JournalEntry, Message, Task
 from gymq.protocol.subjects import TaskQueueName
 
-_decode_entry = decoder(JournalEntry, BlobRef)
+_decode_entry = Decoder(JournalEntry, BlobRef)
 
 
 async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:

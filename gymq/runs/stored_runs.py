@@ -13,11 +13,11 @@ from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import read_steering
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Profile, Run
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
-_decode_run = decoder(Run)
+_decode_run = Decoder(Run)
 
 log = logging.getLogger("gymq.runs")
 

@@ -15,7 +15,7 @@ from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName
 from gymq.testing import prompt
@@ -152,7 +152,7 @@ async def test_a_task_larger_than_a_message_is_a_dead_letter_with_its_claim(
     cluster.agent.end = badly
     await cluster.submit(task)
     (entry,) = await cluster.dead_letters(run)
-    assert isinstance(decoder(BlobRef)(entry.letter.body), BlobRef)
+    assert isinstance(Decoder(BlobRef)(entry.letter.body), BlobRef)
     assert await read_task(cluster.bus, entry.letter.body) == task
 
 
@@ -173,7 +173,7 @@ async def test_a_submission_without_an_agent_is_a_dead_letter_of_its_run(cluster
     (entry,) = await cluster.dead_letters(run)
     assert entry.letter.subject == subjects.SUBMIT
     assert "no agent named 'absent' is running" in entry.letter.reason
-    assert decoder(Submission)(entry.letter.body) == submission
+    assert Decoder(Submission)(entry.letter.body) == submission
 
 
 async def test_what_nobody_can_read_belongs_to_no_run(cluster: DeadLetterCluster, run: str) -> None:

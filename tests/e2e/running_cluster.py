@@ -14,7 +14,7 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Child, Cluster
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.protocol import subjects
-from gymq.protocol.codec import compressed, decoder, encode
+from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import DeadLetter, Outcome, Task
 from tests.support.waiting import DEADLINE_S, until, until_answer
@@ -22,7 +22,7 @@ from tests.support.waiting import DEADLINE_S, until, until_answer
 WORKERS = Path(__file__).parent / "workers"
 SECRET = "sk-never-to-be-seen-0123"
 
-_decode_dead_letter = decoder(DeadLetter)
+_decode_dead_letter = Decoder(DeadLetter)
 
 
 def row(text: str = "say done", /, **members: Any) -> dict[str, Any]:

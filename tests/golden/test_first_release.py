@@ -14,7 +14,7 @@ from gymq.cluster.worker_process import build
 from gymq.config import load
 from gymq.data.run_files import RunFiles
 from gymq.protocol import messages
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Message
 
 FOLDER = Path(__file__).parent / "first_release"
@@ -24,7 +24,7 @@ POLICY = {"policy_model": {"responses_api_models": {"simulated_model": {"entrypo
 
 
 def read(name: str, kind: type[Message]):
-    return decoder(kind)(base64.b64decode(STORED["messages"][name]))
+    return Decoder(kind)(base64.b64decode(STORED["messages"][name]))
 
 
 @pytest.mark.parametrize(

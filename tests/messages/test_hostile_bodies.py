@@ -10,7 +10,7 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.protocol.codec import compressed, decoder, encode
+from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import (
     MAX_BODY_BYTES,
     Accepted,
@@ -28,7 +28,7 @@ from gymq.protocol.messages import (
 
 from .builders import EXAMPLES, MESSAGE_TYPES, json_values
 
-decode_any = decoder(*MESSAGE_TYPES)
+decode_any = Decoder(*MESSAGE_TYPES)
 examples = st.sampled_from(EXAMPLES)
 wrong_values: list[Any] = [None, True, -1, 2**70, 1.5, float("nan"), float("inf"), "x", b"x", [], {}, [[]], {"a": 1}]
 every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: type(example).__name__)
@@ -36,7 +36,7 @@ every_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example:
 
 def refusal(body: bytes, *types: type[Message]) -> str:
     """The sentence with which a body is refused."""
-    decode = decoder(*types) if types else decode_any
+    decode = Decoder(*types) if types else decode_any
     with pytest.raises(BadMessage) as refused:
         decode(body)
     return str(refused.value)

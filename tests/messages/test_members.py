@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import gymq
-from gymq.protocol.codec import check_encodable, decoder, encode
+from gymq.protocol.codec import Decoder, check_encodable, encode
 from gymq.protocol.messages import BadMessage, Verified
 from gymq.protocol.tokens import encode_json
 from gymq.testing import Harness, prompt, reply
@@ -36,7 +36,7 @@ def test_a_field_that_does_not_fit_is_told_with_its_path(member: Any, path: str)
 @pytest.mark.parametrize("member", FITTING, ids=repr)
 def test_a_field_that_fits_reaches_the_file(member: Any) -> None:
     check_encodable({"m": member}, "$")
-    received = decoder(Verified)(encode(Verified(reward=1.0, verdict={"m": member})))
+    received = Decoder(Verified)(encode(Verified(reward=1.0, verdict={"m": member})))
     assert msgspec.json.encode(received.verdict, enc_hook=encode_json)
 
 

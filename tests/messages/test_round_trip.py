@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.protocol.codec import COMPRESS_ABOVE_BYTES, compressed, decoder, encode
+from gymq.protocol.codec import COMPRESS_ABOVE_BYTES, Decoder, compressed, encode
 from gymq.protocol.messages import (
     BadMessage,
     DeadLetter,
@@ -36,12 +36,12 @@ def test_every_message_type_has_an_example() -> None:
 
 @by_name
 def test_every_message_arrives_as_it_was_sent(message: Message) -> None:
-    assert decoder(type(message))(encode(message)) == message
+    assert Decoder(type(message))(encode(message)) == message
 
 
 @by_name
 def test_every_message_is_told_apart_by_its_tag(message: Message) -> None:
-    assert decoder(*MESSAGE_TYPES)(encode(message)) == message
+    assert Decoder(*MESSAGE_TYPES)(encode(message)) == message
 
 
 BY_HAND = [example for example in EXAMPLES if not isinstance(example, JournalEntry)]  # an agent's own notes
@@ -54,11 +54,11 @@ def test_every_message_can_be_written_as_json_by_hand(message: Message) -> None:
         if isinstance(value, bytes):
             plain[name] = value.decode("latin-1")  # DeadLetter and Profile hold bytes that are not text
     body = b" \r\n\t" + msgspec.json.encode(plain)
-    expected = decoder(type(message))(encode(message))
+    expected = Decoder(type(message))(encode(message))
     for name, value in plain.items():
         if isinstance(getattr(expected, name, None), bytes):
             setattr(expected, name, value.encode())
-    assert decoder(*MESSAGE_TYPES)(body) == expected
+    assert Decoder(*MESSAGE_TYPES)(body) == expected
 
 
 @pytest.mark.parametrize("message_type", [Task, Seed, Verify])
@@ -66,23 +66,23 @@ def test_a_row_written_by_hand_may_be_an_object_or_text(message_type: type[Messa
     example = next(example for example in EXAMPLES if type(example) is message_type)
     plain = msgspec.msgpack.decode(encode(example))
     for row in (msgspec.json.decode(ROW), ROW.decode()):
-        assert decoder(message_type)(msgspec.json.encode(plain | {"row": row})) == example
+        assert Decoder(message_type)(msgspec.json.encode(plain | {"row": row})) == example
 
 
 def test_an_unseeded_session_can_be_asked_for_by_hand() -> None:
-    seed = decoder(Seed)(b'{"type": "seed.v1", "rollout": "x", "timeout_s": 5, "row": null}')
+    seed = Decoder(Seed)(b'{"type": "seed.v1", "rollout": "x", "timeout_s": 5, "row": null}')
     assert seed.row is None
 
 
 def test_a_large_integer_in_a_row_written_by_hand_is_kept_exactly() -> None:
     body = b'{"type": "seed.v1", "rollout": "x", "timeout_s": 5, "row": {"answer": %d}}' % 2**200
-    assert msgspec.json.decode(decoder(Seed)(body).row) == {"answer": 2**200}
+    assert msgspec.json.decode(Decoder(Seed)(body).row) == {"answer": 2**200}
 
 
 def test_the_row_of_a_submission_keeps_every_field() -> None:
     row = {"a": [1, -1, 2**64 - 1, 0.1, None, True, "\u00e9\u4e2d"], "b": {"c": {}}}
     body = msgspec.json.encode({"type": "submission.v1", "run": "r", "row": row})
-    submission: Submission = decoder(Submission)(body)
+    submission: Submission = Decoder(Submission)(body)
     assert msgspec.msgpack.decode(submission.row) == row
 
 
@@ -94,19 +94,19 @@ def test_fields_at_their_default_are_left_out() -> None:
 @given(st.dictionaries(st.text(), json_values, max_size=6))
 def test_any_json_object_passes_through_a_model_call_unchanged(params: dict[str, Any]) -> None:
     request = Generate(rollout="x", timeout_s=1.0, params=params, session="s")
-    assert decoder(Generate)(encode(request)) == request
+    assert Decoder(Generate)(encode(request)) == request
 
 
 @given(st.dictionaries(st.text(), json_values, max_size=6))
 def test_any_json_object_written_by_hand_arrives_unchanged(response: dict[str, Any]) -> None:
     body = msgspec.json.encode({"type": "generated.v1", "response": response})
-    assert decoder(Generated)(body) == Generated(response=response)
+    assert Decoder(Generated)(body) == Generated(response=response)
 
 
 @given(st.binary())
 def test_binary_fields_are_not_touched(body: bytes) -> None:
     letter = DeadLetter(subject="s", reason="r", body=body, at=0.0)
-    assert decoder(DeadLetter)(encode(letter)) == letter
+    assert Decoder(DeadLetter)(encode(letter)) == letter
 
 
 @pytest.mark.parametrize("more_bytes", [-1000, 1000, 8 << 20])
@@ -116,7 +116,7 @@ def test_only_large_bodies_are_compressed(more_bytes: int) -> None:
     body = compressed(encode(message))
     assert body.startswith(ZSTD_MAGIC) is (more_bytes > 0)
     assert len(body) < COMPRESS_ABOVE_BYTES
-    assert decoder(Generated)(body) == message
+    assert Decoder(Generated)(body) == message
 
 
 BROKEN: list[tuple[Any, str]] = [
@@ -153,4 +153,4 @@ def test_an_integer_of_64_bits_is_the_largest() -> None:
     message = VerifiedRollout(
         run="r", task_index=0, rollout_index=0, agent="a", row=b"", reward=0.0, response={"n": [2**64 - 1, -(2**63)]}
     )
-    assert decoder(VerifiedRollout)(encode(message)) == message
+    assert Decoder(VerifiedRollout)(encode(message)) == message

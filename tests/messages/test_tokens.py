@@ -13,11 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.protocol import tokens
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Generated, Verify
 from gymq.protocol.tokens import CallTokens, ContinuedPrompt, TokenChain, decode_ext, encode_ext, encode_json, pack
 
-decode = decoder(Generated)
+decode = Decoder(Generated)
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)
 floats64 = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -169,7 +169,7 @@ def conversation(*turns: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
 
 TURNS = [([1, 2], [3]), ([4], [5, 6]), ([7, 8], [9])]
 PROMPTS = [[1, 2], [1, 2, 3, 4], [1, 2, 3, 4, 5, 6, 7, 8]]
-decode_verify = decoder(Verify)
+decode_verify = Decoder(Verify)
 
 
 def prompts(items: list[dict[str, Any]]) -> list[list[int]]:

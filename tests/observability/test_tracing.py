@@ -15,7 +15,7 @@ from gymq.bus import Bus
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Generate, Generated
 
 trace_service = pytest.importorskip(
@@ -108,7 +108,7 @@ async def test_without_the_variable_no_message_carries_anything_more(shared_url:
     async def answer(subject: str, request: Any) -> Any:
         return Generated(response={"ok": True})
 
-    await server.serve("model", f"gym.model.{run}", decoder(Generate), answer, group="model", limit=1)
+    await server.serve("model", f"gym.model.{run}", Decoder(Generate), answer, group="model", limit=1)
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={}, session="s")
     reply = await Calls(bus).call(f"gym.model.{run}", request)
     assert isinstance(reply, Generated)

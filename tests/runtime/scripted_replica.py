@@ -14,11 +14,11 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import RETRIES
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Message
 from tests.support.waiting import DEADLINE_S
 
-decode = decoder(Generate, BlobRef)
+decode = Decoder(Generate, BlobRef)
 
 
 def ask(rollout: str = "x", *, timeout_s: float = 60.0, **params: Any) -> Generate:

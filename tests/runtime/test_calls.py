@@ -20,7 +20,7 @@ from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import RETRIES, RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     Accepted,
     BlobRef,
@@ -42,7 +42,7 @@ Kill = Callable[[], Awaitable[None]]
 Connect = Callable[[str], Awaitable[Bus]]
 Spawn = Callable[..., Awaitable[asyncio.subprocess.Process]]
 
-decode_frame = decoder(Accepted, Fail, Generated)
+decode_frame = Decoder(Accepted, Fail, Generated)
 
 
 @pytest.fixture
@@ -344,7 +344,7 @@ async def test_the_deadline_of_a_large_request_reaches_the_handler(
 
 
 async def test_a_request_whose_parts_are_missing_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
-    ref = decoder(BlobRef)(await blobs.store_call(bus, b"x"))
+    ref = Decoder(BlobRef)(await blobs.store_call(bus, b"x"))
     (reply,) = await frames(bus, run, encode(msgspec.structs.replace(ref, parts=2)), 1)
     failure = decode_frame(reply)
     assert (failure.failure_class, "part 1 of 2" in failure.message) == (FailureClass.BAD_REQUEST, True)

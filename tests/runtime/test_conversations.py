@@ -17,7 +17,7 @@ from gymq.execution.model_runner import ModelRunner
 from gymq.failures import RolloutError
 from gymq.model import ModelRequest
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.conversation import ConversationItems
 from gymq.protocol.messages import FailureClass, Generate, Generated, GenerateNext, NeedsPrefix
 from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link
@@ -26,7 +26,7 @@ from tests.support.waiting import DEADLINE_S
 
 SESSION = "r/0/0/0"
 
-decode = decoder(Generate, GenerateNext)
+decode = Decoder(Generate, GenerateNext)
 
 
 def said(text: str) -> dict[str, Any]:

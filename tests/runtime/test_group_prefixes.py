@@ -17,14 +17,14 @@ from gymq.bus.queue import group_prefixes
 from gymq.bus.queue.group_prefixes import GroupPrefixes
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Failure, FailureClass, GroupedOutcome, Unresolved, VerifiedRollout
 
 PROMPT = array("i", range(100_000, 108_000))
 QUESTION = "".join(chr(97 + token * token % 23) for token in range(24_000))
 SIZE = 4 * len(PROMPT) + len(QUESTION)  # of what they share; neither compresses to nothing
 
-decode_grouped = decoder(GroupedOutcome)
+decode_grouped = Decoder(GroupedOutcome)
 
 
 @pytest.fixture

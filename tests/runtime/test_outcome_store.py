@@ -14,7 +14,7 @@ from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, BlobRef, Failure, FailureClass, Outcome, Stage, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from tests.support.waiting import DEADLINE_S, until
@@ -45,7 +45,7 @@ def failure(run: str) -> Failure:
     )
 
 
-decode_ref = decoder(BlobRef)
+decode_ref = Decoder(BlobRef)
 
 
 async def put(store: OutcomeStore, outcome: Outcome, replaces: int | None = None) -> bool:

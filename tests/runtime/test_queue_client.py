@@ -9,7 +9,7 @@ from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.client import QueueClient
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Failure, Run, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from tests.support.waiting import until
@@ -59,7 +59,7 @@ async def test_the_first_record_of_a_run_is_kept(bus: Bus, queue: QueueClient, j
     async def created_at() -> float:
         stored = await js.last(streams.RUNS, subjects.run_record(run))
         assert stored is not None
-        record: Run = decoder(Run)(stored.data)
+        record: Run = Decoder(Run)(stored.data)
         return record.created_at
 
     await queue.open_run(run)

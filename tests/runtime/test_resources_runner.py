@@ -16,7 +16,7 @@ from gymq.execution.resources_runner import ResourcesRunner
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     Call,
     Close,
@@ -244,11 +244,11 @@ async def test_a_session_can_be_used_by_hand(bus: Bus, start: Start, run: str) -
     await start(Counter(name=run))
     by_hand = {"type": "seed.v1", "rollout": "x", "timeout_s": 30, "row": json.loads(ROW)}
     (seeded,) = await frames(bus, subjects.seed(run), json.dumps(by_hand).encode(), 1)
-    address = decoder(Seeded)(seeded).session
+    address = Decoder(Seeded)(seeded).session
     call = by_hand | {"type": "tool_call.v1", "number": 1, "name": "add", "arguments": '{"amount": 4}'}
     del call["row"]
     (result,) = await frames(bus, address, json.dumps(call).encode(), 1)
-    assert decoder(ToolResult)(result).output == "4"
+    assert Decoder(ToolResult)(result).output == "4"
 
 
 async def test_idle_sessions_are_closed(calls: Calls, start: Start, run: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,14 +14,14 @@ from gymq.bus.rpc import serving
 from gymq.bus.rpc.calls import Calls
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, call_id
 from tests.support.waiting import DEADLINE_S, until
 
 from .scripted_replica import ScriptedReplica, ask, call, decode, frames, limit_patience
 
-decode_failure = decoder(Fail)
-decode_pong = decoder(Pong)
+decode_failure = Decoder(Fail)
+decode_pong = Decoder(Pong)
 
 
 @pytest.fixture

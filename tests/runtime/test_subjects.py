@@ -18,7 +18,7 @@ from gymq.bus import streams
 from gymq.cluster.server import roles
 from gymq.cluster.server.roles import OPERATOR, ROLES, Role
 from gymq.protocol import messages, subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Message
 from gymq.protocol.subjects import SUBJECTS, BadToken, RolloutId, Subject
 
@@ -245,7 +245,7 @@ def test_every_example_of_the_page_is_the_message_that_its_subject_takes() -> No
     for _, _, subject, body in published:
         row = next(row for row in SUBJECTS if matches(row.pattern, subject))
         requests = [exchange.split(" → ")[0] for exchange in row.messages.split(", ")]
-        decoder(*(getattr(messages, name) for name in requests))(body.encode())
+        Decoder(*(getattr(messages, name) for name in requests))(body.encode())
 
 
 # Who may use a subject -----------------------------------------------------------------------------------------------

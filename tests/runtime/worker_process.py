@@ -8,7 +8,7 @@ import sys
 
 from gymq.bus import Bus
 from gymq.bus.rpc.serving import Server
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BlobRef, Generate, Generated
 
 
@@ -23,7 +23,7 @@ async def main(url: str, worker: str, subject: str, group: str) -> None:
     server = Server(bus, worker)
     await server.start()
     await server.serve(
-        "test", subject, decoder(Generate, BlobRef), answer, group="" if group == "-" else group, limit=1000
+        "test", subject, Decoder(Generate, BlobRef), answer, group="" if group == "-" else group, limit=1000
     )
     await bus.flush()
     print("ready", flush=True)

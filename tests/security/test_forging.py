@@ -9,7 +9,7 @@ from gymq.bus import Bus, BusError, Denied, streams
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import Generate, Generated, Seed
 from gymq.protocol.subjects import TaskQueueName
 from tests.support.waiting import DEADLINE_S, until
@@ -92,7 +92,7 @@ async def serving(server: RoleServer, role: str, run: str) -> Bus:
     async def answer(_subject: str, _request: object) -> Generated:
         return Generated(response={})
 
-    await worker.serve(run, f"gym.model.{run}", decoder(Generate), answer, group="model", limit=1)
+    await worker.serve(run, f"gym.model.{run}", Decoder(Generate), answer, group="model", limit=1)
     await bus.flush()
     return bus
 

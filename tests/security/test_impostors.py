@@ -21,7 +21,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.cluster.server.roles import ROLES
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     BlobRef,
     Cancel,
@@ -42,7 +42,7 @@ from .conftest import RawClients, RoleServer
 FORGED = [Generated(response={"forged": True}), Verified(reward=1.0), ToolResult(output="forged"), Seeded(session=None)]
 WORKERS = ["agent", "model", "resources", "services"]
 
-decode_call = decoder(Generate, Verify, BlobRef)
+decode_call = Decoder(Generate, Verify, BlobRef)
 
 Connect = Callable[[str], Awaitable[Bus]]
 

@@ -6,12 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import Generated
 from gymq.redaction import hide_options, names_secret, redact, without_credentials
 
 KEY = "sk-proj-0123456789abcdef"
-decode = decoder(Generated)
+decode = Decoder(Generated)
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from gymq.bus import Bus, blobs, streams
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.rpc.calls import Calls
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BlobRef, Generate, Generated, Task
 from gymq.protocol.subjects import RolloutId
 from tests.support.waiting import DEADLINE_S
@@ -35,7 +35,7 @@ GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
 ROWS_OF_EACH = 3
 NUM_ROLLOUTS = 4 * ROWS_OF_EACH * 2
 
-_decode_ref = decoder(BlobRef)
+_decode_ref = Decoder(BlobRef)
 
 
 class SeparatedCluster:

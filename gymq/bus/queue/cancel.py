@@ -11,10 +11,10 @@ from collections.abc import Callable
 from gymq.bus import Bus, streams
 from gymq.bus.stream_follower import StreamFollower
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Cancellation
 
-_decode_cancellation = decoder(Cancellation)
+_decode_cancellation = Decoder(Cancellation)
 
 
 class Cancellations:

@@ -18,7 +18,7 @@ from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
-from gymq.protocol.codec import compressed, decoder, encode
+from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import MAX_TEXT_CHARS, BadMessage, BlobRef, DeadLetter, FailureClass, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 
@@ -29,8 +29,8 @@ MAX_UNREADABLE_BYTES = 1 << 20  # of a body that cannot be decoded, and is there
 
 _END_OF_TIME = 1e11  # Unix time, seconds: the year 5138
 
-_decode = decoder(DeadLetter)
-_decode_ref = decoder(BlobRef)
+_decode = Decoder(DeadLetter)
+_decode_ref = Decoder(BlobRef)
 
 
 async def store_dead_letter(

@@ -10,7 +10,7 @@ from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import Stored
 from gymq.bus.queue.group_prefixes import GroupPrefixes
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     BadMessage,
     BlobRef,
@@ -31,8 +31,8 @@ READ_BATCH = 4096  # outcomes asked for at a time; each request has the server l
 SOUGHT_AT_ONCE = 256  # outcomes, by subject
 MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
 
-_decode = decoder(VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef)
-_decode_whole = decoder(VerifiedRollout, Failure, Unresolved)
+_decode = Decoder(VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef)
+_decode_whole = Decoder(VerifiedRollout, Failure, Unresolved)
 
 
 class OutcomeStore:

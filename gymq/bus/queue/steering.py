@@ -17,12 +17,12 @@ from msgspec import UNSET, UnsetType
 from gymq.bus import Bus, streams
 from gymq.bus.stream_follower import StreamFollower
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering
 
 STEER_PATIENCE_S = 30.0
 
-_decode = decoder(Steering)
+_decode = Decoder(Steering)
 
 
 class Retuning(msgspec.Struct, forbid_unknown_fields=True):

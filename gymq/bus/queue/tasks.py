@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from gymq.bus import Bus, blobs
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Task
 
-_decode = decoder(Task, BlobRef)
+_decode = Decoder(Task, BlobRef)
 
 
 async def read_task(bus: Bus, body: bytes) -> Task:

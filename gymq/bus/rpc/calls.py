@@ -18,7 +18,7 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.failures import INTERRUPTED, RETRIES, CancelReason, RolloutError, SessionGone
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     Accepted,
     BadMessage,
@@ -58,8 +58,8 @@ ANSWERS: dict[type[Call], tuple[type[Message], ...]] = {
     GenerateNext: (Generated, NeedsPrefix, Fail),
 }
 
-decode_reply = decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix)
-_decode_pong = decoder(Pong)
+decode_reply = Decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix)
+_decode_pong = Decoder(Pong)
 
 
 class CallLost(RolloutError):

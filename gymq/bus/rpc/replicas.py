@@ -13,12 +13,12 @@ from collections.abc import Callable
 from gymq.bus import Bus, Msg
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Load
 
 LISTEN_S = 2.0  # until every other has reported its load, heard this one and made room
 
-_decode = decoder(Load)
+_decode = Decoder(Load)
 
 
 class Replicas:

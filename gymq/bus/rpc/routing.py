@@ -18,7 +18,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import tokens_used
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.conversation import ConversationItems, HeldConversation
 from gymq.protocol.messages import (
     BadMessage,
@@ -37,7 +37,7 @@ KV_CACHE_FULL = 0.95
 MAX_SESSIONS = 65_536  # whose replica is remembered in a process
 MIN_TIMEOUT_S = 0.001  # of a call that is made again when its time is nearly over
 
-_decode = decoder(Load)
+_decode = Decoder(Load)
 
 
 class _Replica:

@@ -20,7 +20,7 @@ from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder, decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     MAX_TEXT_CHARS,
     Accepted,
@@ -44,8 +44,8 @@ STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
 CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
-_decode_ping = decoder(Ping)
-_decode_cancel = decoder(Cancel)
+_decode_ping = Decoder(Ping)
+_decode_cancel = Decoder(Cancel)
 
 Handler = Callable[[str, Any], Awaitable[Message]]
 

@@ -27,7 +27,7 @@ from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Ping, Weights
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
@@ -36,7 +36,7 @@ _FIRST_PAUSE_S = 0.02  # between looks at replicas that load; each is twice the 
 
 _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
-_decode = decoder(Weights)
+_decode = Decoder(Weights)
 
 
 class _LoadState(msgspec.Struct):

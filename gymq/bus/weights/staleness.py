@@ -16,11 +16,11 @@ from gymq.bus.jetstream import Stored
 from gymq.defaults import InFlight
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, FailureClass, Hold, Stage, Weights
 
-_decode = decoder(Weights)
-_decode_hold = decoder(Hold)
+_decode = Decoder(Weights)
+_decode_hold = Decoder(Hold)
 
 
 class Stale(RolloutError):

@@ -15,14 +15,14 @@ from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.render import facts_table, first_words, listing, listing_console, printable, shown_time
 
 DEFAULT_LIMIT = 50
 _WORDS = 400
-_decode_known = decoder(Task, Submission)
+_decode_known = Decoder(Task, Submission)
 
 
 def check_choice(numbers: tuple[int, ...], run: str | None, all_: bool) -> None:

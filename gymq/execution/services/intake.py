@@ -11,13 +11,13 @@ from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import store_dead_letter
 from gymq.data.rows import AgentRef
 from gymq.protocol import subjects
-from gymq.protocol.codec import decoder
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Submission, Task
 
 DEFAULT_TIMEOUT_S = 3600.0
 PATIENCE_S = 20.0  # less than the time after which a submission is delivered again
 
-_decode_submission = decoder(Submission)
+_decode_submission = Decoder(Submission)
 
 
 class _Head(msgspec.Struct):

@@ -20,7 +20,7 @@ from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError, Sto
 from gymq.bus.loop_thread import end_task
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
-from gymq.protocol.codec import compressed, decoder, encode
+from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import BadMessage, Outcome, Profile, Run
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
@@ -32,8 +32,8 @@ FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its ch
 STORE_PATIENCE_S = 10.0
 STOP_S = 20.0  # for the outcomes that are not read yet when it stops
 
-_decode_profile = decoder(Profile)
-_decode_run = decoder(Run)
+_decode_profile = Decoder(Profile)
+_decode_run = Decoder(Run)
 
 
 @dataclass

@@ -12,7 +12,7 @@ from gymq.authoring import OptionsError, Reference
 from gymq.execution.loading import registry
 from gymq.failures import RolloutError
 from gymq.processes import KillableProcesses
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import FailureClass, ToolResult, Verified
 from gymq.resources import Resources
 from gymq.testing import Harness, HarnessSession, ScriptedModel
@@ -50,7 +50,7 @@ JUDGE = Reference(type="responses_api_models", name="judge")
 Outcome = dict[str, Any] | RolloutError
 """A verify answer (row, response and verdict in one object), or why there is none."""
 
-_decode = decoder(Verified)
+_decode = Decoder(Verified)
 
 
 def find_worker(name: str) -> type[Resources[Any]] | None:

@@ -9,7 +9,7 @@ from gymq.workers.resources.terminus_judge.batches import FORMATS, parse_object,
 from gymq.workers.resources.terminus_judge.worker import TerminusJudge
 
 import gymq
-from gymq.protocol.codec import decoder, encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import Verified
 from gymq.testing import Harness, prompt, reply
 from tests.support.judges import Judge
@@ -145,7 +145,7 @@ async def test_what_no_message_could_carry_is_replaced():
     said = '{"analysis": "\\ud800", "plan": "p", "commands": [{"keystrokes": "ls", "duration": 1' + "0" * 400 + "}]}"
     found = await verdict(row(batch("ls")), said, enable_llm_judge=False)
     assert found.reward == 1.0
-    sent = decoder(Verified)(encode(Verified(reward=found.reward, verdict=found.fields)))
+    sent = Decoder(Verified)(encode(Verified(reward=found.reward, verdict=found.fields)))
     assert sent.verdict["parsed_output"]["analysis"] == "\ufffd" * 3
     assert sent.verdict["parsed_output"]["commands"][0]["duration"] == float("inf")
 
