@@ -62,7 +62,7 @@ class AgentHarness(Generic[AgentT_co]):
         for worker in (agent, resources):
             check_contract(worker)
         self.agent = agent({**_REFERENCES, **(options or {})})
-        self._author = resources(resources_options)
+        self._author = resources() if resources_options is None else resources(resources_options)
         self._processes = KillableProcesses()
         self._worker = LocalResources(self._author, self._processes)
         self._answer = answer
