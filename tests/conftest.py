@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Generator, Iterator
 from pathlib import Path
 
 import pytest
+from gymq.workers.models.openai_model.retry import Tries
 
 from gymq import redaction
 from gymq.bus import Bus, streams
@@ -108,13 +109,14 @@ def js(bus: Bus) -> JetStream:
 @pytest.fixture
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is tried again is tried as often as it would be, with shorter pauses in between."""
-    pause_s = Retry.pause_s
+    pause_s, wait_s = Retry.pause_s, Tries.wait_s
 
     def shorter(retry: Retry, failed: int, **limits: float) -> float | None:
         pause = pause_s(retry, failed, **limits)
         return None if pause is None else pause / 100
 
     monkeypatch.setattr(Retry, "pause_s", shorter)
+    monkeypatch.setattr(Tries, "wait_s", lambda *arguments: wait_s(*arguments) / 100)
 
 
 @pytest.fixture
