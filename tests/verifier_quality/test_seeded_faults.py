@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.testing import AuditError, audit
+from gymq.testing import AuditError, audit, checks
 
 RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
 
@@ -53,7 +53,7 @@ FAULTS = {
         "growth",
         MCQA_CHOICES,
         MCQA_CHOICES + '        ticks = len(reply) if reply.startswith("````") else 0\n'
-        "        sum(1 for _ in range(ticks * ticks // 16))\n",
+        "        sum(1 for _ in range(ticks * ticks // 8))\n",
         "times as long as for a quarter",
     ),
     "a blocked event loop": Fault(
@@ -128,7 +128,9 @@ def copied(name: str, folder: Path) -> Path:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
-async def test_it_is_found(fault, tmp_path):
+async def test_it_is_found(fault, tmp_path, monkeypatch):
+    # Squared work on the longest replies takes a minute, and a machine that is fast enough would try them.
+    monkeypatch.setattr(checks, "REPEATED_CHARS", checks.REPEATED_CHARS[:-1])
     place = copied(fault.worker, tmp_path)
     code = (place / "worker.py").read_text()
     assert code.count(fault.old) == 1
