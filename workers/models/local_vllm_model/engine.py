@@ -126,8 +126,8 @@ class Engine:
             stat_loggers=[self.recorder.factory],
         )
         if self._args.disable_log_stats and not self._args.otlp_traces_endpoint:
-            # The recorder needs what the scheduler reports. A logger makes vLLM count each token of each request as well,
-            # which is a fifth of the CPU of its front end.
+            # The recorder needs what the scheduler reports. A logger makes vLLM count each token of each request as
+            # well, which is a fifth of the CPU of its front end.
             llm.log_stats = llm.output_processor.log_stats = False
         return llm
 
