@@ -19,7 +19,6 @@ from gymq.errors import GymqError
 from gymq.execution.journal import Journal, PoisonTask
 from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
 from gymq.protocol.messages import (
-    MAX_TEXT_CHARS,
     Failure,
     FailureClass,
     Outcome,
@@ -270,14 +269,7 @@ class _Work:
     def unresolved(self, error: RolloutError) -> Unresolved:
         """Return the outcome of an attempt that has all but a verdict."""
         assert self.rollout is not None
-        return Unresolved(
-            **self._common(),
-            failure_class=error.failure_class,
-            message=error.message[:MAX_TEXT_CHARS],
-            retryable=error.retryable,
-            curable=error.curable,
-            response=self.rollout.response,
-        )
+        return Unresolved(**self._common(), **error.as_fields(), response=self.rollout.response)
 
     def _common(self) -> dict[str, Any]:
         """Return the fields of every kind of outcome."""
@@ -307,11 +299,4 @@ COMMON = (
 
 def failure_of(common: dict[str, Any], error: RolloutError) -> Failure:
     """Return the failure that an error comes to, with the common fields of an outcome."""
-    return Failure(
-        **common,
-        failure_class=error.failure_class,
-        stage=error.stage or Stage.AGENT,
-        message=error.message[:MAX_TEXT_CHARS],
-        retryable=error.retryable,
-        curable=error.curable,
-    )
+    return Failure(**common, **error.as_fields(), stage=error.stage or Stage.AGENT)

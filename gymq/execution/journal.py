@@ -314,20 +314,17 @@ class Journal:
     async def _store(self, body: bytes) -> int:
         while True:
             try:
-                sequence = await self._js.publish_if_last(
-                    self._subject, body, last=self._last_sequence, patience_s=PATIENCE_S
+                newest = await self._js.publish_or_last(
+                    streams.JOURNAL, self._subject, body, last=self._last_sequence, patience_s=PATIENCE_S
                 )
             except asyncio.CancelledError:
                 self._maybe_stored.append(body)
                 raise
-            if sequence is not None:
-                return sequence
-            last = await self._js.last(streams.JOURNAL, self._subject)
-            if last is not None and last.data == body:
-                return last.sequence  # it was stored, but its acknowledgement never came
-            if last is None or last.data not in self._maybe_stored:
+            if newest is not None and newest.data == body:
+                return newest.sequence
+            if newest is None or newest.data not in self._maybe_stored:
                 raise Fenced(f"{self._subject} was taken over")
-            self._last_sequence = last.sequence
+            self._last_sequence = newest.sequence
             self._maybe_stored.clear()
 
     def _forget(self) -> None:

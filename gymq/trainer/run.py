@@ -21,6 +21,7 @@ from gymq.bus.discovery import is_running
 from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Retuning, steer
 from gymq.bus.weights.pushing import Pushed, PushError, newest, push
+from gymq.bus.weights.staleness import updates_since
 from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.protocol import subjects
@@ -275,12 +276,8 @@ class TrainingRun:
 
     async def _without_stale(self, group: Group, max_staleness: int) -> Group:
         """Take out what became stale after it was stored; agents have looked until then."""
-        record = await newest(self._bus, self.model)
-        if record is None:
-            return group
-        versions = [*record.before, record.policy_version]
-        behind = {version: len(versions) - 1 - position for position, version in enumerate(versions)}
-        return group.fresh(lambda version: behind.get(version, len(versions)), max_staleness)
+        weights = await newest(self._bus, self.model)
+        return group if weights is None else group.fresh(updates_since(weights), max_staleness)
 
     # Steering ---------------------------------------------------------------------------------------------------------
 
