@@ -1,6 +1,6 @@
 """Blobs: bodies larger than the server allows, stored in parts, with a `BlobRef` sent in their place.
 
-A sender passes each body through `shrink` or `shrink_call`; a receiver decodes with `read`, or with `follow` where it
+A sender passes each body through `fit` or `fit_call`; a receiver decodes with `read`, or with `follow` where it
 has a reference already.
 """
 
@@ -24,7 +24,7 @@ PATIENCE_S = 60.0
 _PARTS = {"task": subjects.task_parts, "rollout": subjects.rollout_parts}
 
 
-async def shrink(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: RolloutId, *, label: str = "") -> bytes:
+async def fit(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: RolloutId, *, label: str = "") -> bytes:
     """Return what is stored for a body: itself, compressed if it is large, or the reference of a blob with that."""
     body = compressed(body)
     return body if len(body) <= bus.max_body_bytes else await store(bus, body, kind, of, label=label)
@@ -46,7 +46,7 @@ async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: Rol
     return await _store(bus, body, subject, sha256, {}, PATIENCE_S)
 
 
-async def shrink_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
+async def fit_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
     """Return what a request or a reply can carry: the body itself, or the reference of a blob with it, compressed."""
     if len(body) <= bus.max_body_bytes:
         return body

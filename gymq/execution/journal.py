@@ -307,7 +307,7 @@ class Journal:
     async def _write(self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False) -> None:
         entry = encode(self._entry(effects, session, alone=alone))
         self._last_sequence = await self._store(
-            await blobs.shrink(self._bus, entry, "rollout", self._rollout, label="journal")
+            await blobs.fit(self._bus, entry, "rollout", self._rollout, label="journal")
         )
         self._maybe_stored.clear()
 

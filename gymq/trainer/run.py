@@ -35,7 +35,7 @@ UpdateHook = Callable[[str], Awaitable[None]]
 
 
 @dataclass(frozen=True)
-class _Asked:
+class _BatchSettings:
     """The settings that all rollouts of a batch share."""
 
     max_staleness: int | None
@@ -167,8 +167,8 @@ class TrainingRun:
             PendingGroup(example, rows, num_samples, straggler_s, on_untrainable)
             for example, rows in zip(examples, rows_of_each, strict=True)
         ]
-        asked = _Asked(max_staleness, rollout_timeout_s, urgent)
-        groups = [asyncio.create_task(self._complete(one, asked)) for one in pending]
+        settings = _BatchSettings(max_staleness, rollout_timeout_s, urgent)
+        groups = [asyncio.create_task(self._complete(one, settings)) for one in pending]
         for task in groups:
             self._groups.add(task)
             task.add_done_callback(self._forget)
@@ -188,7 +188,7 @@ class TrainingRun:
         if not task.cancelled():
             task.exception()  # raised where groups are iterated over, which may not happen
 
-    async def _complete(self, pending: PendingGroup, asked: _Asked) -> Group:
+    async def _complete(self, pending: PendingGroup, settings: _BatchSettings) -> Group:
         """Complete one group."""
         index = pending.task_index
         if self._pending.setdefault(index, pending) is not pending:
@@ -199,14 +199,14 @@ class TrainingRun:
             pending.expect(self._queued.get(index, {}))
             async with asyncio.TaskGroup() as submitting:
                 for row, replaces in pending.to_submit():
-                    submitting.create_task(self._submit(row, replaces, len(pending.rows), asked))
+                    submitting.create_task(self._submit(row, replaces, len(pending.rows), settings))
             await self._wait(pending)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             del self._pending[index]
         group = pending.group()
-        return group if asked.max_staleness is None else await self._without_stale(group, asked.max_staleness)
+        return group if settings.max_staleness is None else await self._without_stale(group, settings.max_staleness)
 
     async def _wait(self, pending: PendingGroup) -> None:
         while not pending.is_complete:
@@ -229,7 +229,9 @@ class TrainingRun:
         hint = "request the same task indices again to resume"
         pending.learn(await self._bus.retry_read(read, hint=hint, patience_s=SERVER_PATIENCE_S))
 
-    async def _submit(self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, asked: _Asked) -> None:
+    async def _submit(
+        self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, settings: _BatchSettings
+    ) -> None:
         task = Task(
             run=self.run,
             task_index=row.task_index,
@@ -237,13 +239,13 @@ class TrainingRun:
             num_rollouts=num_rollouts,
             agent=row.agent,
             row=row.json,
-            timeout_s=asked.rollout_timeout_s,
+            timeout_s=settings.rollout_timeout_s,
             replaces=replaces,
-            max_staleness=asked.max_staleness,
+            max_staleness=settings.max_staleness,
         )
         self._queued[row.task_index][row.rollout_index] = replaces
         try:
-            await self._queue.submit(task, urgent=asked.urgent)
+            await self._queue.submit(task, urgent=settings.urgent)
         except BaseException:
             self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
             raise

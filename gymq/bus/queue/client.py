@@ -72,7 +72,7 @@ class QueueClient:
         subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
         headers = {"Nats-Msg-Id": f"{of}/{self._submitter}-{task.replaces or 0}"}
         async with self._submitting:
-            body = await blobs.shrink(self._bus, encode(task), "task", of)
+            body = await blobs.fit(self._bus, encode(task), "task", of)
             await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
         now = time.monotonic()
         if now - self._announced.get(subject, -ANNOUNCE_EVERY_S) >= ANNOUNCE_EVERY_S:

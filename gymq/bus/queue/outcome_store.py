@@ -63,7 +63,7 @@ class OutcomeStore:
         body, num_large = await self._bus.large_bodies.encode_when_room(lambda: without_credentials(encode(outcome)))
         try:
             grouped = await self._groups.grouped(outcome, body)
-            body = await blobs.shrink(self._bus, grouped or body, "rollout", outcome.rollout_id)
+            body = await blobs.fit(self._bus, grouped or body, "rollout", outcome.rollout_id)
             last = replaces or 0
             stored = await self._js.publish_or_last(streams.ROLLOUTS, subject, body, last=last, patience_s=patience_s)
             return stored is not None and stored.data == body
