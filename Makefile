@@ -98,13 +98,13 @@ lint: $(VENV)/installed-dev .venv/types/gymq/workers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# The scenarios of chaos need the machine for themselves; the tests beside them wait more than they compute. Compiled
-# first: hundreds of processes import these, and where PYTHONDONTWRITEBYTECODE is set each would compile them again.
+# Four processes on two cores, since tests wait more than they compute. The scenarios of chaos need the machine for
+# themselves. Compiled first: hundreds of processes import these, and where PYTHONDONTWRITEBYTECODE is set each would
+# compile them again.
 unit: $(VENV)/installed-dev
 	@$(BIN)/python -m compileall -qq gymq workers tests
-	$(BIN)/python -m pytest -m "not nightly" --numprocesses 2 --dist loadfile --ignore tests/chaos
+	$(BIN)/python -m pytest -m "not nightly" --numprocesses 4 --dist loadfile --ignore tests/chaos/test_chaos.py
 	$(BIN)/python -m pytest -m "not nightly" tests/chaos/test_chaos.py
-	$(BIN)/python -m pytest -m "not nightly" tests/chaos --ignore tests/chaos/test_chaos.py --numprocesses 2 --dist loadfile
 
 nightly: $(VENV)/installed-dev
 	@$(BIN)/python -m compileall -qq gymq workers tests
