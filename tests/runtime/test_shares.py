@@ -126,6 +126,17 @@ def test_a_queue_that_gets_a_higher_weight_does_not_wait_for_what_it_used_with_t
     assert agent.started["b"] >= SLOTS - 1
 
 
+def test_a_queue_that_gets_a_higher_weight_goes_first_where_tasks_are_shorter_than_was_expected() -> None:
+    agent = Simulated(slots=8)
+    agent.add("a", 1.0, 0.1)
+    agent.add("b", 1 / 64, 0.1)
+    agent.run(30)
+    agent._shares.weigh(agent.accounts["b"], 64.0, agent.now, [agent.accounts["a"]])
+    agent.started.clear()
+    agent.run(20)
+    assert agent.started["b"] >= 19
+
+
 def test_a_queue_of_many_does_not_keep_another_waiting() -> None:
     agent = Simulated()
     agent.add("many", 1.0, 1.0)

@@ -8,7 +8,7 @@ no tasks continues where the others are: time in which it wanted nothing is not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 FIRST_MEAN_S = 1.0  # of a task, before one has ended
 _SMOOTHING = 0.1  # what the latest task counts for in the mean
@@ -70,9 +70,17 @@ class Shares:
         self._reached = max(self._reached, candidates[position][0].used(now))
         return position
 
-    def weigh(self, account: Account, weight: float, now: float) -> None:
-        """Change the weight of an account from now on."""
-        account.set_weight(weight, self._reached, now)
+    def weigh(self, account: Account, weight: float, now: float, others: Iterable[Account] = ()) -> None:
+        """Change the weight of an account from now on.
+
+        Args:
+            others: accounts of other queues, of which one that gets a larger weight begins with the lowest: tasks in
+                flight, which have yet to be counted, can keep them behind it for as long as such a task takes.
+        """
+        from_ = self._reached
+        if weight > account.weight:
+            from_ = min([from_, *(other.used(now) for other in others if not other.is_idle)])
+        account.set_weight(weight, from_, now)
 
     def start(self, account: Account, now: float) -> None:
         """Count a task as running."""

@@ -201,7 +201,8 @@ class TaskQueue:
     def _steer(self, steering: Steering) -> None:
         for lane in self._lanes.values():
             if lane.queue.run == steering.run:
-                self._shares.weigh(lane.account, lane.steer(steering), time.monotonic())
+                others = [other.account for other in self._lanes.values() if other is not lane]
+                self._shares.weigh(lane.account, lane.steer(steering), time.monotonic(), others)
         self._changed.set()
 
     async def _keep_lanes(self) -> None:
