@@ -16,7 +16,14 @@ def environments(folder: Path) -> Counter[str]:
     return Counter(json.loads(line)["agent_ref"]["name"].removesuffix("_simple_agent") for line in lines)
 
 
-def test_the_demo_ends_with_a_table_and_says_where_to_look(gymq: Command, here: Path) -> None:
+def run_of(folder: Path) -> str:
+    run: str = json.loads((folder / "runs" / "demo" / "demo_run.json").read_text())["run"]
+    return run
+
+
+def test_the_demo_ends_with_a_table_and_says_where_to_look(
+    gymq: Command, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     called = gymq("demo", "--num-repeats", "1")
     assert called.status == 0, called.err
     assert "policy: policy_model = simulated_model" in called.out
@@ -24,6 +31,27 @@ def test_the_demo_ends_with_a_table_and_says_where_to_look(gymq: Command, here: 
     found = environments(here)
     assert found.keys() == {"mcqa", "math_with_judge", "example_session_state_mgmt", "workplace_assistant"}
     assert found.total() == 225
+
+    # Nothing tells a demo that was interrupted from one that lost its last lines.
+    output = here / "runs" / "demo" / "demo.jsonl"
+    output.write_bytes(b"".join(output.read_bytes().splitlines(keepends=True)[:-5]))
+    run = run_of(here)
+    again = gymq("demo", "--num-repeats", "1")
+    assert (again.status, run_of(here)) == (0, run), again.err
+    assert environments(here) == found
+
+    replaced: list[bool] = []
+
+    def collect(*_: str, overwrite: bool, **_others: Any) -> int:
+        replaced.append(overwrite)
+        return 0
+
+    monkeypatch.setattr("gymq.cli.collect.collect", collect)
+    gymq("demo", "--num-repeats", "1")
+    output.write_bytes(output.read_bytes()[:-5])
+    gymq("demo", "--num-repeats", "1")
+    gymq("demo", "--num-repeats", "2")
+    assert replaced == [True, False, True]
 
 
 @pytest.mark.nightly

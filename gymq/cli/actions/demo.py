@@ -7,8 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.data.jsonl import JsonlFile, atomic_write
-from gymq.data.rows import AGENT_REF
+from gymq.config import Config, fingerprint
+from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write
+from gymq.data.resume import Resume
+from gymq.data.rows import AGENT_REF, RowError
+from gymq.data.run_files import RunFiles, file_digest
 from gymq.render import say
 from gymq.workers import SHIPPED
 
@@ -34,3 +37,18 @@ def rows_without(agents: list[str], rows: Path) -> Path:
             if msgspec.json.decode(line)[AGENT_REF]["name"] not in agents:
                 file.write(line)
     return kept
+
+
+def is_unfinished(output: Path, rows: Path, num_repeats: int, config: Config) -> bool:
+    """Return whether an earlier demo of the same rollouts has some left, so that it is resumed and not replaced."""
+    files = RunFiles(output)
+    earlier = files.read_manifest()
+    if earlier is None or earlier.settings.get("num_repeats") != num_repeats:
+        return False
+    if (earlier.input_digest, earlier.config_digest) != (file_digest(rows), fingerprint(config.tree)):
+        return False
+    try:
+        with Resume(*map(JsonlFile, (files.materialised, files.output, files.failures))) as resume:
+            return next(resume.to_run(), None) is not None
+    except (JsonlError, RowError):
+        return True  # killed before a file was made, or while a line was written
